@@ -31,12 +31,13 @@ FLOAT = re.compile(r"v(fn?m|add|sub|mul|div|max|min)\w*[ps][sd]$")
 
 @dataclass(frozen=True)
 class Limits:
-    """`accumulators` at least; `loads` for each multiply-add, and `narrow` innermost loops
-    that calculate with less than a whole vector, at most."""
+    """`accumulators` at least; `loads` for each multiply-add, `narrow` innermost loops that
+    calculate with less than a whole vector, and `reloads` of constants from the stack, at most."""
 
     accumulators: int
     loads: float
     narrow: int = 0
+    reloads: int = 0
 
 
 LIMITS = {
@@ -49,7 +50,8 @@ LIMITS = {
     "depthwise_conv2d_nhwc-avx2": Limits(14, 1.08),
     "conv2d_nchw_bn_relu-avx2": Limits(8, 0.75, narrow=1),  # the schedule has 4 lanes at the end
     "softmax-avx512": Limits(0, 1.0),
-    "softmax-avx2": Limits(0, 1.0, narrow=2),  # one output, left to LLVM
+    # One output, left to LLVM; four vectors at a time leave no register for the row's maximum.
+    "softmax-avx2": Limits(0, 1.0, narrow=2, reloads=1),
 }
 
 
@@ -149,7 +151,8 @@ def test_the_hot_loop(case: str) -> None:
     hot, limits = hottest(loops), LIMITS[case]
     assert hot.multiply_adds
     assert all(wide in ops[-1] for ops in hot.arithmetic), f"narrow arithmetic:\n{hot}"
-    assert not hot.spills, f"stack traffic:\n{hot}"
+    assert len(hot.spills) <= limits.reloads, f"stack traffic:\n{hot}"
+    assert not any("(" in ops[-1] for ops in hot.spills), f"stores to the stack:\n{hot}"
     assert not hot.has("gather", "scatter", "call"), f"{hot}"
     assert len(hot.loads) <= limits.loads * len(hot.multiply_adds), f"many loads:\n{hot}"
     assert len(hot.accumulators) >= limits.accumulators, f"few accumulators:\n{hot}"

@@ -242,8 +242,8 @@ def test_weights_that_an_instruction_packs(tmp_path: Path) -> None:
     args: dict[str, Any] = {"M": 16, "N": 64, "K": 64, **types, "layout_rewrite": PACKED}
     task = Task.from_workload("dense_requantised", **args)
     known = available(task.target)
-    if not any(it.a.dtype.name == "uint8" and it.b.dtype.name == "int8" for it in known):
-        pytest.skip("no instruction multiplies uint8 by int8 here")
+    if not any(it.a.held.name == "uint8" and it.b.held.name == "int8" for it in known):
+        pytest.skip("no instruction takes uint8 and int8 as they are here")
     options = SearchOptions(space="autosched")
     context = Context(task.dag, task.target.hardware, False, options, known)
     steps = SearchSpace.of(context).sample(np.random.default_rng(0), 1)[0]
