@@ -174,8 +174,9 @@ def test_of_many_measured_candidates_a_sample_is_looked_at_again(
     """A round's cost does not grow with what was measured before."""
     monkeypatch.setattr(learned, "_BEST", 2)
     monkeypatch.setattr(learned, "_OTHERS", 3)
-    options = {"space": "ansor", "sample_init_use_measured_ratio": 0}  # draws are the same anywhere
-    policy = make_policy(make_task("matmul"), **options)
+    task = make_task("matmul")
+    # Ansor's space: its draws are the same on any machine.
+    policy = make_policy(task, space="ansor", sample_init_use_measured_ratio=0)
     play(policy, rounds=4, count=5)
     asked: set[tuple[Step, ...]] = set()
 
