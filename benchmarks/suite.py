@@ -14,8 +14,10 @@ does not have yet).
 Our kernel and its peers are called in turns in this process, with the same number of threads
 (`--threads`): in each of `--rounds` turns each is called until it is warm, then for some
 milliseconds, after a pause in which the threads of the one before fall asleep (those of OpenBLAS
-wait for 2**20 cycles instead of 2**26). The median of the turns counts, and within a turn that of
-batches of a millisecond. Results are compared first.
+wait for 2**20 cycles instead of 2**26). Within a turn the median of batches of a millisecond
+counts. Quotients are taken within a turn, and their median counts: a machine that is shared may
+compute at half its speed for seconds, but then it does so for all of a turn. Results are compared
+first.
 PyTorch (the extra `torch`) runs without gradients, with tensors in the order of memory that suits
 it, weights arranged beforehand, and batch normalisation folded into the weights; outputs are given
 where it has an argument for them. NumPy is left out where it takes over four times as long.
@@ -23,15 +25,14 @@ where it has an argument for them. NumPy is left out where it takes over four ti
 ratio   the time of the fastest peer over ours: above 1 we are faster;
 share   the limit over our time, where the limit is the longer of
         flops   the operations that are needed over the measured peak of the machine (multiply-adds
-                in registers, measure/peak.py): the median of one measurement in each turn, because
-                the clock of a machine that is shared changes by a tenth within seconds. Multiply-
-                adds that also load run at 0.93 of it on a Sapphire Rapids, where they draw more
-                power and lower the clock. Those of a convolution's border count as everywhere;
+                in registers, measure/peak.py), measured once more in each turn. Multiply-adds that
+                also load run at 0.93 of it on a Sapphire Rapids, where they draw more power and
+                lower the clock. Those of a convolution's border count as everywhere;
                 multiplications with the zeros that a transposed convolution inserts do not count.
                 What is no part of a multiply-add (a maximum, a difference) takes its place in the
                 core and counts as much, and so does each of the EXP_STEPS instructions of an
-                exponential (suite_operators.py). Divisions and roots, of which there is at most
-                one for each output, count as one, although they take longer.
+                exponential (suite_operators.py). Divisions and roots, of which there is at most one
+                for each output, count as one, although they take longer.
         bytes   the time in which as many threads read as many bytes as the inputs have and write as
                 many as the outputs have, and nothing else (measure/moving.py). They come from the
                 level that holds them when it is done again and again, as it does for the kernel.
@@ -111,8 +112,8 @@ def limits(operator: Operator, task: Task, peak: float) -> dict[str, float]:
 
 def in_turns(
     calls: dict[str, Callable[[], Any]], rounds: int, peak: Callable[[], float | None]
-) -> tuple[dict[str, list[float]], float | None]:
-    """Seconds per call in each of the rounds, and the median of `peak` in them, None if unknown.
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Seconds per call in each of the rounds, and what `peak` is in them ([] where unknown).
 
     A peer far slower than another leaves after three.
     """
@@ -128,7 +129,12 @@ def in_turns(
             time.sleep(_PAUSE_SECONDS)
             once = _visit(call, _WARM_SECONDS, 1)
             times[name].append(_visit(call, _VISIT_SECONDS, max(1, int(_BATCH_SECONDS / once))))
-    return times, median(peaks) if peaks else None
+    return times, peaks
+
+
+def quotient(above: Sequence[float], below: Sequence[float]) -> float:
+    """The median of above / below in the turns that have both."""
+    return median(a / b for a, b in zip(above, below, strict=False))
 
 
 def _visit(call: Callable[[], Any], seconds: float, calls: int) -> float:
@@ -172,13 +178,13 @@ def measured(operator: Operator, target: Target, trials: int, records: Path, rou
     for name, call in calls.items():
         _compare(name, output if (found := call()) is None else _array(found), expected)
         _visit(call, _VISIT_SECONDS, 1)
-    times, peak = in_turns(calls, rounds, lambda: peak_flops(target, "float32"))
-    assert peak is not None, "peak_flops knows float32"
-    needed = limits(operator, task, peak)
+    times, peaks = in_turns(calls, rounds, lambda: peak_flops(target, "float32"))
+    needed = limits(operator, task, median(peaks))
     seconds = {name: median(values) for name, values in times.items()}
     ours = seconds.pop(OURS)
     best = min(seconds, key=lambda name: seconds[name]) if seconds else None
-    limit = max(needed["flops"], needed["bytes"])
+    flops = operator.needed_flops(task)
+    shortest = [max(flops / peak, needed["bytes"]) for peak in peaks]
     return {
         "operator": operator.name,
         "task": task.name,
@@ -189,10 +195,10 @@ def measured(operator: Operator, target: Target, trials: int, records: Path, rou
         "seconds": ours,
         "peers": seconds,
         "peer": best,
-        "ratio": None if best is None else seconds[best] / ours,
+        "ratio": None if best is None else quotient(times[best], times[OURS]),
         "limits": needed,
         "bound": "flops" if needed["flops"] >= needed["bytes"] else "bytes",
-        "share": limit / ours,
+        "share": quotient(shortest, times[OURS]),
     }
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from suite import OURS, in_turns
+from suite import OURS, in_turns, quotient
 
 import autosched
 from autosched.measure.instruction_peak import instruction_peak
@@ -133,7 +133,7 @@ def measured(name: str, dtype: str, trials: int, folder: Path, layout: str) -> s
     expected = expected.permute(0, 2, 3, 1) if expected.ndim == 4 else expected
     np.testing.assert_allclose(out, expected.numpy(), rtol=2**-7, atol=1)
     used = instruction_used(log, task)
-    times, peak = in_turns(
+    times, peaks = in_turns(
         {OURS: lambda: kernel(*given, out), "PyTorch": theirs},
         12,
         lambda: (
@@ -145,11 +145,12 @@ def measured(name: str, dtype: str, trials: int, folder: Path, layout: str) -> s
         ),
     )
     ours, torchs = (statistics.median(t) for t in times.values())
-    rate = task.dag.flop_count / ours
-    share = f"{rate / peak:.2f}" if peak else "-"
+    flops = task.dag.flop_count
+    needed = [flops / peak for peak in peaks]
+    share = f"{quotient(needed, times[OURS]):.2f}" if needed else "-"
     return (
         f"| {dtype} {name} | {used or '-'} | {ours * 1e3:.4f} | {torchs * 1e3:.4f} | "
-        f"{torchs / ours:.2f} | {rate / 1e9:.0f} | {share} |"
+        f"{quotient(times['PyTorch'], times[OURS]):.2f} | {flops / ours / 1e9:.0f} | {share} |"
     )
 
 

@@ -69,9 +69,17 @@ def test_far_slower_peers_leave_after_three_rounds(
     monkeypatch.setattr(suite, "_visit", lambda call, least, calls: seconds[call()])
     calls = {name: (lambda name=name: name) for name in seconds}
     peaks = iter([3.0, 1.0, 2.0, 9.0, 2.0])
-    times, peak = suite.in_turns(calls, 5, lambda: next(peaks))
-    assert peak == 2.0
+    times, found = suite.in_turns(calls, 5, lambda: next(peaks))
+    assert found == [3.0, 1.0, 2.0, 9.0, 2.0]
     assert times == {suite.OURS: [10.0] * 5, "NumPy": [5.0] * 3, "PyTorch": [1.0] * 5}
+
+
+def test_quotients_are_of_one_turn(suite: ModuleType) -> None:
+    """Three turns at half the speed change both sides, and one is left out by a peer that left."""
+    ours = [1.0, 2.0, 2.0, 1.1, 2.0]
+    theirs = [2.0, 4.0, 4.0, 2.2]
+    assert suite.quotient(theirs, ours) == 2.0
+    assert suite.quotient([1.0] * 3, [2.0, 4.0, 1.0]) == 0.5
 
 
 def test_table_of_the_last_lines(suite: ModuleType, tmp_path: Path) -> None:
