@@ -7,6 +7,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +50,23 @@ def inputs(m: int = 64) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+NUMBERS = count()
+
+
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The operators that a test registers are forgotten after it, here and in PyTorch."""
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The operators that a test registers are forgotten after it, here and in PyTorch.
+
+    They are in a namespace of their own: the examples of docs/torch.md leave an operator `matmul`.
+    """
     from autosched.torch import registry
 
-    library = torch.library.Library("autosched", "FRAGMENT")
+    namespace = f"autosched_{next(NUMBERS)}"
+    library = torch.library.Library(namespace, "FRAGMENT")
+    monkeypatch.setattr(registry, "NAMESPACE", namespace)
     monkeypatch.setattr(registry, "_library", library)
     monkeypatch.setattr(registry, "_operators", {})
-    yield
+    yield namespace
     library._destroy()
 
 
@@ -152,7 +161,7 @@ def test_a_gradient_that_nobody_gave(mm: Any) -> None:
         torch.testing.assert_close(compiled(a), a @ b)
 
 
-def test_a_gradient_of_the_users(tmp_path: Path, fresh: None) -> None:
+def test_a_gradient_of_the_users(tmp_path: Path, fresh: str) -> None:
     path = written(tmp_path / "mm.jsonl", record(matmul(64)))
     trained = autosched.torch.register(path, name="trained")["trained"]
     a, b = inputs()
@@ -167,7 +176,7 @@ def test_a_gradient_of_the_users(tmp_path: Path, fresh: None) -> None:
     def loss(multiply: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
         return multiply(x, y).square().sum()
 
-    torch.library.register_autograd("autosched::trained", backward, setup_context=setup)
+    torch.library.register_autograd(f"{fresh}::trained", backward, setup_context=setup)
     wanted = [x.detach().clone().requires_grad_() for x in (a, b)]
     loss(torch.matmul, *wanted).backward()
     way: Callable[[Tensor, Tensor], Tensor] = lambda x, y: loss(trained, x, y)  # noqa: E731
@@ -183,7 +192,7 @@ def pooling(k: int) -> Task:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_inputs_that_are_stored_in_another_order(fresh: None, dtype: str) -> None:
+def test_inputs_that_are_stored_in_another_order(fresh: str, dtype: str) -> None:
     steps = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
     args: dict[str, Any] = {"M": 16, "N": 16, "K": 16, "dtype": dtype}
     task = Task.from_workload("matmul", **args, layout_rewrite="pre-transformed")
@@ -208,7 +217,7 @@ def test_inputs_that_are_stored_in_another_order(fresh: None, dtype: str) -> Non
         ({"in_dtype": "float8_e4m3fn"}, "matmul"),
     ],
 )
-def test_types_of_inputs_sums_and_outputs(fresh: None, kind: dict[str, Any], name: str) -> None:
+def test_types_of_inputs_sums_and_outputs(fresh: str, kind: dict[str, Any], name: str) -> None:
     task = Task.from_workload("matmul", **{"M": 3, "N": 5, "K": 4, **kind})
     found = autosched.torch.register(TunedKernel(task, record(task, ())))
     assert list(found) == [name]
@@ -222,6 +231,13 @@ def test_types_of_inputs_sums_and_outputs(fresh: None, kind: dict[str, Any], nam
     assert out.dtype is kinds[-1]
     (want,) = task.reference(arrays)
     np.testing.assert_allclose(out.double(), want.astype(np.float64), rtol=1e-2)
+
+
+def test_a_fresh_operator_may_have_the_name_of_another(mm: Any, fresh: str) -> None:
+    task = matmul(16)
+    found = autosched.torch.register(TunedKernel(task, record(task, ())), name="mm")["mm"]
+    assert found is not mm and getattr(torch.ops, fresh).mm.default is found
+    assert torch.ops.autosched.mm.default is mm
 
 
 def test_several_threads_call_one_operator(mm: Any) -> None:
@@ -238,7 +254,7 @@ def test_several_threads_call_one_operator(mm: Any) -> None:
     assert not wrong
 
 
-def test_what_is_no_size_is_part_of_the_name(tmp_path: Path, fresh: None) -> None:
+def test_what_is_no_size_is_part_of_the_name(tmp_path: Path, fresh: str) -> None:
     path = written(tmp_path / "pool.jsonl", record(pooling(2)), record(pooling(3)))
     found = autosched.torch.register(path)
     names = [f"max_pool2d_nchw_stride2_K{k}" for k in (2, 3)]
@@ -248,7 +264,7 @@ def test_what_is_no_size_is_part_of_the_name(tmp_path: Path, fresh: None) -> Non
         assert torch.equal(found[name](x), torch.nn.functional.max_pool2d(x, k, 2))
 
 
-def test_results_of_a_run_and_shapes_that_come_later(fresh: None) -> None:
+def test_results_of_a_run_and_shapes_that_come_later(fresh: str) -> None:
     task = Task.from_expression("C[i] = A[i] + self[i]; D[i] = A[i]", {"A": (4,), "self": (4,)})
     larger = Task.from_expression("C[i] = A[i] + self[i]; D[i] = A[i]", {"A": (9,), "self": (9,)})
     best = [TunedKernel(each, record(each)) for each in (task, larger)]
@@ -261,7 +277,7 @@ def test_results_of_a_run_and_shapes_that_come_later(fresh: None) -> None:
     assert op(torch.ones(9), torch.ones(9))[0].sum() == 18
 
 
-def test_records_that_are_refused(tmp_path: Path, fresh: None) -> None:
+def test_records_that_are_refused(tmp_path: Path, fresh: str) -> None:
     twice = Task.from_expression("C[i] = A[i] + A[i]", {"A": (4,)})
     square = Task.from_expression("C[i] = A[i] * A[i]", {"A": (4,)})
     both = [TunedKernel(each, record(each)) for each in (twice, square)]
