@@ -152,6 +152,12 @@ def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints
     return found
 
 
+def _token(loop: Ints | int) -> Ints | int:
+    """The place in front of all that is in a loop. Tokens are positive: what stands before the
+    first loop of a stage would else be before the end of the stage before."""
+    return (loop + 1) * 64
+
+
 def place_stages(nest: Nest, population: Population) -> None:
     """Let the stages of a nest stand where they are in `population`."""
     for s in range(len(nest.ops.stages) - 1, -1, -1):
@@ -163,10 +169,10 @@ def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
     """A number that orders the places of the program, and the bits left below it."""
     prefix = nest.forms.full(s << (_DIGIT * _DEPTH))
     shift = nest.forms.full(_DIGIT * (_DEPTH - 1))
-    target, own = population.target[s], population.at[s] * 64 + s
+    target, own = population.target[s], _token(population.at[s]) + s
     if population.left is not None:
         left = population.left[s]
-        own = np.where(left < 0, own, left * 64 - _BEFORE + s)
+        own = np.where(left < 0, own, _token(left) - _BEFORE + s)
     for t in range(s + 1, len(nest.ops.stages)):
         above, room = nest.stages[t].order
         here = target == t
@@ -182,7 +188,7 @@ def place_of_store(stage: Stage, store: StoreOps | None) -> Ints:
     if store is None:
         token: Ints | int = _LAST
     elif store.is_init:
-        token = stage.start * 64 - _BEFORE - 1
+        token = _token(stage.start) - _BEFORE - 1
     else:
         token = _LAST - 1 - (store.into is not None)
     found: Ints = prefix + (token << np.maximum(shift, 0))

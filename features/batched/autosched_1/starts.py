@@ -46,10 +46,29 @@ def _move(nest: Nest, population: Population, s: int) -> None:
         beside = beside | ((population.target[u] == s) & (population.at[u] >= first))
     may = outer & (~steps | beside)
     if may.any():
-        forms.refuse(may & _unsure(nest, s), UNSURE)
+        unsure = _unsure(nest, s) | _may_stay_behind(nest, population, s)
+        forms.refuse(may & unsure, UNSURE)
         moves = may & _is_once(forms, stage)
         stage.start = np.where(moves, place, stage.start)
         stage.guarded = moves & steps
+
+
+def _may_stay_behind(nest: Nest, population: Population, s: int) -> Flags:
+    """Where another stage stands right after the start, and one has left a loop around both: the
+    storage of the first may be around the start too, which then stays before what is stored."""
+    stage, forms = nest.stages[s], nest.forms
+    ran = found = np.zeros(forms.count, bool)
+    if population.left is None:
+        return found
+    for k in range(len(stage.loops.slots)):
+        ran = ran | _runs(forms, stage, k)
+        for u in range(s):
+            there = (population.target[u] == s) & (population.at[u] == k)
+            found = found | (there & (stage.loops.common <= k) & ~ran)
+    gone = np.zeros(forms.count, bool)
+    for u in range(s):
+        gone = gone | ((population.target[u] == s) & (population.left[u] >= 0))
+    return found & gone
 
 
 def _runs(forms: Forms, stage: Stage, k: int) -> Flags:
