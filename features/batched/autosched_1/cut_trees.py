@@ -95,7 +95,7 @@ class UncutError(Exception):
     """The pass does something with this candidate that has no rule here."""
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=5_000)  # of 10 to 13 KB each in convolutions
 def cut(roots: tuple[Node, ...]) -> Cut | str:
     """What comes of a tree, or why there is no rule for it."""
     cutter = _Cutter()
