@@ -150,8 +150,10 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
     what they multiply. Half of the time the rows divide, where some can, and then both if some do.
     """
     vectors = -(-extent // blocks.lanes)
-    tiles = _tiles(blocks.registers, height)
+    tiles = _tiles(blocks.registers)
     fitting = [tile for tile in tiles if tile[1] <= vectors] or tiles
+    if blocks.registers < _MANY_REGISTERS and height >= _LEAST_ROWS:
+        fitting = _of_few_loads(fitting) or fitting
     even = [tile for tile in fitting if height % tile[0] == 0]
     if even and pick(rng, 2):
         fitting = [tile for tile in even if extent % (tile[1] * blocks.lanes) == 0] or even
@@ -159,19 +161,18 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
     return rows, min(wide * blocks.lanes, extent)
 
 
-def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
-    """Rows and vectors of each, as many accumulators as leave `registers` for the operands.
-
-    Of few registers, tiles of few loads where there are rows enough.
-    """
-    tiles = [
+def _tiles(registers: int) -> list[tuple[int, int]]:
+    """Rows and vectors of each, as many accumulators as leave `registers` for the operands."""
+    return [
         (rows, wide)
         for wide in range(1, 7)
         for rows in range(1, 17)
         if registers // 2 <= rows * wide and rows * wide + wide + 1 <= registers
     ]
-    if registers >= _MANY_REGISTERS or height < _LEAST_ROWS:
-        return tiles
+
+
+def _of_few_loads(tiles: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of a few registers where there are rows enough; none where one vector is all."""
     return [
         (rows, wide)
         for rows, wide in tiles

@@ -127,6 +127,18 @@ def test_few_rows_take_more_vectors() -> None:
     assert max(vectors) > 3
 
 
+def test_one_vector_takes_many_rows() -> None:
+    """A result no wider than a vector has no tile of few loads: the sums fill the registers."""
+    target = replace(cpu_target(threads=2), vector_bytes=32, caches=(2**15, 2**19, 2**25))
+    task = Task.from_workload("matmul", M=2048, N=8, K=512, target=target)
+    space = SearchSpace(task)
+    rows: set[int] = set()
+    for steps in space.sample(np.random.default_rng(0), 40, sketch=blocked(task)[0]):
+        (blocks,) = blocked_stages(space.context, task.dag.state_of(steps))
+        rows.add(split(steps, blocks.axes[0] + 1).lengths[-1] or 0)
+    assert min(rows) >= 8 and max(rows) > 12
+
+
 def split(steps: Steps, k: int) -> SplitStep:
     step = steps[k]
     assert isinstance(step, SplitStep)
