@@ -62,7 +62,8 @@ class Forms:
     Where several rows are copies of one candidate, `owner` says by row of which, and they are
     refused together; row 0, whose owner is the number of candidates, is of none.
 
-    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`). With `short`
+    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
+    the largest values of those that nothing keeps in the axis. With `short`
     a quotient or remainder that cuts a sum of three terms is no form: simplification does not
     always see that it cuts one of them only.
     """
@@ -71,6 +72,7 @@ class Forms:
         self.count = count
         self.extents: list[Ints] = []
         self.virtual: dict[int, tuple[Mixed, int]] = {}
+        self.beyond: dict[int, Ints] = {}
         self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
@@ -209,6 +211,9 @@ class Forms:
             rest, top = rest + stays * self.largest(slot, term), np.maximum(top, stays)
             self.refuse(term.scale < 0, QUOTIENT)
             several = several + (stays != 0)
+            if slot in self.beyond:  # it is cut where the axis would not be
+                over = self.beyond[slot] >= self.extents[slot]
+                self.refuse(over & (stays * self.beyond[slot] + left >= divisor), QUOTIENT)
         small = rest + left < divisor
         quotients: dict[int, tuple[Term, ...]] = {}
         remainders: dict[int, tuple[Term, ...]] = {}

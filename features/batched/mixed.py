@@ -23,7 +23,7 @@ from autosched.features.batched.plan import FIRST_THREAD, Loops
 from autosched.features.walk.count import count_ops
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
-from autosched.state.iterator import ANNOTATION_TEXT
+from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir.expr import Add, Call, Expr, IntImm, IterVar, Var
 from autosched.tir.op import const
@@ -117,6 +117,9 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
             found.append(form)
             continue
         forms.virtual[slot] = mixed, k
+        last = [_last(entry.axes[k], mixed.loops, entry.key[k]) for entry in mixed.entries]
+        if any(last):
+            forms.beyond[slot] = np.where(mixed.where, np.array(last)[mixed.which], 0)
         scale = mixed.where.astype(np.int64)
         if mixed.entries:
             some = np.array([not _is_zero(entry.axes[k].text) for entry in mixed.entries])
@@ -128,6 +131,17 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
         terms[slot] = (Term(forms.one, forms.whole, scale),)
         found.append(Form(terms, np.where(mixed.where, 0, form.base)))
     return tuple(found)
+
+
+def _last(axis: AxisText, loops: Loops, extent: int) -> int:
+    """The largest value of an axis where that is not in it, 0 else: conditions on whole vectors say
+    nothing of a sum of vectors and lanes."""
+    lanes = [
+        own and kind == Annotation.VECTORIZE
+        for own, kind in zip(axis.used, loops.kinds, strict=True)
+    ]
+    last = axis.ends[0][1]
+    return last if any(lanes) and last >= extent else 0
 
 
 def written_out(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText:

@@ -94,6 +94,37 @@ def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bo
     assert _bits(rows) == _bits(_one(task, candidate, True))
 
 
+# Threads fetch 3 x 5 x 30 elements of the transposed K in vectors of 3, 12 at a time: 13 rounds.
+BEYOND: list[Any] = [
+    *(["CI", 6], ["CHW", 4, "local"], ["SP", 4, 0, 6, [1, 1, 3, 1], 1]),
+    *(["SP", 4, 5, 30, [1, 2, 1, 15], 1], ["SP", 4, 10, 30, [1, 6, 1, 5], 1]),
+    ["SP", 4, 15, 10, [1, 5], 1],
+    ["RE", 4, [0, 5, 10, 1, 6, 11, 2, 7, 12, 15, 16, 3, 8, 13, 17, 4, 9, 14]],
+    *(["FSP", 5, 0, 2, 3], ["FSP", 5, 4, 3, 3], ["FSP", 5, 8, 4, 3]),
+    *(["RE", 5, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]], ["CA", 4, 5, 8]),
+    *(["CHR", 3, "shared", [4]], ["CA", 4, 5, 9], ["CI", 3], ["CHR", 1, "shared", [5]]),
+    *(["CA", 2, 6, 9], ["CI", 1], ["FU", 11, [0, 1, 2]], ["SP", 11, 0, 5400, [32], 1]),
+    *(["AN", 11, 0, 5], ["AN", 11, 1, 6], ["FU", 10, [0, 1]], ["SP", 10, 0, 180, [32], 1]),
+    *(["AN", 10, 0, 5], ["AN", 10, 1, 6], ["FU", 8, [0, 1]], ["SP", 8, 0, 180, [32], 1]),
+    *(["AN", 8, 0, 5], ["AN", 8, 1, 6], ["FU", 7, [0, 1, 2]], ["AN", 7, 0, 5]),
+    *(["FU", 7, [1, 2, 3]], ["AN", 7, 1, 4], ["FU", 7, [2, 3, 4]], ["AN", 7, 2, 6]),
+    *(["FU", 5, [0, 1, 2]], ["SP", 5, 0, 75, [3], 1], ["AN", 5, 1, 2]),
+    *(["FFSP", 5, 0, [4, 3, 2], 1, 1], ["AN", 5, 1, 6], ["FU", 2, [0, 1, 2]]),
+    *(["SP", 2, 0, 15, [1], 1], ["AN", 2, 1, 2], ["FFSP", 2, 0, [4, 3, 2], 1, 1]),
+    ["AN", 2, 1, 6],
+]
+
+
+def test_the_last_vectors_of_a_tile_may_lie_beyond_it() -> None:
+    """What (block * 3 + element // 150) // 3 is, no condition on vectors decides."""
+    task = Task.from_workload(
+        "transpose_batch_matmul_softmax", target=cuda_target(), B=2, S=30, H=3, D=10
+    )
+    candidate = steps_from_json(BEYOND)
+    (rows,) = BatchedFeatures(task.dag, task.target).rows_of([candidate])
+    assert rows is not None and _bits(rows) == _bits(_one(task, candidate, True))
+
+
 @pytest.mark.parametrize("limit", [1024, 8192])
 def test_what_is_refused_is_illegal(limit: int) -> None:
     """Shared memory by Ansor's count and by what merging it leaves, and too many threads."""
