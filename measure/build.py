@@ -22,7 +22,7 @@ FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
 
 MEMORY_LIMIT = 8 << 30  # of each of its processes
 
-_GIVEN = 2  # candidates of a process while this one does not listen: it goes on with the second
+_GIVEN = 3  # candidates of a process while this one does not listen: it goes on with the next
 
 
 @dataclass(frozen=True, slots=True)

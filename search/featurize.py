@@ -16,6 +16,7 @@ from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR, TUNING
 from autosched.process.ahead import worker_of
 from autosched.process.worker import Handler, Worker
+from autosched.search.pace import Pace
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
@@ -27,7 +28,6 @@ AtOnce = tuple[list[FeatureRows | None], list[int]]
 _START_SECONDS = 20.0
 _TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
 _WORTH_SENDING = 8  # fewer candidates are worked out here
-_WORTH_BATCHING = 24  # fewer are not faster at once
 _WORTH_REFUSING = 8  # limits alone are arrays of a few microseconds a candidate
 _MAX_CACHED = 50_000  # about 200 MB
 
@@ -60,7 +60,8 @@ class Featurizer:
 
     Half of a large list goes to the helper; results do not depend on that. A candidate whose
     features cannot be worked out because of a mistake in autosched is left out like an illegal one;
-    `warning` is told of the first. `at_once` does the same for most of a large list, faster;
+    `warning` is told of the first. `at_once` does the same for most of a large list, faster, and is
+    asked where it took less time so far (`pace.py`);
     `refused` says of a large list which candidates are illegal, as far as it knows.
     """
 
@@ -83,14 +84,17 @@ class Featurizer:
         self._settings = features, ansor_limits
         self._cache: dict[Steps, FeatureRows | None] = {}
         self._helper = helper
+        self._pace = Pace(helper is not None)
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
         """The rows of each candidate; None for an illegal one."""
         if len(self._cache) > _MAX_CACHED:
             self._cache.clear()
         new = [c for c in dict.fromkeys(candidates) if c not in self._cache]
-        if self._at_once is not None and len(new) >= _WORTH_BATCHING:
+        if self._at_once is not None and self._pace.at_once(len(new)):
+            start = time.monotonic()
             rows, rest = self._at_once(new)
+            self._pace.note_at_once(len(new), len(new) - len(rest), time.monotonic() - start)
             left = [new[n] for n in rest]
             self._cache.update(zip(new, rows, strict=True))
             for steps in left:
@@ -107,8 +111,10 @@ class Featurizer:
         start = time.monotonic()
         for steps in new:
             self._cache[steps] = self._one(steps)
+        ours = time.monotonic() - start
+        if new:
+            self._pace.note_one(ours / len(new))
         if remote and self._helper is not None:
-            ours = time.monotonic() - start
             self._receive(self._helper, remote, _START_SECONDS + _TIMES_OURS * ours)
         return [self._cache[c] for c in candidates]
 

@@ -165,7 +165,9 @@ class SketchPolicy:
 
     def _legal(self, candidates: Sequence[Steps]) -> list[bool]:
         self._begin(())
-        return [rows is not None and bool(rows.any()) for rows in self._featurize(candidates)]
+        every = self._featurize(candidates)
+        self._begin(())
+        return [rows is not None and bool(rows.any()) for rows in every]
 
     def _pick(
         self, chosen: list[Candidate], queues: Sequence[Iterator[Candidate]], count: int
@@ -200,6 +202,7 @@ class SketchPolicy:
             if not found:
                 return
             new = self._scores(found).tolist()
+            self._begin(())
             known, scores = known.joined(self._structures.rows(found)), scores + new
             taught.update(zip(found, new, strict=True))
             for steps, score in zip(found, new, strict=True):

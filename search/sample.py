@@ -32,7 +32,7 @@ CPU_INITIAL: tuple[InitialRule, ...] = (
 )
 GPU_INITIAL: tuple[InitialRule, ...] = (fill_tile_size, thread_bind, unroll)
 
-_BATCH = 32
+_BATCH = 32  # attempts are made in multiples of it
 _BARREN_BATCHES = 5
 
 
@@ -77,7 +77,8 @@ def sample_population(
     barren = 0
     while len(found) < count:
         batch: list[Steps] = []
-        for state in drawn(context, sketches, rng, _BATCH):
+        attempts = -(-(count - len(found)) // _BATCH) * _BATCH
+        for state in drawn(context, sketches, rng, attempts):
             text = state.to_str()
             if text not in texts:
                 texts.add(text)

@@ -80,3 +80,17 @@ def test_nothing_legal_ends(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("softmax"))
     refuse = lambda batch: [False] * len(batch)  # noqa: E731
     assert space.sample(np.random.default_rng(0), 4, refuse) == []
+
+
+def test_those_that_are_wanted_are_asked_about_together(
+    make_space: MakeSpace, make_task: MakeTask
+) -> None:
+    space = make_space(make_task("matmul"))
+    asked: list[int] = []
+
+    def legal(batch: Sequence[tuple[Step, ...]]) -> list[bool]:
+        asked.append(len(batch))
+        return [True] * len(batch)
+
+    found = space.sample(np.random.default_rng(0), 70, legal)
+    assert asked == [70] == [len(found)]

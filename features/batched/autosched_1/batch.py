@@ -38,7 +38,7 @@ from autosched.target import Target
 
 Steps = tuple[Step, ...]
 _WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
-_WORTH_CUTTING = 6  # the same of those whose loops are cut
+_WORTH_CUTTING = 3  # the same of those whose loops are cut
 
 
 class _Part(NamedTuple):
