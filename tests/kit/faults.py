@@ -344,7 +344,9 @@ class Faults:
             if key not in self.plan:
                 at = len(self.plan)
                 self.plan[key] = self.order[at] if at < len(self.order) else GOOD
-        self.path.write_text(json.dumps(self.plan))
+        written = self.path.with_suffix(".new")  # builders may be reading the one that is there
+        written.write_text(json.dumps(self.plan))
+        written.replace(self.path)
 
     def wrong(self, record: Record) -> str:
         """What the failure of a record ought to be, and is not; or nothing."""
