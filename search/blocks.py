@@ -31,10 +31,15 @@ _REDUCTION_PARTS = (1, 1, 2, 3, 4, 8)
 _BLOCKS_OF_A_THREAD, _BLOCKS_HANDED_ON = (1, 2, 4), (1, 2, 4, 8, 16)
 """The second where another stage reads what a block holds: that should still be in a cache."""
 
-_MOST_LOADS, _LEAST_ROWS = 0.75, 4
+_MOST_LOADS, _LEAST_ROWS = 0.75, 3
 """Of a step where registers are few: loads over multiply-adds, and rows that use what is packed. On
-a Zen 3 (AVX2) random candidates of a packed matmul of 1024 took 23 ms (the median of 10) with tiles
-of four to six rows of two or three vectors, 25 with two rows (11) and 31 with one vector (19)."""
+a Zen 3 (AVX2, operands in the second cache) tiles of 3 rows of 4 vectors reach 0.82 of the peak,
+4x3 and 6x2 0.79, 5x2 and 3x3 0.75, 4x2, 2x4 and 2x6 0.68, one row or one vector 0.45 at most."""
+
+_LEAST_SUMS = 10
+"""Accumulators where registers are few, but for tiles that divide both their axes. Two units that
+take four cycles each need eight to be busy, and idle where anything is late. A rest costs more:
+rows of 56 and 64 channels of a convolution take 1.46 ms in tiles of 4x2, 1.65 in others."""
 
 _MANY_REGISTERS = 32
 _LEAST_STEPS = 64
@@ -150,24 +155,34 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
     what they multiply. Half of the time the rows divide, where some can, and then both if some do.
     """
     vectors = -(-extent // blocks.lanes)
-    tiles = _tiles(blocks.registers)
+    tiles = _tiles(blocks.registers, height)
     fitting = [tile for tile in tiles if tile[1] <= vectors] or tiles
     if blocks.registers < _MANY_REGISTERS and height >= _LEAST_ROWS:
         fitting = _of_few_loads(fitting) or fitting
     even = [tile for tile in fitting if height % tile[0] == 0]
+    whole = [tile for tile in even if extent % (tile[1] * blocks.lanes) == 0]
     if even and pick(rng, 2):
-        fitting = [tile for tile in even if extent % (tile[1] * blocks.lanes) == 0] or even
+        fitting = whole or even
+    if fitting is not whole and blocks.registers < _MANY_REGISTERS:
+        fitting = [tile for tile in fitting if math.prod(tile) >= _LEAST_SUMS] or fitting
     rows, wide = fitting[pick(rng, len(fitting))]
     return rows, min(wide * blocks.lanes, extent)
 
 
-def _tiles(registers: int) -> list[tuple[int, int]]:
+def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
     """Rows and vectors of each, as many accumulators as leave `registers` for the operands."""
+    tiles = [(rows, wide) for wide in range(1, 7) for rows in range(1, 17)]
+    if registers >= _MANY_REGISTERS or height < _LEAST_ROWS:
+        return [
+            (rows, wide)
+            for rows, wide in tiles
+            if registers // 2 <= rows * wide and rows * wide + wide + 1 <= registers
+        ]
+    # What has fewer vectors in a step is held in registers, the other passes through one.
     return [
         (rows, wide)
-        for wide in range(1, 7)
-        for rows in range(1, 17)
-        if registers // 2 <= rows * wide and rows * wide + wide + 1 <= registers
+        for rows, wide in tiles
+        if registers // 2 <= rows * wide < registers - min(rows, wide)
     ]
 
 
