@@ -8,6 +8,8 @@ send NaN to 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
@@ -27,6 +29,7 @@ from autosched.tir.expr import (
     Cast,
     Expr,
     FloatImm,
+    Max,
     Min,
     Mul,
     Or,
@@ -142,6 +145,9 @@ _LEAST_LANES = 4
 
 def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
     """Min and Max."""
+    chain = _chain(b, e)
+    if len(chain) > 2:
+        return _extremum_of_chain(b, chain, e.dtype, isinstance(e, Min))
     first, second, dtype = operands(b, e)
     smaller = isinstance(e, Min)
     kind = llvm_type(dtype)
@@ -154,6 +160,42 @@ def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
         return finish(b, e, result)
     name = f"{'s' if dtype.code == 'int' else 'u'}{'min' if smaller else 'max'}"
     return b.call(f"llvm.{name}.{suffix(dtype)}", kind, [(kind, first), (kind, second)])
+
+
+def _chain(b: FunctionBuilder, e: BinaryExpr) -> list[Expr]:
+    """The operands of extremes of extremes on x86 without masks of lanes; none elsewhere."""
+    native = e.dtype.lanes >= _LEAST_LANES and e.dtype.is_float and e.dtype.bits in (32, 64)
+    if not b.module.has_gather or b.module.has_masks or not native:
+        return []
+    found: list[Expr] = []
+    rest: Expr = e
+    while isinstance(rest, Min | Max) and type(rest) is type(e):
+        found.append(rest.b)
+        rest = rest.a
+    return [rest, *reversed(found)]
+
+
+def _extremum_of_chain(
+    b: FunctionBuilder, chain: Sequence[Expr], dtype: DType, smaller: bool
+) -> str:
+    """The extremum of three or more: two instructions for each but the first, not three.
+
+    The processor's own extremum is its second operand where one is NaN: that of the first comes
+    through. Of the others, one comparison finds the NaN of two.
+    """
+    kind, flags = llvm_type(dtype), flags_type(dtype)
+    bits = llvm_type(DType(f"int{dtype.bits}").with_lanes(dtype.lanes))
+    relation = "olt" if smaller else "ogt"
+    extreme, *others = [b.value(e) for e in chain]
+    for other in others:
+        better = b.emit(f"fcmp {relation} {kind} {other}, {extreme}")
+        extreme = b.emit(f"select {flags} {better}, {kind} {other}, {kind} {extreme}")
+    extreme = b.emit(f"bitcast {kind} {extreme} to {bits}")
+    for one, two in zip(others[::2], [*others[1::2], *others[-1:]], strict=False):
+        unordered = b.emit(f"fcmp uno {kind} {one}, {two}")
+        mask = b.emit(f"sext {flags} {unordered} to {bits}")
+        extreme = b.emit(f"or {bits} {extreme}, {mask}")
+    return b.emit(f"bitcast {bits} {extreme} to {kind}")
 
 
 def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:

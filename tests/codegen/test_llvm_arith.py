@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import pytest
 
+from autosched.codegen.llvm import emit_llvm
+from autosched.target import HardwareParams, Target
 from autosched.tir import op
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr
@@ -67,6 +70,33 @@ def test_nan_goes_through_minimum_and_maximum(elementwise: Elementwise, run: Run
             out = np.zeros(16, np.float32)
             run(elementwise(fn, ["float32"] * 2, "float32", 16, lanes), a, b, out)
             np.testing.assert_array_equal(out, ref(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("operands", [3, 4, 5])
+def test_nan_of_any_operand_goes_through_a_chain(
+    operands: int, dtype: str, elementwise: Elementwise, run: RunKernel
+) -> None:
+    """Extremes of three and more are compared in a chain, and NaN looked for in pairs."""
+    inputs = np.random.default_rng(0).normal(size=(operands, 16)).astype(dtype)
+    inputs[range(operands), range(operands)] = np.nan
+    inputs[0, 8] = inputs[1, 8] = np.nan
+    for fn, ref in ((op.min_, np.minimum), (op.max_, np.maximum)):
+        f = elementwise(lambda *a, fn=fn: reduce(fn, a), [dtype] * operands, dtype, 16, 8)
+        out = np.zeros(16, dtype)
+        run(f, *inputs, out)
+        np.testing.assert_array_equal(out, ref.reduce(inputs))
+
+
+def test_a_chain_of_extremes_is_one_on_avx2_alone(elementwise: Elementwise) -> None:
+    f = elementwise(lambda *a: reduce(op.max_, a), ["float32"] * 4, "float32", 16, 8)
+    avx2, avx512 = (
+        Target("cpu", HardwareParams(2), 2, "x86-64", features, "", 32)
+        for features in ("+avx2", "+avx2,+avx512f,+avx512vl")
+    )
+    assert emit_llvm(f, avx2).count("fcmp uno") == 2
+    assert "llvm.maximum" not in emit_llvm(f, avx2)
+    assert "fcmp uno" not in emit_llvm(f, avx512)
 
 
 STORED = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]

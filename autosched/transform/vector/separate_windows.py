@@ -27,6 +27,9 @@ A window of three by three with a stride of 2 takes nine vectors of every second
 vector of outputs, two loads and a shuffle each. Here each column is read once, in whole vectors,
 and stays in registers: three shuffles choose from their maxima. Maxima and minima do not depend on
 their order; sums of floats do, and stay.
+
+Where the registers are too few for all the columns of a row, each accumulator is done with before
+the next, and a vector of columns is computed right before the first that uses it.
 """
 
 from __future__ import annotations
@@ -59,6 +62,10 @@ LEAST_BYTES = 4
 SPARE = 4
 """Registers for neither accumulators nor columns."""
 
+MOST_BYTES_IN_TURN = 32
+"""Vector registers of accumulators that are done with one after the other, where all columns do not
+fit: with 64 bytes, which come with twice the registers, it was not measured."""
+
 
 @dataclass(frozen=True)
 class SeparateWindows(FunctionPass):
@@ -66,7 +73,7 @@ class SeparateWindows(FunctionPass):
 
     Each accumulator is compared with vectors of elements that are a constant apart: several that
     begin next to each other, at the same places of several rows. The columns that neighbouring
-    accumulators use fit the registers of `vector_bytes` beside these.
+    accumulators use, or those of one of them, fit the registers of `vector_bytes` beside these.
     """
 
     vector_bytes: int = 64
@@ -106,12 +113,17 @@ def _in_registers(allocate: Allocate, vector_bytes: int) -> Stmt | None:
     groups = list(_groups(windows))
     most = max(len(_starts(_columns(group), vector)) for group in groups)
     held = -(-size.value * allocate.dtype.bytes // vector_bytes)
-    if held + most > core_of(vector_bytes).registers - SPARE:
-        return None
+    free = core_of(vector_bytes).registers - SPARE - held
+    build = _group
+    if most > free:
+        one = max(_most_at_once(group, vector) for group in groups)
+        if one > free or vector_bytes > MOST_BYTES_IN_TURN:
+            return None
+        build = _group_in_turn
     source = windows[0].load.buffer
     data = pointer(f"{source.name}.columns", source.dtype, "local")
     columns = Buffer(data, source.dtype, (const(most * vector),), name=data.name)
-    parts = [part for group in groups for part in _group(columns, group, vector)]
+    parts = [part for group in groups for part in build(columns, group, vector)]
     body = seq(*s.stmts[: places[0]], *parts, *s.stmts[places[-1] + 1 :])
     body = reduce(lambda inner, attr: attr.with_(body=inner), reversed(pragmas), body)
     return allocate.with_(body=Allocate(data, source.dtype, columns.shape, TRUE, body))
@@ -265,6 +277,19 @@ def _starts(columns: int, vector: int) -> list[int]:
     return [*range(0, columns - vector, vector), columns - vector]
 
 
+def _most_at_once(group: Sequence[_Window], vector: int) -> int:
+    """How many vectors of columns one window uses at most."""
+    starts = _starts(_columns(group), vector)
+    return max(len(_sources(group[0], window, starts, vector)) for window in group)
+
+
+def _sources(head: _Window, window: _Window, starts: Sequence[int], vector: int) -> range:
+    """Which of the vectors at `starts` behind the first of `head` hold the window's columns."""
+    first = window.first - head.first
+    last = first + window.columns - 1
+    return range(min(first // vector, len(starts) - 1), min(last // vector, len(starts) - 1) + 1)
+
+
 # -- building -------------------------------------------------------------------------------------
 
 
@@ -272,21 +297,58 @@ def _group(columns: Buffer, group: Sequence[_Window], vector: int) -> Iterator[S
     """The extremes of the columns that the group uses, and of these for each accumulator."""
     head, count = group[0], _columns(group)
     starts, width = _starts(count, vector), min(vector, count)
-    loads: list[Expr] = []
-    for number, start in enumerate(starts):
-        rows: list[Expr] = []
-        for row in head.rows:
-            at = add(head.base, const(head.first + row + start, head.base.dtype))
-            rows.append(BufferLoad(head.load.buffer, (_lanes(at, width),)))
-        slot = _lanes(const(number * vector), width)
-        yield BufferStore(columns, reduce(head.fold, rows), (slot,))
-        loads.append(BufferLoad(columns, (slot,)))
+    for number in range(len(starts)):
+        yield _extremes(columns, head, starts, width, number)
+    loads = [_slot(columns, width, number) for number in range(len(starts))]
     for tap, window in product(range(head.width), group):
-        first = window.first - head.first + tap
-        last = first + (window.store.value.dtype.lanes - 1) * window.stride
-        chosen = _chosen(loads, starts, range(first, last + 1, window.stride), width)
         old = BufferLoad(window.store.buffer, window.store.indices)
-        yield BufferStore(window.store.buffer, window.fold(old, chosen), window.store.indices)
+        value = window.fold(old, _tap(loads, starts, head, window, tap, width))
+        yield BufferStore(window.store.buffer, value, window.store.indices)
+
+
+def _group_in_turn(columns: Buffer, group: Sequence[_Window], vector: int) -> Iterator[Stmt]:
+    """The same, one accumulator after the other, with the columns that none before has used."""
+    head, count = group[0], _columns(group)
+    starts, width = _starts(count, vector), min(vector, count)
+    loads = [_slot(columns, width, number) for number in range(len(starts))]
+    done = 0
+    for window in group:
+        needed = _sources(head, window, starts, width).stop
+        for number in range(done, needed):
+            yield _extremes(columns, head, starts, width, number)
+        done = max(done, needed)
+        old: Expr = BufferLoad(window.store.buffer, window.store.indices)
+        taps = [_tap(loads, starts, head, window, tap, width) for tap in range(head.width)]
+        yield BufferStore(window.store.buffer, reduce(head.fold, taps, old), window.store.indices)
+
+
+def _extremes(
+    columns: Buffer, head: _Window, starts: Sequence[int], width: int, number: int
+) -> Stmt:
+    """One vector of columns: the extremes over the rows."""
+    rows: list[Expr] = []
+    for row in head.rows:
+        at = add(head.base, const(head.first + row + starts[number], head.base.dtype))
+        rows.append(BufferLoad(head.load.buffer, (_lanes(at, width),)))
+    return BufferStore(columns, reduce(head.fold, rows), _slot(columns, width, number).indices)
+
+
+def _slot(columns: Buffer, width: int, number: int) -> BufferLoad:
+    return BufferLoad(columns, (_lanes(const(number * width), width),))
+
+
+def _tap(
+    loads: Sequence[Expr],
+    starts: Sequence[int],
+    head: _Window,
+    window: _Window,
+    tap: int,
+    width: int,
+) -> Expr:
+    """The columns that are the `tap`-th of each of the window's lanes."""
+    first = window.first - head.first + tap
+    last = first + (window.store.value.dtype.lanes - 1) * window.stride
+    return _chosen(loads, starts, range(first, last + 1, window.stride), width)
 
 
 def _lanes(start: Expr, width: int) -> Expr:
