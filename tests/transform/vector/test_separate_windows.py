@@ -129,7 +129,7 @@ def test_accumulators_in_turn_where_not_all_columns_fit() -> None:
     interp.run(func, [x, before])
     interp.run(done, [x, after])
     np.testing.assert_array_equal(before, after)
-    # A window of 40 columns uses as many vectors of four as there are registers beside.
-    wide = MANY_COLUMNS.replace("unrolled(3)", "unrolled(32)").replace("k * 50", "k * 99")
-    wide = parse_func(wide.replace("(99,)", "(200,)"))
+    # Windows of 32 columns use more vectors than there are registers beside the accumulators.
+    text = MANY_COLUMNS.replace("unrolled(3)", "unrolled(32)").replace("k * 50", "k * 99")
+    wide = parse_func(text.replace("(99,)", "(200,)"))
     assert SeparateWindows(16).apply(wide, ctx) is wide
