@@ -87,14 +87,20 @@ class _Fuser:
         """The statements, each with those behind it that can be merged with it."""
         if sum(map(_holds_reduction, parts)) < 2:
             return parts
-        uses = [_Uses(part) for part in parts]
+        uses: list[_Uses | None] = [None] * len(parts)  # of those that were compared
+
+        def used(k: int) -> _Uses:
+            found = uses[k] = uses[k] or _Uses(parts[k])
+            return found
+
         first = 0
         while first < len(parts):
             for second in range(first + 1, len(parts)):
-                alone = all(uses[second].is_independent(u) for u in uses[first:second])
-                fused = self._pair(parts[first], parts[second]) if alone else None
-                if fused is not None:
-                    parts[first], uses[first] = fused, _Uses(fused)
+                fused = self._pair(parts[first], parts[second])
+                if fused is not None and all(
+                    used(second).is_independent(used(k)) for k in range(first, second)
+                ):
+                    parts[first], uses[first] = fused, None
                     del parts[second], uses[second]
                     break
             else:
