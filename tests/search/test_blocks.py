@@ -215,3 +215,19 @@ def test_splits_of_a_users_rule_are_left_alone() -> None:
     assert list(nested_splits(state.steps)) == [0]
     assert blocked_stages(context, state) == []
     assert fill_blocks(context, state, np.random.default_rng(0)) is state
+
+
+@pytest.mark.usefixtures("pack_all")
+def test_few_registers_take_the_whole_reduction_where_a_panel_of_it_fits() -> None:
+    """4 of 8 draws where 16 x 1024 floats fit half the second cache, 2 of 6 where 8192 do not."""
+    whole: list[float] = []
+    for length in (1024, 8192):
+        task = Task.from_workload("matmul", M=64, N=256, K=length, target=avx2())
+        space = SearchSpace(task)
+        found: list[bool] = []
+        for sketch in blocked(task):
+            for steps in space.sample(np.random.default_rng(0), 150, sketch=sketch):
+                (blocks,) = blocked_stages(space.context, task.dag.state_of(steps))
+                found.append(split(steps, blocks.reductions[0]).lengths[0] == length)
+        whole.append(float(np.mean(found)))
+    assert 0.4 < whole[0] < 0.6 and 0.25 < whole[1] < 0.4, whole
