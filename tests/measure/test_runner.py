@@ -47,11 +47,10 @@ def runner() -> Iterator[Runner]:
 
 
 def test_every_candidate_is_visited(runner: Runner, task: Task, artifact: bytes) -> None:
+    # On a disturbed machine one of two alike may look slow: nobody leaves here.
+    runner.options = replace(FAST, give_up=1e9, hopeless=1e9, halving=False)
     (one, none, two) = runner.run(task, [artifact, None, artifact])
-    # On a disturbed machine one may look so slow after two visits that it gets no third.
-    counts = {len(one[0]), len(two[0])}
-    assert counts <= {FAST.repeats * 2, FAST.repeats * FAST.visits}
-    assert FAST.repeats * FAST.visits in counts
+    assert len(one[0]) == len(two[0]) == FAST.repeats * FAST.visits
     assert one[1] is None and two[1] is None
     assert none == ([], None)
 

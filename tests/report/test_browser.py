@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def coloured(browser: Chromium) -> dict[str, int]:
     return found
 
 
+def empty(browser: Chromium, patience: float = 30.0) -> set[str]:
+    """The charts that show nothing: a busy machine paints a while after the page has drawn."""
+    end = time.monotonic() + patience
+    while True:
+        found = coloured(browser)
+        assert len(found) == 7
+        charts = {name for name, number in found.items() if number < 100}
+        if not charts or time.monotonic() > end:
+            return charts
+        time.sleep(0.2)
+
+
 def test_no_chart_is_empty_at_any_width(browser: Chromium, page: str, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page)
@@ -76,13 +89,12 @@ def test_no_chart_is_empty_at_any_width(browser: Chromium, page: str, tmp_path: 
         browser.look(width, dark=dark, phone=width < 500)
         wanted = f"{'dark' if dark else 'light'} {width}"
         assert browser.wait_for("drawn", [wanted, "failed"]) == wanted
-        found = coloured(browser)
-        assert len(found) == 7
-        assert {name for name, number in found.items() if number < 100} == set(), wanted
+        assert empty(browser) == set(), wanted
         assert browser.ask("document.documentElement.scrollWidth") <= width
         assert browser.ask(OVERLAPS) == [], wanted
     # An empty chart would have been found.
     browser.ask("Plotly.deleteTraces('run0-predicted', [0, 1]).then(() => 0)")
+    assert empty(browser, patience=0) == {"run0-predicted"}
     assert coloured(browser)["run0-predicted"] == 0
     asked = [address for address in browser.requests if not address.startswith("data:")]
     assert asked == [file.resolve().as_uri()]
