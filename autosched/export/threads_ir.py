@@ -13,49 +13,13 @@ from autosched.export.cpu_ir import text_ir
 from autosched.runtime.parallel_ir import POOL_BYTES, THREADS_OFFSET
 from autosched.target import MAX_THREADS
 
-_PROCESSORS_LINUX = """
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i64 @llvm.ctpop.i64(i64)
-
-define private i64 @lib.processors() {
-entry:
-  %mask = alloca [128 x i64], align 8
-  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 1024, i1 false)
-  %got = call i32 @sched_getaffinity(i32 0, i64 1024, ptr %mask)
-  %failed = icmp slt i32 %got, 0
-  br i1 %failed, label %one, label %words
-one:
-  ret i64 1
-words:
-  %at = phi i64 [ 0, %entry ], [ %at1, %words ]
-  %sum = phi i64 [ 0, %entry ], [ %sum1, %words ]
-  %pword = getelementptr i64, ptr %mask, i64 %at
-  %cpus = load i64, ptr %pword
-  %ones = call i64 @llvm.ctpop.i64(i64 %cpus)
-  %sum1 = add i64 %sum, %ones
-  %at1 = add i64 %at, 1
-  %rest = icmp ult i64 %at1, 128
-  br i1 %rest, label %words, label %counted
-counted:
-  ret i64 %sum1
-}
-"""
-
-_PROCESSORS_ELSEWHERE = """
-declare i64 @sysconf(i32)
-define private i64 @lib.processors() {
-  %online = call i64 @sysconf(i32 58)
-  ret i64 %online
-}
-"""
-
 _NUMBER = """
 declare ptr @getenv(ptr)
 declare i64 @strtol(ptr, ptr, i32)
 
 define private i64 @lib.threads_to_use() {
 entry:
-  %allowed = call i64 @lib.processors()
+  %allowed = call i64 @run.processors()
   %few = icmp slt i64 %allowed, WANTED
   %usual = select i1 %few, i64 %allowed, i64 WANTED
   %set = call ptr @getenv(ptr @lib.variable)
@@ -103,7 +67,6 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @sigfillset(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 @lib.starting = private global i32 0
 
 define private ptr @lib.thread(ptr %number) {
@@ -154,10 +117,8 @@ done:
 
 def threads_ir(wanted: int) -> str:
     """The text, for a library whose kernels were tuned for at most `wanted` threads."""
-    linux = sys.platform == "linux"
-    text = _PROCESSORS_LINUX if linux else _PROCESSORS_ELSEWHERE
-    text += _NUMBER + _FORK + _START
-    block, restore = (0, 2) if linux else (1, 3)  # SIG_BLOCK, SIG_SETMASK
+    text = _NUMBER + _FORK + _START
+    block, restore = (0, 2) if sys.platform == "linux" else (1, 3)  # SIG_BLOCK, SIG_SETMASK
     constants = {
         "THREADS_OFFSET": THREADS_OFFSET,
         "POOL_BYTES": POOL_BYTES,

@@ -12,6 +12,7 @@ The pool is one global; words that different threads write are on cache lines of
 | 320 | waiting: 1 when the launcher sleeps until the loop is empty | launcher |
 | 384 | stop: 1 when workers must return | Python |
 | 448 + 64 t | next: the first iteration of thread t's share not yet taken | all |
+| 456 + 64 t | where thread t was last seen: its processor plus one | thread t |
 
 A thread takes its own share in eighths and then what is left of the others', so a core that is busy
 with something else delays a loop little, while each thread's data stays in its cache from call to
@@ -24,6 +25,7 @@ members about a millisecond.
 
 from __future__ import annotations
 
+from autosched.runtime.processors_ir import MASK_BYTES, processors_ir
 from autosched.target import MAX_THREADS
 
 POOL_BYTES = 448 + 64 * MAX_THREADS
@@ -148,6 +150,7 @@ words:
   %more = icmp ult i64 %t1, %wide
   br i1 %more, label %words, label %start
 start:
+  %where = call i32 @run.note_processor(i64 0)
   %closed = atomicrmw or ptr %pmembers, i32 1073741824 seq_cst
   %old = atomicrmw add ptr @autosched_pool, i32 1 seq_cst
   %asleep = load atomic i32, ptr %psleepers seq_cst, align 4
@@ -217,9 +220,14 @@ entry:
   %psleepers = getelementptr i8, ptr @autosched_pool, i64 256
   %pwaiting = getelementptr i8, ptr @autosched_pool, i64 320
   %pstop = getelementptr i8, ptr @autosched_pool, i64 384
+  %pthreads = getelementptr i8, ptr @autosched_pool, i64 160
+  %all = alloca [MASK_BYTES x i8], align 8
+  %set = alloca [MASK_BYTES x i8], align 8
+  call void @llvm.memset.p0.i64(ptr %set, i8 0, i64 MASK_BYTES, i1 false)
   br label %idle
 idle:
   %last = phi i32 [ %epoch, %entry ], [ %now, %finish ], [ %last, %sleep ]
+  %slept = phi i64 [ 1, %entry ], [ 0, %finish ], [ 1, %sleep ]
   br label %spin
 spin:
   %k = phi i32 [ 0, %idle ], [ %k1, %pause ]
@@ -246,7 +254,19 @@ join:
   %entered = atomicrmw add ptr %pmembers, i32 1 seq_cst
   %bit = and i32 %entered, 1073741824
   %open = icmp ne i32 %bit, 0
-  br i1 %open, label %share, label %leave
+  br i1 %open, label %place, label %leave
+place:
+  ; Beside the launcher, or, where it may have been put anew, beside any thread before it.
+  %own = call i32 @run.note_processor(i64 %thread)
+  %awake = icmp eq i64 %slept, 0
+  %before_it = select i1 %awake, i64 1, i64 %thread
+  %beside = call i1 @run.beside_another(i64 %before_it, i32 %own)
+  br i1 %beside, label %apart, label %share
+apart:
+  %threads32 = load i32, ptr %pthreads
+  %threads = zext i32 %threads32 to i64
+  call void @run.move_away(i64 %thread, i64 %threads, ptr %all, ptr %set)
+  br label %share
 share:
   call void @run.run_shares(i64 %thread)
   br label %leave
@@ -271,11 +291,12 @@ return:
 
 def pool_ir() -> str:
     """The pool's functions; they call relax, futex_wait and futex_wake."""
-    text = _SHARE + _LAUNCH + _WORKER
+    text = _SHARE + processors_ir() + _LAUNCH + _WORKER
     constants = {
         "POOL_BYTES": POOL_BYTES,
         "LAUNCHER_SPINS": LAUNCHER_SPINS,
         "WORKER_SPINS": WORKER_SPINS,
+        "MASK_BYTES": MASK_BYTES,
     }
     for name, value in constants.items():
         text = text.replace(name, str(value))
