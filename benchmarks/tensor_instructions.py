@@ -10,7 +10,8 @@ convolution of uint8 by int8 with sums as float32, and plain calls in bfloat16 a
 results PyTorch rounds to their type while ours stay float32; "float16-sums" are float16 throughout,
 where PyTorch still sums in float32. "peak" is the measured peak of the
 instruction that the kernel uses, in registers; of "float16-sums" that of AVX512-FP16. Other kernels
-without an instruction have none. The clock is lower where tiles are loaded
+without an instruction have none. "best" is the share of the shortest batch, as in
+benchmarks/suite.py. The clock is lower where tiles are loaded
 (docs/tensor_intrinsics.md): 0.82 to 0.86 of AMX's peak is all that can be reached.
 """
 
@@ -133,7 +134,7 @@ def measured(name: str, dtype: str, trials: int, folder: Path, layout: str) -> s
     expected = expected.permute(0, 2, 3, 1) if expected.ndim == 4 else expected
     np.testing.assert_allclose(out, expected.numpy(), rtol=2**-7, atol=1)
     used = instruction_used(log, task)
-    times, peaks = in_turns(
+    times, shortest, peaks = in_turns(
         {OURS: lambda: kernel(*given, out), "PyTorch": theirs},
         12,
         lambda: (
@@ -148,9 +149,11 @@ def measured(name: str, dtype: str, trials: int, folder: Path, layout: str) -> s
     flops = task.dag.flop_count
     needed = [flops / peak for peak in peaks]
     share = f"{quotient(needed, times[OURS]):.2f}" if needed else "-"
+    best = f"{min(needed) / shortest[OURS]:.2f}" if needed else "-"
     return (
         f"| {dtype} {name} | {used or '-'} | {ours * 1e3:.4f} | {torchs * 1e3:.4f} | "
-        f"{quotient(times['PyTorch'], times[OURS]):.2f} | {flops / ours / 1e9:.0f} | {share} |"
+        f"{quotient(times['PyTorch'], times[OURS]):.2f} | {flops / ours / 1e9:.0f} | "
+        f"{share} | {best} |"
     )
 
 
@@ -172,7 +175,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.records or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    print("| | instruction | ms | PyTorch, ms | times as fast | GOPS | share of the peak |")
+    print("| | instruction | ms | PyTorch, ms | times as fast | GOPS | share of the peak | best |")
     print("|---|---|---|---|---|---|---|")
     for dtype in options.types:
         for name in options.only:

@@ -66,12 +66,15 @@ def test_far_slower_peers_leave_after_three_rounds(
 ) -> None:
     seconds = {suite.OURS: 10.0, "NumPy": 5.0, "PyTorch": 1.0}
     monkeypatch.setattr(suite, "_PAUSE_SECONDS", 0)
-    monkeypatch.setattr(suite, "_visit", lambda call, least, calls: seconds[call()])
+    monkeypatch.setattr(
+        suite, "_visit", lambda call, least, calls: [seconds[call()] * k for k in (2, 1, 0.5)]
+    )
     calls = {name: (lambda name=name: name) for name in seconds}
     peaks = iter([3.0, 1.0, 2.0, 9.0, 2.0])
-    times, found = suite.in_turns(calls, 5, lambda: next(peaks))
-    assert found == [3.0, 1.0, 2.0, 9.0, 2.0]
-    assert times == {suite.OURS: [10.0] * 5, "NumPy": [5.0] * 3, "PyTorch": [1.0] * 5}
+    turns = suite.in_turns(calls, 5, lambda: next(peaks))
+    assert turns.peaks == [3.0, 1.0, 2.0, 9.0, 2.0]
+    assert turns.shortest == {suite.OURS: 5.0, "NumPy": 2.5, "PyTorch": 0.5}
+    assert turns.times == {suite.OURS: [10.0] * 5, "NumPy": [5.0] * 3, "PyTorch": [1.0] * 5}
 
 
 def test_quotients_are_of_one_turn(suite: ModuleType) -> None:
@@ -93,15 +96,23 @@ def test_table_of_the_last_lines(suite: ModuleType, tmp_path: Path) -> None:
         "ratio": 2.0,
         "bound": "bytes",
         "share": 0.8,
+        "best": 0.9,
     }
-    first = {**row, "operator": "matmul 1024", "seconds": 5e-5, "ratio": 8.0, "share": 0.2}
+    first = {
+        **row,
+        "operator": "matmul 1024",
+        "seconds": 5e-5,
+        "ratio": 8.0,
+        "share": 0.2,
+        "best": 0.4,
+    }
     rows = [row | {"share": 0.1}, row, first]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
     assert suite.table(suite.read_rows(file)).splitlines()[2:] == [
-        "| matmul 1024 | 50.0 | 1800 PyTorch | 8.00 | 10.0 | bytes | 0.20 |",
-        "| softmax 1024x1024 | 900 | 1800 PyTorch | 2.00 | 720 | bytes | 0.80 |",
-        "| geometric mean of 2 | | | 4.00 | | | 0.40 |",
+        "| matmul 1024 | 50.0 | 1800 PyTorch | 8.00 | 10.0 | bytes | 0.20 | 0.40 |",
+        "| softmax 1024x1024 | 900 | 1800 PyTorch | 2.00 | 720 | bytes | 0.80 | 0.90 |",
+        "| geometric mean of 2 | | | 4.00 | | | 0.40 | 0.60 |",
         "",
         "A CPU; cpu (znver5, 2 threads)",
     ]
