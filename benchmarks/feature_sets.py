@@ -28,7 +28,7 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import FEATURE_SETS
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import RecordLog, read_log
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.ranking_quality import prediction_quality
 from autosched.search.tuner import TuneOptions, Tuner

@@ -42,7 +42,7 @@ from autosched.errors import AutoschedError, ConfigError, ScheduleError
 from autosched.measure import gpu_runner
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.records import Record, RecordLog
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.referee.check import lowered
 from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions

@@ -11,7 +11,7 @@ from gpu_bench import Bench
 
 from autosched.driver import build_cuda
 from autosched.measure.gpu_runner import GpuRunner
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.runtime.cuda_artifact import Kernel, Launch
 from autosched.search.space import SearchSpace
 from autosched.task import Task

@@ -22,7 +22,7 @@ os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # a node that dies prints much; 
 
 import autosched
 from autosched.measure.records import Record, read_log
-from autosched.search.tuner import Progress
+from autosched.search.progress import Progress
 from autosched.target import cpu_target
 from autosched.task import Task
 

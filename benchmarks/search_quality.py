@@ -32,7 +32,8 @@ from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel, make_cost_model
 from autosched.search.learner import Learner
-from autosched.search.tuner import TuneOptions, Tuner, TuneResult
+from autosched.search.progress import TuneResult
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import Step
 from autosched.task import Task
 

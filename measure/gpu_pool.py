@@ -22,7 +22,8 @@ from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import Runner, RunOptions, race_options
+from autosched.measure.run_options import RunOptions, race_options
+from autosched.measure.runner import Runner
 from autosched.task import Task
 
 T = TypeVar("T")

@@ -22,7 +22,8 @@ from autosched.measure.interrupt import (
     RunLostError,
 )
 from autosched.measure.result import Failure, MeasureResult, RunResult
-from autosched.measure.runner import Runner, RunOptions, output_type
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import Runner, output_type
 from autosched.state.steps import Step
 from autosched.target import Target
 from autosched.task import Task

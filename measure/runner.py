@@ -3,99 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import resource
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from autosched import arguments
 from autosched.errors import ConfigError, DeviceError, MeasureError
-from autosched.layout import LayoutOption
 from autosched.measure.check import Seen
-from autosched.measure.environment import fingerprint
-from autosched.measure.flush import all_caches, flush_text, parse_flush
 from autosched.measure.halving import fastest, kept
 from autosched.measure.interrupt import RunInterrupted, RunLostError
+from autosched.measure.memory_needed import require_memory
 from autosched.measure.result import Failure, RunResult, lower_quartile
+from autosched.measure.run_options import RunOptions, race_options
 from autosched.process.ahead import worker_of
 from autosched.process.worker import Worker
 from autosched.task import Task
-from autosched.workloads.workload import shape_of
 
 FACTORY = "autosched.measure.run:make_handler"  # of what its process does
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
 _START_SECONDS = 60.0  # imports and inputs of the task
-_LEAST_REFERENCE_SECONDS = 10.0  # the limit of calls may be short where kernels are fast
-_TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be slower than kernels
+_CHECK_SECONDS = 10.0  # of a comparison with the reference, beside the call
 # Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
 _COMPARE_SECONDS = 10.0
 
 _TURNS_WITH_NUMPY = 4e-3, 15  # seconds of each, and how many
 
-_RACE_REPEATS = 3  # in a visit: a disturbance meets one of them
-
 _ONE_CALL = 1e-9  # seconds that the first call is longer than
-_NEVER = 1e9  # times slower than the best
 
 _REPLACED = ("timeout", "crash", "memory")
 _MOST_STARTS = 3  # processes that die while they are prepared
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How long to measure.
-
-    A batch is a race: in each of `visits` visits every candidate that is left has its turn, for
-    `repeats` blocks that take together about `min_repeat_ms` / `visits` milliseconds. One that is
-    `give_up` times slower than the best of the batch is not visited again, and with `halving` only
-    the better half goes on after every second visit (measure/halving.py). One whose first call is
-    `hopeless` times slower than the best known keeps that call as its only repeat. `timeout`
-    (seconds) ends a call
-    that does not return, and so does `patience` times the best known time, if that is over 1 s.
-    `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
-    at least 10 s. `cache_flush` empties the caches before each call, which is then timed alone:
-    True writes a buffer of twice their size, a number one of so many bytes.
-    Raises ConfigError for a value of a wrong type or size.
-    """
-
-    timeout: float = 10.0
-    min_repeat_ms: float = 32.0
-    repeats: int = 3
-    visits: int = 8
-    give_up: float = 1.5
-    halving: bool = True
-    hopeless: float = 3.0
-    patience: float = 50.0
-    reference_timeout: float | None = None
-    cache_flush: bool | int = False
-
-    def __post_init__(self) -> None:
-        for name in ("timeout", "min_repeat_ms"):
-            arguments.positive(f"measure.{name}", getattr(self, name))
-        for name in ("give_up", "hopeless", "patience"):
-            arguments.number(f"measure.{name}", getattr(self, name), least=float("-inf"))
-        for name in ("repeats", "visits"):
-            arguments.integer(f"measure.{name}", getattr(self, name), 1)
-        arguments.flag("measure.halving", self.halving)
-        if self.reference_timeout is not None:
-            arguments.positive("measure.reference_timeout", self.reference_timeout)
-        parse_flush(self.cache_flush)
-
-    @property
-    def flush_bytes(self) -> int:
-        """The size of the buffer that empties the caches; 0 when they are left as they are."""
-        flush = parse_flush(self.cache_flush)
-        return all_caches() if flush is True else int(flush)
-
-    @property
-    def reference_limit(self) -> float:
-        """Seconds after which the NumPy reference is given up."""
-        if self.reference_timeout is not None:
-            return self.reference_timeout
-        return max(_LEAST_REFERENCE_SECONDS, _TIMES_OF_A_CALL * self.timeout)
 
 
 @dataclass(slots=True)
@@ -317,7 +254,7 @@ class Runner:
         try:
             self._reference()
             self._call(("load", 0, artifact), "run")
-            limit = self.options.timeout + _LEAST_REFERENCE_SECONDS  # a call, and the comparison
+            limit = self.options.timeout + _CHECK_SECONDS
             return Seen.from_json(self._call(("check", 0), "check", limit))
         except MeasureError as error:
             return Failure(error.stage, error.kind, str(error))
@@ -352,50 +289,9 @@ class Runner:
         return None
 
 
-def race_options(options: RunOptions, visits: int, seconds: float) -> RunOptions:
-    """These options with so many visits of about so many seconds; none gives up."""
-    total = 1e3 * visits * seconds
-    never = replace(options, give_up=_NEVER, hopeless=_NEVER, patience=_NEVER, halving=False)
-    return replace(never, visits=visits, repeats=_RACE_REPEATS, min_repeat_ms=total)
-
-
 def output_type(task: Task) -> str:
     """The name of the element type of the task's last output."""
     return task.tensors[-1].dtype.numpy.name
-
-
-def require_memory(task: Task, more: int = 0) -> None:
-    """Raise ConfigError when the arguments and their reference do not fit this machine's memory.
-
-    The reference is computed in 8-byte numbers from 8-byte copies of the inputs; intermediate
-    results count once, as a kernel stores them. `more` bytes are for the buffer that empties the
-    caches.
-    """
-    shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
-    needed = sum(elements * (size + 8) for elements, size in shapes)
-    inner = {t for op in task.dag.ops for t in op.outputs}.difference(task.tensors)
-    needed += sum(math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in inner)
-    if task.layout == LayoutOption.FOR_PRE_TRANSFORMED:  # each is transformed, then aligned
-        free = [math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in task.layout_free]
-        needed += 2 * sum(free)
-    available = _memory()
-    if more and needed + more > available:
-        raise ConfigError(
-            f"measure.cache_flush: {flush_text(more)} beside the {needed / 1e9:.3g} GB of "
-            f"{task.name} are more than the {available / 1e9:.3g} GB that there are"
-        )
-    if needed > available:
-        raise ConfigError(
-            f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, "
-            f"there are {available / 1e9:.3g} GB; give smaller sizes"
-        )
-
-
-def _memory() -> int:
-    """Bytes of this machine, or that the user's `ulimit -v` leaves of them."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    found: int = fingerprint()["memory_bytes"]
-    return found if limit == resource.RLIM_INFINITY else min(found, limit)
 
 
 class Batch:

@@ -22,15 +22,8 @@ from autosched.search.allocation import (
 from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
-from autosched.search.tuner import (
-    ENDING,
-    INTERRUPTED,
-    Measures,
-    Observer,
-    TuneOptions,
-    Tuner,
-    TuneResult,
-)
+from autosched.search.progress import Observer, TuneResult
+from autosched.search.tuner import ENDING, INTERRUPTED, Measures, TuneOptions, Tuner
 from autosched.task import Task
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from autosched import arguments
 from autosched.errors import ConfigError
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.options import SearchOptions
 from autosched.task import Task
 

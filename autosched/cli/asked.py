@@ -100,6 +100,9 @@ class Asked:
                 f"{word}: neither a file nor a built-in operator{hint or ';'} `autosched "
                 "workloads` lists the operators"
             )
+        flag = _flag_for(word)
+        if flag and not Path(word).exists():
+            raise ConfigError(f"{word}: no file has that name; it is given with {flag}")
         if arguments:
             raise ConfigError(
                 f"{arguments[0]}: {word} is a configuration file; "
@@ -143,6 +146,13 @@ class Asked:
 def _is_operator(word: str, arguments: Sequence[str]) -> bool:
     """A file of an operator's name is meant only where no arguments follow: operators need some."""
     return word in WORKLOADS and (bool(arguments) or not Path(word).is_file())
+
+
+def _flag_for(word: str) -> str:
+    """The option for what looks like an expression or an einsum; "" for anything else."""
+    if "->" in word:
+        return "--einsum"
+    return "--expr" if "[" in word and "=" in word else ""
 
 
 def _operator(name: str, arguments: Sequence[str]) -> Written:

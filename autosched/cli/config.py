@@ -25,7 +25,7 @@ from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.cluster.connect import require_address
 from autosched.measure.flush import parse_flush
 from autosched.measure.gpu_pool import ALL
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target, require_threads

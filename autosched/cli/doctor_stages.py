@@ -18,7 +18,7 @@ from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.process.worker import Worker
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step, steps_to_json

@@ -14,7 +14,7 @@ from autosched.cli.named import tell_unused, workload_keys
 from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.measure.steady import interval
 from autosched.task import Task
 from autosched.words import last_line

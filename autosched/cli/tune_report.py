@@ -8,8 +8,8 @@ from typing import Any
 from autosched.cli.console import labelled, plain, print_json, rate_text, say, seconds_text, warn
 from autosched.measure.flush import flush_text
 from autosched.measure.steady import interval
+from autosched.search.progress import TuneResult
 from autosched.search.ranking_quality import Quality
-from autosched.search.tuner import TuneResult
 from autosched.session.yardsticks import Yardsticks
 from autosched.words import in_shell
 

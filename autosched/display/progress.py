@@ -16,8 +16,8 @@ from autosched.display.notebook import Display, NotebookProgress, Shown
 from autosched.display.status_line import Status, status_line
 from autosched.display.task_table import TaskTable
 from autosched.measure.records import Record
-from autosched.search.tuner import Observer
-from autosched.search.tuner import Progress as TuneProgress
+from autosched.search.progress import Observer
+from autosched.search.progress import Progress as TuneProgress
 from autosched.task import Task
 from autosched.words import rate_text, seconds_text
 

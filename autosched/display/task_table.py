@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.table import Table
 
-from autosched.search.tuner import Progress
+from autosched.search.progress import Progress
 from autosched.words import rate_text, seconds_text
 
 _LESS_TELLING = ("model", "weight", "checked", "valid", "rate")

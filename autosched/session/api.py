@@ -17,8 +17,8 @@ from autosched.display.progress import make_observer
 from autosched.display.task_table import TaskTable, short_names
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.records import Record
+from autosched.search.progress import Observer, Progress
 from autosched.search.task_scheduler import ScheduleResult
-from autosched.search.tuner import Observer, Progress
 from autosched.session.race import Final
 from autosched.session.session import Job, Messages, Session
 from autosched.session.settings import TuneSettings

@@ -19,15 +19,16 @@ from autosched.lost_interrupt import none_lost
 from autosched.measure.journal import RunLog
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import RecordLog, RecordsError
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import best_of
 from autosched.output_file import FileKind, is_kind, require_apart, require_replaceable
 from autosched.process.interrupt import interrupts_held
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
+from autosched.search.progress import Observer, Progress, TuneResult
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
-from autosched.search.tuner import INTERRUPTED, Observer, Progress, TuneOptions, Tuner, TuneResult
+from autosched.search.tuner import INTERRUPTED, TuneOptions, Tuner
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import below_peak
 from autosched.session.model import ModelOptions, make_learner, save_model

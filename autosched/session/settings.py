@@ -14,14 +14,15 @@ from autosched.features.sets import FEATURE_SETS, TUNING
 from autosched.measure.cluster.connect import require_address
 from autosched.measure.gpu_pool import ALL
 from autosched.measure.measurer import CHECKS
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.allocation import STRATEGIES
 from autosched.search.cost_model import COST_MODELS, CostModel, require_cost_model
 from autosched.search.options import SearchOptions
+from autosched.search.progress import Observer
 from autosched.search.rules.custom import require_rule
 from autosched.search.rules.protocol import SketchRule
-from autosched.search.tuner import Observer, TuneOptions
+from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import unused

@@ -22,8 +22,8 @@ from autosched.runtime.cpu import CpuKernel, load
 from autosched.runtime.cuda_kernel import arch_here, load_cuda, open_driver
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
+from autosched.search.progress import TuneResult
 from autosched.search.task_scheduler import ScheduleResult
-from autosched.search.tuner import TuneResult
 from autosched.session.again import Again
 from autosched.session.export import ExportOptions, export
 from autosched.session.peer import Peer

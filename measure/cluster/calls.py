@@ -9,7 +9,7 @@ from autosched.measure.cluster.link import NodeBrokenError, NodeLostError
 from autosched.measure.cluster.members import Cluster, Member
 from autosched.measure.cluster.node import Answer, results_of, run_options
 from autosched.measure.interrupt import RunLostError
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.task import Task
 
 

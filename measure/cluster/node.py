@@ -25,7 +25,8 @@ from autosched.measure.check import Seen
 from autosched.measure.cluster.facts import facts_here
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import FACTORY, Runner, RunOptions
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import FACTORY, Runner
 from autosched.process.worker import Worker
 from autosched.state.steps import steps_from_json
 from autosched.target import hardware_threads

@@ -23,7 +23,8 @@ from autosched.measure.cluster.members import Cluster, Member
 from autosched.measure.cluster.node import failure_of, results_of, seen_of
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import Runner, RunOptions
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import Runner
 from autosched.task import Task
 
 _NEWS_SECONDS = 0.25  # between two questions for news

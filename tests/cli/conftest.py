@@ -14,7 +14,7 @@ import typer.main
 from autosched.cli import app, replay
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.state.steps import Step, steps_from_json
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord, Outcome

@@ -95,6 +95,8 @@ def test_a_file_with_the_name_of_an_operator(cli: Cli) -> None:
             r"^M=8: x\.yaml is a configuration file; --set workload\.args\.M=8",
         ),
         (("y.yaml",), (), r"^configuration file y\.yaml does not exist"),
+        (("C[i] = A[i] + 1.0",), (), r"^C\[i\] = .*: no file has that name; .* with --expr"),
+        (("ik,kj->ij",), (), r"^ik,kj->ij: no file has that name; it is given with --einsum"),
         (("matmul", *SIZES), ("search.trials",), r"^--set search\.trials: expected KEY=VALUE"),
         (("matmul", *SIZES), ("=3",), r"^--set =3: expected KEY=VALUE"),
         (

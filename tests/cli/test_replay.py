@@ -12,7 +12,7 @@ from autosched.cli import replay
 from autosched.measure import gpu_runner
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json

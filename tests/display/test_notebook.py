@@ -12,7 +12,7 @@ from autosched.display.status_line import Status
 from autosched.display.task_table import TaskTable
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
-from autosched.search.tuner import Progress
+from autosched.search.progress import Progress
 from autosched.task import Task
 from kit.notebook import Cell
 

@@ -11,8 +11,8 @@ from autosched.display.progress import Eta, make_observer, status_text
 from autosched.display.task_table import TaskTable
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
+from autosched.search.progress import Part, Progress
 from autosched.search.ranking_quality import Quality
-from autosched.search.tuner import Part, Progress
 from autosched.task import Task
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)

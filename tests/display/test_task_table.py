@@ -6,8 +6,8 @@ from rich.console import Console
 from autosched.display.task_table import HEAD, TaskTable, short_names
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
+from autosched.search.progress import Progress
 from autosched.search.ranking_quality import Quality
-from autosched.search.tuner import Progress
 from autosched.task import Task
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)

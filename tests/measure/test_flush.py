@@ -14,8 +14,9 @@ from autosched.measure import run
 from autosched.measure.disturbance import Moment
 from autosched.measure.flush import Flush, all_caches, flush_text, parse_flush
 from autosched.measure.measurer import Measurer
+from autosched.measure.memory_needed import require_memory
 from autosched.measure.result import MeasureResult
-from autosched.measure.runner import RunOptions, require_memory
+from autosched.measure.run_options import RunOptions
 from autosched.target import cpu_target
 from autosched.task import Task
 from kit.measurer import PATIENT

@@ -18,7 +18,8 @@ from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.interrupt import RunInterrupted, RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import RunResult
-from autosched.measure.runner import Batch, RunOptions
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import Batch
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact

@@ -19,7 +19,7 @@ from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import RunResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact

@@ -14,7 +14,7 @@ from autosched.measure.gpu_environment import shared_by_mps
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.gpu_worker import GpuWorker
 from autosched.measure.interrupt import RunLostError
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact

@@ -10,7 +10,8 @@ from autosched.measure.build import Builder, BuildResult
 from autosched.measure.interrupt import MeasureInterrupted
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import Runner, RunOptions
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import Runner
 from autosched.state.steps import Step
 from autosched.task import Task
 

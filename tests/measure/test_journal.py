@@ -184,7 +184,7 @@ def test_what_cannot_be_recorded_is_left_to_the_next_run(
 KILLED = """
 import os, sys
 from autosched.session.session import Job, MeasureOptions, Session
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.tuner import TuneOptions
 from autosched.task import Task
 moment = int(sys.argv[2])

@@ -12,7 +12,8 @@ from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult, RunResult, lower_quartile
 from autosched.measure.run import make_handler
-from autosched.measure.runner import Runner, RunOptions
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import Runner
 from autosched.state.steps import SplitStep, Step, steps_from_json
 from autosched.task import Task
 from kit.measurer import PATIENT, failure_of

@@ -12,7 +12,7 @@ from autosched.errors import ConfigError
 from autosched.measure.build import Builder
 from autosched.measure.measurer import Measurer
 from autosched.measure.run import make_handler
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.tuner import TuneOptions
 from autosched.session import session as session_module
 from autosched.session.session import Job, MeasureOptions, Session

@@ -14,8 +14,10 @@ from autosched.errors import ConfigError, MeasureError
 from autosched.measure.build import Builder
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.measurer import Measurer
+from autosched.measure.memory_needed import require_memory
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import Runner, RunOptions, require_memory
+from autosched.measure.run_options import RunOptions
+from autosched.measure.runner import Runner
 from autosched.process.worker import Worker
 from autosched.task import Task
 from kit.measurer import PATIENT

@@ -10,7 +10,8 @@ from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
 from autosched.measure.records import Record, RecordLog, RecordsError, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
-from autosched.search.tuner import Observer, Part, TuneOptions, Tuner
+from autosched.search.progress import Observer, Part
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import Step
 from autosched.task import Task
 from kit.helper import StubHelper

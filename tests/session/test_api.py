@@ -13,10 +13,10 @@ import pytest
 import autosched
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.records import Record, read_log
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.options import SearchOptions
-from autosched.search.tuner import Progress
+from autosched.search.progress import Progress
 from autosched.session.api import tune
 from autosched.session.tuned import Tuned
 from autosched.state.steps import Step

@@ -9,7 +9,7 @@ import pytest
 
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.runtime.cpu import CpuKernel
 from autosched.search.warm_start import warm_start
 from autosched.session.load_best import load_best

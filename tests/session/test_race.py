@@ -12,7 +12,7 @@ from autosched import tune
 from autosched.measure.check import Seen
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure, MeasureResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import best_of, candidate_hash
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions

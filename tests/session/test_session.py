@@ -9,7 +9,8 @@ from autosched.errors import ConfigError
 from autosched.measure.journal import SUFFIX
 from autosched.measure.records import Record, read_log
 from autosched.search.options import SearchOptions
-from autosched.search.tuner import Progress, TuneOptions
+from autosched.search.progress import Progress
+from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, Messages, Session
 from autosched.target import cpu_target, cuda_target

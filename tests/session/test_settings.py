@@ -12,7 +12,7 @@ from autosched.cli.read_config import load_config
 from autosched.cli.tune_settings import ModelFlags, Overrides, settings_of
 from autosched.cli.tuning_app import tune
 from autosched.errors import ConfigError
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.search.options import SearchOptions
 from autosched.session.settings import TuneSettings
 from autosched.task import Task

@@ -18,7 +18,7 @@ from autosched.measure.cluster.members import Member
 from autosched.measure.cluster.node import NodeWorker, results_of, run_options, seen_of
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.target import cpu_target
 from autosched.task import Task
 from kit.fake_cluster import node_facts

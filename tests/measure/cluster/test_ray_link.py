@@ -18,8 +18,8 @@ import autosched
 from autosched.errors import ConfigError
 from autosched.measure.cluster.link import Node, NodeBrokenError, NodeLostError
 from autosched.measure.records import Record, read_log
-from autosched.measure.runner import RunOptions
-from autosched.search.tuner import Progress
+from autosched.measure.run_options import RunOptions
+from autosched.search.progress import Progress
 from autosched.task import Task
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'autosched[ray]'")

@@ -14,7 +14,7 @@ from autosched.measure.cluster.members import Cluster
 from autosched.measure.cluster.runner import ClusterRunner
 from autosched.measure.interrupt import MeasureLostError, RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult
-from autosched.measure.runner import RunOptions
+from autosched.measure.run_options import RunOptions
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 from kit.fake_cluster import FakeLink, FakeNode, node_facts

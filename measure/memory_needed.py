@@ -1,0 +1,47 @@
+"""Whether a task's arrays fit this machine's memory."""
+
+from __future__ import annotations
+
+import math
+import resource
+
+from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
+from autosched.measure.environment import fingerprint
+from autosched.measure.flush import flush_text
+from autosched.task import Task
+from autosched.workloads.workload import shape_of
+
+
+def require_memory(task: Task, more: int = 0) -> None:
+    """Raise ConfigError when the arguments and their reference do not fit this machine's memory.
+
+    The reference is computed in 8-byte numbers from 8-byte copies of the inputs; intermediate
+    results count once, as a kernel stores them. `more` bytes are for the buffer that empties the
+    caches.
+    """
+    shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
+    needed = sum(elements * (size + 8) for elements, size in shapes)
+    inner = {t for op in task.dag.ops for t in op.outputs}.difference(task.tensors)
+    needed += sum(math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in inner)
+    if task.layout == LayoutOption.FOR_PRE_TRANSFORMED:  # each is transformed, then aligned
+        free = [math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in task.layout_free]
+        needed += 2 * sum(free)
+    available = _memory()
+    if more and needed + more > available:
+        raise ConfigError(
+            f"measure.cache_flush: {flush_text(more)} beside the {needed / 1e9:.3g} GB of "
+            f"{task.name} are more than the {available / 1e9:.3g} GB that there are"
+        )
+    if needed > available:
+        raise ConfigError(
+            f"{task.name} needs {needed / 1e9:.3g} GB for its arrays and their reference, "
+            f"there are {available / 1e9:.3g} GB; give smaller sizes"
+        )
+
+
+def _memory() -> int:
+    """Bytes of this machine, or that the user's `ulimit -v` leaves of them."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    found: int = fingerprint()["memory_bytes"]
+    return found if limit == resource.RLIM_INFINITY else min(found, limit)
