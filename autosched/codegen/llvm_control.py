@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
-from autosched.tir.expr import Call, Expr, IntImm
+from autosched.tir.expr import Call, Expr, FloatImm, IntImm
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, While
 from autosched.tir.walk import stmts
 
@@ -92,14 +92,19 @@ def _not_negative(low: Expr) -> bool:
     return isinstance(low, IntImm) and low.value >= 0
 
 
-def _note_narrow_work(b: FunctionBuilder, stmt: For) -> None:
-    """Counts innermost loops of scalars or short vectors, which LLVM's passes can improve."""
+def _note_scalar_work(b: FunctionBuilder, stmt: For) -> None:
+    """Counts innermost loops that compute scalars, which LLVM's passes can improve.
+
+    It joins no vectors to longer ones, and the zeros around an image stay what they are.
+    """
     for s in stmts(stmt.body):
-        if isinstance(s, BufferStore):
-            dtype = s.value.dtype
-            if 2 * dtype.lanes * dtype.bytes < b.module.vector_bytes:
-                b.module.narrow_loops += 1
-                return
+        if (
+            isinstance(s, BufferStore)
+            and s.value.dtype.lanes == 1
+            and not isinstance(s.value, IntImm | FloatImm)
+        ):
+            b.module.scalar_loops += 1
+            return
 
 
 def _unrolling(b: FunctionBuilder, stmt: For) -> str:
@@ -109,7 +114,7 @@ def _unrolling(b: FunctionBuilder, stmt: For) -> str:
     elif not _is_innermost(stmt.body) or count == 1:
         hint = '!"llvm.loop.unroll.disable"'
     else:
-        _note_narrow_work(b, stmt)
+        _note_scalar_work(b, stmt)
         hint = f'!"llvm.loop.unroll.count", i32 {count}' if count else ""
     if not hint:
         return ""

@@ -49,9 +49,8 @@ class ModuleBuilder:
     `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
     with a power of two (with it, AVX-512's others for floats), `has_masks` whether any can leave
     lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI).
-    `narrow_loops` counts innermost loops that store less than half a vector register at once,
-    `local` are the functions that others of the module may call, `updated` the buffers that are
-    loaded and stored at one place.
+    `scalar_loops` counts innermost loops that compute scalars, `local` are the functions that
+    others of the module may call, `updated` the buffers that are loaded and stored at one place.
     """
 
     handlers: Handlers
@@ -69,7 +68,7 @@ class ModuleBuilder:
     functions: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-    narrow_loops: int = 0
+    scalar_loops: int = 0
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
@@ -97,6 +96,6 @@ class ModuleBuilder:
 
     def text(self) -> str:
         """The whole module, after a comment that guides the choice of LLVM's passes."""
-        parts = [f"; innermost loops with narrow stores: {self.narrow_loops}"]
+        parts = [f"; innermost loops of scalars: {self.scalar_loops}"]
         parts += [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
         return "\n".join(parts) + "\n"

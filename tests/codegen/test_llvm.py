@@ -97,6 +97,17 @@ def test_the_level_follows_the_code(multiply: PrimFunc, func: MakeKernel) -> Non
     assert "x float>" in optimized(text, TARGET)  # LLVM has vectorised it
 
 
+def test_zeros_beside_vectors_and_short_vectors_are_explicit(func: MakeKernel) -> None:
+    """O3 neither joins what lies rows apart nor makes short vectors longer."""
+    a, i = decl_buffer((64,), name="A"), Var("i")
+    one = op.const(1.0, "float32")
+    zero = BufferStore(a, op.const(0.0, "float32"), (i * 8,))
+    pair = BufferStore(a, Broadcast(one, 2), (Ramp(i * 8 + 1, IntImm(1), 2),))
+    assert is_explicit(emit_llvm(func(loop(i, 8, seq(zero, pair)), [a]), TARGET))
+    copy = BufferStore(a, BufferLoad(a, (i * 8 + 4,)), (i * 8,))
+    assert not is_explicit(emit_llvm(func(loop(i, 8, seq(copy, pair)), [a]), TARGET))
+
+
 def test_objects_are_position_independent_elf_or_macho(multiply: PrimFunc) -> None:
     code = compile_object(emit_llvm(multiply, TARGET), TARGET)
     assert code[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
