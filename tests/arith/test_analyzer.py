@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer, ConstIntBound
 from autosched.tir.expr import Expr, FloatImm, IntImm, Range, SizeVar, Var
@@ -32,8 +30,7 @@ from autosched.tir.op import (
     select,
     sub,
 )
-
-SEEDS = st.integers(0, 2**32)
+from kit.seeds import each_seed
 
 
 def random_case(seed: int) -> tuple[random.Random, dict[Var, range], Analyzer]:
@@ -61,8 +58,7 @@ def some_points(rng: random.Random, found: list[dict[Var, int]]) -> list[dict[Va
     return found if len(found) <= 24 else rng.sample(found, 24)
 
 
-@given(SEEDS)
-@settings(derandomize=True, max_examples=250, deadline=None)
+@each_seed(250)
 def test_simplified_expressions_keep_their_values(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:
@@ -86,8 +82,7 @@ def test_simplified_expressions_keep_their_values(
             assert value == base if coeff == 0 else value % coeff == base, f"{e!r} is {value}"
 
 
-@given(SEEDS)
-@settings(derandomize=True, max_examples=150, deadline=None)
+@each_seed(150)
 def test_simplification_is_idempotent(expressions: Any, seed: int) -> None:
     rng, domains, _ = random_case(seed)
     analyzer = Analyzer()
@@ -101,8 +96,7 @@ def test_simplification_is_idempotent(expressions: Any, seed: int) -> None:
         assert other.simplify(simple) is simple, f"{e!r}"
 
 
-@given(SEEDS)
-@settings(derandomize=True, max_examples=150, deadline=None)
+@each_seed(150)
 def test_under_a_constraint_values_are_kept_where_it_holds(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:
@@ -131,8 +125,7 @@ def check_values(evaluate: Any, analyzer: Analyzer, e: Expr, points: list[dict[V
         assert low <= value <= high
 
 
-@given(SEEDS)
-@settings(derandomize=True, max_examples=60, deadline=None)
+@each_seed(60)
 def test_binding_anew_voids_what_was_computed(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:

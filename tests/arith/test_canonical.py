@@ -4,8 +4,6 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
@@ -24,6 +22,7 @@ from autosched.tir.op import (
     truncmod,
 )
 from autosched.tir.printer import to_text
+from kit.seeds import each_seed
 
 I, J, K, T, O = (Var(name) for name in "ijkto")
 
@@ -115,8 +114,7 @@ def test_loads_and_calls_have_simplified_arguments(analyzer: Analyzer) -> None:
     assert product is BufferLoad(A, (I * 16 + J,)) * 2.0
 
 
-@given(st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=100, deadline=None)
+@each_seed(100)
 def test_sums_of_divided_variables_keep_their_values(
     evaluate: Any, all_points: Any, seed: int
 ) -> None:

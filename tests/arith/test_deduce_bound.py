@@ -6,8 +6,6 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer, IntSet, deduce_bound
 from autosched.tir.buffer import decl_buffer
@@ -36,6 +34,7 @@ from autosched.tir.op import (
     truncdiv,
 )
 from autosched.tir.walk import free_vars
+from kit.seeds import each_seed
 
 I, J, N, M = Var("i"), Var("j"), Var("n"), SizeVar("m")
 L = Var("l", "int64")
@@ -115,8 +114,7 @@ def inside(evaluate: Any, values: IntSet, value: int, point: dict[Var, int]) -> 
     return not values.has_upper_bound or value <= evaluate(values.max_value, point)
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=400, deadline=None)
+@each_seed(400)
 def test_every_value_found_makes_the_condition_hold(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:
@@ -161,8 +159,7 @@ def once(rng: random.Random, depth: int) -> Expr:
     return e
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=400, deadline=None)
+@each_seed(400)
 def test_no_value_is_missed_where_the_variable_stands_once(
     evaluate: Any, all_points: Any, seed: int
 ) -> None:

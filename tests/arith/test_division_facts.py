@@ -6,14 +6,13 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
 from autosched.tir import op
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import floordiv, floormod, max_, truncdiv, truncmod
 from autosched.tir.printer import to_text
+from kit.seeds import each_seed
 
 I, J, N, X = (Var(name) for name in "ijnx")
 
@@ -91,8 +90,7 @@ def divided(rng: random.Random, depth: int) -> Expr:
     return e + other if kind == 5 else max_(e - other, 0)
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=400, deadline=None)
+@each_seed(400)
 def test_what_is_decided_is_so(evaluate: Any, seed: int) -> None:
     rng = random.Random(seed)
     analyzer = knowing()

@@ -3,9 +3,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from autosched.arith import Analyzer, IntSet, eval_set, intersect_set, intset, union_set
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
@@ -23,6 +20,7 @@ from autosched.tir.op import (
     truncdiv,
     truncmod,
 )
+from kit.seeds import each_seed
 
 I, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
 DOM = {I: IntSet.interval(const(0), const(7)), J: IntSet.interval(const(2), const(5))}
@@ -141,8 +139,7 @@ def test_union_and_intersection() -> None:
     assert (symbolic.min_value, symbolic.max_value) == (N, N + 6)
 
 
-@given(st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=150, deadline=None)
+@each_seed(150)
 def test_sets_contain_every_value(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:

@@ -6,8 +6,6 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
 from autosched.tir import op
@@ -25,6 +23,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.interp_math import wrap
 from autosched.tir.printer import to_text
+from kit.seeds import each_seed
 
 I, N = Var("i"), Var("n")
 A = decl_buffer((64,), name="A")
@@ -124,8 +123,7 @@ def condition(rng: random.Random, names: list[Var], depth: int) -> Expr:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "int16"])
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=150, deadline=None)
+@each_seed(150)
 def test_every_lane_keeps_its_value(dtype: str, seed: int) -> None:
     rng = random.Random(seed)
     names = [Var("a", dtype), Var("b", dtype)]

@@ -6,12 +6,11 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
 from autosched.tir import op
 from autosched.tir.expr import Expr, IntImm, Range, Var
+from kit.seeds import each_seed
 
 DIVISIONS = (op.floordiv, op.floormod, op.truncdiv, op.truncmod)
 
@@ -26,8 +25,7 @@ def test_a_loop_that_runs_once_as_divisor(divide: Any) -> None:
     assert analyzer.simplify(e) is i
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=200, deadline=None)
+@each_seed(200)
 def test_expressions_that_divide_by_variables(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:

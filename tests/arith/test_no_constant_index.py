@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
 from autosched.driver import lower_steps
@@ -21,6 +19,7 @@ from autosched.task import Task
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, floordiv, floormod, max_, min_, mul, sub, truncdiv, truncmod
 from autosched.tir.printer import to_text
+from kit.seeds import each_seed
 
 X, Y = Var("x"), Var("y")
 DIVISIONS = (floordiv, floormod, truncdiv, truncmod)
@@ -74,8 +73,7 @@ def random_expression(rng: random.Random, depth: int) -> Expr:
     return rng.choice((add, sub, mul, min_, max_) if kind == 1 else (add, sub, mul))(a, b)
 
 
-@given(st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=150, deadline=None)
+@each_seed(150)
 def test_of_random_sums_products_and_divisions(evaluate: Any, seed: int) -> None:
     rng = random.Random(seed)
     e = random_expression(rng, 4)

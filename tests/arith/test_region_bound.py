@@ -7,8 +7,6 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import (
     Analyzer,
@@ -34,6 +32,7 @@ from autosched.tir.op import (
     ne,
     sub,
 )
+from kit.seeds import each_seed
 
 I, J, K, N, O = Var("i"), Var("j"), Var("k"), SizeVar("n"), Var("o")
 Region = list[tuple[Expr, int]]
@@ -206,8 +205,7 @@ class Accesses:
         return compare(e, const(rng.randrange(-2, 12)))
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=600, deadline=None)
+@each_seed(600)
 def test_against_all_iterations(evaluate: Any, seed: int) -> None:
     rng = random.Random(seed)
     make = Accesses(rng)

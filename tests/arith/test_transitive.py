@@ -6,13 +6,12 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched.arith import Analyzer
 from autosched.tir import op
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.printer import to_text
+from kit.seeds import each_seed
 
 A, B, C, D, I = (Var(name) for name in "abcdi")
 
@@ -64,8 +63,7 @@ def test_divisors_that_are_no_constant(e: Expr, text: str) -> None:
         assert to_text(analyzer.simplify(e)) == text
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=150, deadline=None)
+@each_seed(150)
 def test_what_conditions_prove_holds_where_they_do(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
 ) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from autosched import te
 from autosched.arith import Analyzer
@@ -51,6 +49,7 @@ from autosched.tir.expr import (
 from autosched.tir.interp_math import trunc_div, trunc_mod, wrap
 from autosched.tir.printer import to_text
 from autosched.tir.walk import substitute
+from kit.seeds import each_seed
 from kit.te import compute_of
 from kit.types import Array
 
@@ -230,8 +229,7 @@ def check(rng: random.Random, dtype: str, data: bool, depth: int) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("data", [True, False], ids=["data", "index"])
-@given(seed=st.integers(0, 2**32))
-@settings(derandomize=True, max_examples=100, deadline=None)
+@each_seed(100)
 def test_simplified_near_the_limits(dtype: str, data: bool, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(4):

@@ -146,7 +146,7 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "bytes in pairs": ("vpmaddwd.ymm.s8", product(TYPES["vpmaddwd.ymm.s8"], 24, 64, 16)),
     "bytes in pairs, nothing divides": (
         "vpmaddwd.ymm.s8",
-        product(TYPES["vpmaddwd.ymm.s8"], 17, 50, 33),
+        product(TYPES["vpmaddwd.ymm.s8"], 17, 34, 9),
     ),
     "bytes in pairs by rows": (
         "vpmaddwd.ymm.s8",
@@ -154,10 +154,10 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     ),
     "convolution in pairs": (
         "vpmaddwd.ymm.u8.s8",
-        padded(TYPES["vpmaddwd.ymm.u8.s8"], 6, 33, 20, 1),
+        padded(TYPES["vpmaddwd.ymm.u8.s8"], 6, 5, 20, 1),
     ),
-    "bfloat16 as float32": ("vfmadd.ymm.bf16", product(TYPES["vfmadd.ymm.bf16"], 17, 50, 33)),
-    "float16 as float32": ("vfmadd.ymm.f16", padded(TYPES["vfmadd.ymm.f16"], 5, 32, 16, 2)),
+    "bfloat16 as float32": ("vfmadd.ymm.bf16", product(TYPES["vfmadd.ymm.bf16"], 17, 34, 9)),
+    "float16 as float32": ("vfmadd.ymm.f16", padded(TYPES["vfmadd.ymm.f16"], 5, 8, 16, 2)),
     "whole tiles": ("amx.tdpbssd", product(TYPES["amx.tdpbssd"], 32, 48, 128)),
     "parts of tiles": ("amx.tdpbssd", product(TYPES["amx.tdpbssd"], 17, 50, 33)),
     "tiles of bfloat16": ("amx.tdpbf16ps", product(TYPES["amx.tdpbf16ps"], 20, 35, 40)),
