@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import typer.main
 
-from autosched.cli import app, replay
+from autosched.cli import ahead, app, replay
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
@@ -34,6 +34,16 @@ TILED = steps_from_json(
 def commands_made_once() -> Iterator[None]:
     """typer makes all commands anew for each call of the program, in 12 ms."""
     with mock.patch.object(typer.main, "get_command", cache(typer.main.get_command)):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processes_when_needed() -> Iterator[None]:
+    """A run that starts four processes ahead costs 1 s: most tests need one of them, or none.
+
+    Those of `test_ahead.py`, and all that start the program itself, have them.
+    """
+    with mock.patch.object(ahead, "start_ahead", lambda wanted: None):
         yield
 
 
