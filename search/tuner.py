@@ -31,6 +31,7 @@ from autosched.task import Task
 
 INTERRUPTED = "interrupted"
 _MOST_CLAIMS = 4  # times that others have just taken what was chosen
+_ROUNDS_AHEAD = 3  # whose samples are drawn at once
 ENDING = (MeasureLostError, RecordsError)  # nothing more can be measured, or written
 
 
@@ -141,7 +142,7 @@ class Tuner:
                     reason = stop
                     break
                 size = min(self.options.batch, self.options.trials - self.progress.done)
-                if not self.step(size):
+                if not self.step(size, _ROUNDS_AHEAD):
                     reason = "the search space holds no more candidates"
                     break
         except KeyboardInterrupt:
@@ -201,9 +202,10 @@ class Tuner:
             return f"no better candidate in {self._since_best} trials"
         return ""
 
-    def step(self, size: int) -> list[Record]:
+    def step(self, size: int, ahead: int = 1) -> list[Record]:
         """Search, measure and record one batch of up to `size`; empty when nothing is left.
 
+        While it is built, samples are drawn for up to `ahead` rounds, where there are none.
         Ctrl-C while a batch is measured records what was measured until then, and goes on.
         """
         progress = self.progress
@@ -214,7 +216,7 @@ class Tuner:
         if not batch:
             return []
         with self._phase("search"):
-            self._draw_ahead(batch, size)
+            self._draw_ahead(batch, size, ahead)
         best = progress.best.result.cost if progress.best is not None else float("inf")
         try:
             with self._phase("measure"):
@@ -305,12 +307,13 @@ class Tuner:
             batch = [candidate for candidate, state in pairs if state not in taken]
         return batch
 
-    def _draw_ahead(self, batch: Sequence[Candidate], size: int) -> None:
-        """Draw samples of the next round, up to `size`, while the batch is built."""
+    def _draw_ahead(self, batch: Sequence[Candidate], size: int, rounds: int) -> None:
+        """Draw samples of the next rounds, of up to `size` each, while the batch is built."""
         self._begin_building([c.steps for c in batch])
-        following = min(size, self.options.trials - self.progress.done - len(batch))
-        if following > 0:
-            self._policy.draw_ahead(following, self._begin_building)
+        left = self.options.trials - self.progress.done - len(batch)
+        if left > 0:
+            rounds = min(rounds, -(-left // size))
+            self._policy.draw_ahead(min(size, left), rounds, self._begin_building)
 
     def _begin_building(self, chosen: Sequence[tuple[Step, ...]]) -> None:
         self._measurer.begin(self.progress.task, chosen)

@@ -91,7 +91,7 @@ def test_parents_follow_their_scores(
 ) -> None:
     """With the second best fifty times less likely, most are of the best levels there are."""
     policy = make_policy(make_task("matmul"), evolutionary_search_num_iters=1)
-    samples = policy._sample(8)
+    samples = policy._sample(8, 1)[0]
     for steps in samples:
         policy._enter(steps, evolved=False)
     policy._evolve([], 8)
@@ -109,7 +109,7 @@ def test_generations_and_stages_improve(
     assert len(stages) > 1
     assert mean_level(stages[0][-1]) > mean_level(stages[0][0])
     assert mean_level(stages[-1][-1]) > mean_level(stages[0][0])
-    chance = make_policy(make_task("matmul"))._sample(8)
+    chance = make_policy(make_task("matmul"))._sample(8, 1)[0]
     assert max(c.predicted for c in batch if c.predicted) >= STEEP ** max(map(level, chance))
 
 
@@ -117,7 +117,7 @@ def test_the_best_measured_are_where_evolution_starts(
     make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = make_policy(make_task("matmul"), sample_init_use_measured_ratio=4 / 64)
-    found = sorted(policy._sample(8), key=level)
+    found = sorted(policy._sample(8, 1)[0], key=level)
     best = found[-4:]
     policy.tell([*best, *found[:4]], [1e-3, 1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0, float("inf")])
     assert set(policy._taught()) == set(best)
@@ -128,7 +128,7 @@ def test_the_surrogate_learns_from_the_best_of_the_pool(
 ) -> None:
     monkeypatch.setattr(policy_module, "_TAUGHT", 16)
     policy = make_policy(make_task("matmul"))
-    samples = policy._sample(8)
+    samples = policy._sample(8, 1)[0]
     for steps in samples:
         policy._enter(steps, evolved=False)
     taught = [level(steps) for steps in policy._taught()]

@@ -132,7 +132,7 @@ def test_samples_drawn_ahead_are_those_of_the_next_round(
     policy = make_policy(make_task("matmul"))
     first = play(policy, rounds=1)
     policy.draw_ahead(5)
-    drawn, _ = policy._drawn or ([], [])
+    ((drawn, _),) = policy._drawn
     waiting = set(policy._pool)
     policy.draw_ahead(5)  # there are some
     monkeypatch.setattr(SearchSpace, "sample", lambda *_: pytest.fail("drawn again"))
@@ -141,7 +141,31 @@ def test_samples_drawn_ahead_are_those_of_the_next_round(
     assert not {c.steps for c in first} & {c.steps for c in again}
     untrained = make_policy(make_task("matmul"), RandomModel(0))
     untrained.draw_ahead(5)  # how many depends on whether a model can choose
-    assert untrained._drawn is None
+    assert not untrained._drawn
+
+
+def test_samples_of_several_rounds_are_drawn_at_once(make_task: MakeTask) -> None:
+    policy = make_policy(make_task("matmul"))
+    play(policy, rounds=1)
+    asked: list[int] = []
+    featurize_ = policy._featurize
+    policy._featurize = lambda some: (asked.append(len(some)), featurize_(some))[1]
+    policy.draw_ahead(5, 3)
+    every = [{*drawn.fresh} for drawn in policy._drawn]
+    assert len(every) == 3
+    assert len(set.union(*every)) == sum(map(len, every)) >= max(asked) >= 3 * 5
+    for left in (2, 1, 0):
+        waiting = {*policy._pool}
+        batch = policy.next_batch(5)
+        assert {c.steps for c in batch[:2]} <= {*every[2 - left], *waiting}
+        assert len(policy._drawn) == left
+
+
+def test_a_small_space_has_samples_of_one_round(make_task: MakeTask) -> None:
+    policy = make_policy(Task.from_workload("matmul", M=1, N=2, K=1))
+    play(policy, rounds=1)
+    policy.draw_ahead(50, 3)
+    assert len(policy._drawn) == 1
 
 
 def test_some_are_random(make_task: MakeTask) -> None:
