@@ -7,6 +7,8 @@ ScheduleError (`transform/device/verify_gpu_code.py`), where Ansor gives it feat
 
 from __future__ import annotations
 
+import math
+
 from autosched.errors import ScheduleError
 from autosched.search.initial import Rng
 from autosched.search.rules.protocol import Context
@@ -20,33 +22,34 @@ from autosched.tir.expr import IntImm
 
 def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
     """Bind every stage; None when the vthread or thread extents are out of range."""
-    roots = _tiled_roots(state)
+    roots = {n for n in _tiled_roots(state) if _is_unbound_root(state, n)}
+    if not all(_in_range(context, state, stage_id) for stage_id in roots):
+        return None  # most samples; inferring bounds takes ten times as long
     state = context.dag.infer_bound(state)
     for stage_id in range(len(state.stages) - 1, -1, -1):
         stage = state.stages[stage_id]
         if stage.is_placeholder or stage.is_inlined:
             continue
-        bound: State | None
         if queries.has_cross_thread_reduction(state, stage_id):
-            if stage.compute_at is not ComputeAt.ROOT:
-                continue
-            bound, fused = _fuse_outer_space(state, stage_id)
-            bound, _ = bound.bind(stage_id, fused, "blockIdx.x")
+            if stage.compute_at is ComputeAt.ROOT:
+                state, fused = _fuse_outer_space(state, stage_id)
+                state, _ = state.bind(stage_id, fused, "blockIdx.x")
         elif any(it.annotation is Annotation.THREAD_X for it in stage.iters):
             continue
+        elif stage_id in roots:
+            state = _bind_tiled(state, stage_id)
         elif stage.compute_at is ComputeAt.ROOT:
-            if stage_id in roots:
-                bound = _bind_tiled(context, state, stage_id)
-            else:
-                bound = _bind_plain(context, state, stage_id)
+            state = _bind_plain(context, state, stage_id)
         elif stage.compute_at is ComputeAt.ITER and stage.name.endswith(".shared"):
-            bound = _bind_fetch(state, stage_id)
-        else:
-            continue
-        if bound is None:
-            return None
-        state = bound
+            state = _bind_fetch(state, stage_id)
     return state
+
+
+def _is_unbound_root(state: State, stage_id: int) -> bool:
+    stage = state.stages[stage_id]
+    bound = any(it.annotation is Annotation.THREAD_X for it in stage.iters)
+    reduced = queries.has_cross_thread_reduction(state, stage_id)
+    return stage.compute_at is ComputeAt.ROOT and not bound and not reduced
 
 
 def _tiled_roots(state: State) -> set[int]:
@@ -90,7 +93,14 @@ def _bind_plain(context: Context, state: State, stage_id: int) -> State:
     return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
 
 
-def _bind_tiled(context: Context, state: State, stage_id: int) -> State | None:
+_LEVELS = ("blockIdx.x", "vthread", "threadIdx.x")
+
+
+def _in_range(context: Context, state: State, stage_id: int) -> bool:
+    """Whether a tiled stage has not too many virtual threads, and threads enough.
+
+    A stage at the root has the extents that its steps say.
+    """
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     total = 1
@@ -98,23 +108,30 @@ def _bind_tiled(context: Context, state: State, stage_id: int) -> State | None:
         assert axis.dom is not None and isinstance(axis.dom.extent, IntImm)
         total *= axis.dom.extent.value
     hardware = context.hardware
-    for level, thread in enumerate(("blockIdx.x", "vthread", "threadIdx.x")):
-        iters = state.stages[stage_id].iters
+    _, vthreads, threads = (
+        math.prod(it.extent_or_unknown for it in group) for group in _tile_groups(state, stage_id)
+    )
+    enough = threads >= hardware.warp_size or total <= 2 * hardware.warp_size
+    return vthreads <= hardware.max_vthread_extent and enough
+
+
+def _tile_groups(state: State, stage_id: int) -> list[list[Iterator]]:
+    """The iterators of a tiled stage that become blocks, virtual threads and threads."""
+    stage = state.stages[stage_id]
+    assert isinstance(stage.op, ComputeOp)
+    rest, rank = list(stage.iters), len(stage.op.axis)
+    groups = []
+    for level in range(len(_LEVELS)):
         group: list[Iterator] = []
-        for it in iters[level : level + len(op.axis)]:
-            if not it.name.endswith(f".{level}"):
-                break
-            group.append(it)
+        while rest and len(group) < rank and rest[0].name.endswith(f".{level}"):
+            group.append(rest.pop(0))
+        groups.append(group)
+    return groups
+
+
+def _bind_tiled(state: State, stage_id: int) -> State:
+    for thread, group in zip(_LEVELS, _tile_groups(state, stage_id), strict=True):
         state, fused = state.fuse(stage_id, group)
-        extent = fused.extent_or_unknown
-        if thread == "vthread" and extent > hardware.max_vthread_extent:
-            return None
-        if (
-            thread == "threadIdx.x"
-            and total > 2 * hardware.warp_size
-            and extent < hardware.warp_size
-        ):
-            return None
         state, _ = state.bind(stage_id, fused, thread)
     return state
 

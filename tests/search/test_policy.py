@@ -161,11 +161,14 @@ def test_samples_of_several_rounds_are_drawn_at_once(make_task: MakeTask) -> Non
         assert len(policy._drawn) == left
 
 
-def test_a_small_space_has_samples_of_one_round(make_task: MakeTask) -> None:
-    policy = make_policy(Task.from_workload("matmul", M=1, N=2, K=1))
-    play(policy, rounds=1)
+def test_a_small_space_has_samples_of_one_round(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = make_policy(make_task("matmul"))
+    few = [c.steps for c in play(policy, rounds=1)]
+    monkeypatch.setattr(SearchSpace, "sample", lambda *_: few)
     policy.draw_ahead(50, 3)
-    assert len(policy._drawn) == 1
+    assert [drawn.fresh for drawn in policy._drawn] == [few]
 
 
 def test_some_are_random(make_task: MakeTask) -> None:

@@ -1,6 +1,9 @@
 """Loops of GPU candidates on blocks, virtual threads and threads."""
 
+import math
+
 import numpy as np
+import pytest
 
 from autosched import te
 from autosched.search.initial import fill_tile_size
@@ -66,6 +69,32 @@ def test_tiled_stages_keep_the_limits_or_are_discarded(
                 if it.annotation is Annotation.THREAD_X and "shared" not in stage.name:
                     assert it.extent is not None and it.extent >= GPU.warp_size
     assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv2d_nhwc"])
+def test_what_is_discarded_is_out_of_range_and_has_no_bounds_inferred(
+    name: str, make_space: MakeSpace, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = make_space(make_task(name, "cuda"))
+    infer_bound = ComputeDAG.infer_bound
+    inferred: list[State] = []
+    monkeypatch.setattr(
+        ComputeDAG, "infer_bound", lambda dag, s: (inferred.append(s), infer_bound(dag, s))[1]
+    )
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        filled = fill_tile_size(space.context, space.sketches[0], rng)
+        assert filled is not None
+        inferred.clear()
+        state = thread_bind(space.context, filled, rng)
+        assert len(inferred) == (state is not None)
+        stage = infer_bound(space.context.dag, filled).stages[-1]
+        vthreads, threads = (
+            math.prod(it.extent or 0 for it in stage.iters if it.name.endswith(f".{level}"))
+            for level in (1, 2)
+        )
+        in_range = vthreads <= GPU.max_vthread_extent and threads >= GPU.warp_size
+        assert in_range == (state is not None), seed
 
 
 def test_fetches_into_shared_memory_use_the_same_threads(
