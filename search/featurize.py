@@ -23,9 +23,11 @@ from autosched.task import Task
 FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
 
 Steps = tuple[Step, ...]
+Request = str | tuple[dict[str, Any], str, bool, list[Any]]
 AtOnce = tuple[list[FeatureRows | None], list[int]]
 """Rows, and the numbers of the candidates that must be worked out one by one."""
-_START_SECONDS = 20.0
+_GREETING = "ready?"
+_LEAST_SECONDS = 20.0
 _TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
 _WORTH_SENDING = 8  # fewer candidates are worked out here
 _WORTH_REFUSING = 8  # limits alone are arrays of a few microseconds a candidate
@@ -33,22 +35,39 @@ _MAX_CACHED = 50_000  # about 200 MB
 
 
 class Helper:
-    """A second process that works out features, for any number of tasks; started on demand."""
+    """A second process that works out features, for any number of tasks.
+
+    It imports for a second, and is asked once it has answered a greeting: until then all is worked
+    out in this process.
+    """
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self._is_ready = False
 
-    def start(self) -> Worker:
-        """Start the process ahead of need; returns at once."""
+    def start(self) -> None:
+        """Start the process, unless it was; returns at once."""
         if self._worker is None:
             self._worker = worker_of(FACTORY)
-        return self._worker
+            self._worker.send(_GREETING)
+
+    @property
+    def ready(self) -> Worker | None:
+        """The process, once it can be asked."""
+        worker = self._worker
+        if worker is not None and not self._is_ready and worker.answers(0.0):
+            try:
+                worker.receive(0.0, "lower")
+                self._is_ready = True
+            except MeasureError:  # it could not import, or was killed
+                self.close()
+        return self._worker if self._is_ready else None
 
     def close(self) -> None:
         """End the process."""
         if self._worker is not None:
             self._worker.stop()
-            self._worker = None
+        self._worker, self._is_ready = None, False
 
 
 def _tell_python(text: str) -> None:
@@ -58,10 +77,10 @@ def _tell_python(text: str) -> None:
 class Featurizer:
     """Callable on a list of candidates: the rows of each, or None when it is illegal.
 
-    Half of a large list goes to the helper; results do not depend on that. A candidate whose
-    features cannot be worked out because of a mistake in autosched is left out like an illegal one;
-    `warning` is told of the first. `at_once` does the same for most of a large list, faster, and is
-    asked where it took less time so far (`pace.py`);
+    Half of a large list goes to the helper, which the first such list starts; results do not
+    depend on that. A candidate whose features cannot be worked out because of a mistake in
+    autosched is left out like an illegal one; `warning` is told of the first. `at_once` does the
+    same for most of a large list, faster, and is asked where it took less time so far (`pace.py`);
     `refused` says of a large list which candidates are illegal, as far as it knows.
     """
 
@@ -84,13 +103,15 @@ class Featurizer:
         self._settings = features, ansor_limits
         self._cache: dict[Steps, FeatureRows | None] = {}
         self._helper = helper
-        self._pace = Pace(helper is not None)
+        self._pace = Pace()
 
     def __call__(self, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
         """The rows of each candidate; None for an illegal one."""
         if len(self._cache) > _MAX_CACHED:
             self._cache.clear()
         new = [c for c in dict.fromkeys(candidates) if c not in self._cache]
+        worker = self._helper.ready if self._helper is not None else None
+        self._pace.helped = worker is not None
         if self._at_once is not None and self._pace.at_once(len(new)):
             start = time.monotonic()
             rows, rest = self._at_once(new)
@@ -106,16 +127,18 @@ class Featurizer:
             new = [c for c, no in zip(new, illegal, strict=True) if not no]
         remote: list[Steps] = []
         if self._helper is not None and len(new) >= _WORTH_SENDING:
-            new, remote = new[::2], new[1::2]
-            self._send(self._helper.start(), remote)
+            self._helper.start()
+            if worker is not None:
+                new, remote = new[::2], new[1::2]
+                self._send(worker, remote)
         start = time.monotonic()
         for steps in new:
             self._cache[steps] = self._one(steps)
         ours = time.monotonic() - start
         if new:
             self._pace.note_one(ours / len(new))
-        if remote and self._helper is not None:
-            self._receive(self._helper, remote, _START_SECONDS + _TIMES_OURS * ours)
+        if worker is not None and remote:
+            self._receive(worker, remote, _LEAST_SECONDS + _TIMES_OURS * ours)
         return [self._cache[c] for c in candidates]
 
     def _one(self, steps: Steps) -> FeatureRows | None:
@@ -137,13 +160,15 @@ class Featurizer:
         steps = [steps_to_json(c) for c in candidates]
         worker.send((self._task.to_json(), *self._settings, steps))
 
-    def _receive(self, helper: Helper, candidates: Sequence[Steps], limit: float) -> None:
+    def _receive(self, worker: Worker, candidates: Sequence[Steps], limit: float) -> None:
+        assert self._helper is not None
         try:
-            rows = helper.start().receive(limit, "lower")
+            rows = worker.receive(limit, "lower")
         except MeasureError:  # it hangs, died or could not: do its share here
+            self._helper.close()
             rows = [self._one(c) for c in candidates]
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
-            helper.close()
+            self._helper.close()
             raise
         self._cache.update(zip(candidates, rows, strict=True))
 
@@ -182,10 +207,15 @@ def _give_back(text: str) -> None:
 
 
 def make_handler() -> Handler:
-    """The second process: (task, feature set, limits, [steps]) in JSON values to a list of rows."""
+    """The second process: (task, feature set, limits, [steps]) in JSON values to a list of rows.
+
+    A greeting has none.
+    """
     tasks: dict[str, Task] = {}
 
-    def handle(request: tuple[dict[str, Any], str, bool, list[Any]]) -> list[FeatureRows | None]:
+    def handle(request: Request) -> list[FeatureRows | None]:
+        if isinstance(request, str):
+            return []
         task_json, features, ansor_limits, batch = request
         task = tasks.get(task_json["key"])
         if task is None:

@@ -29,7 +29,7 @@ class Pace:
     """
 
     helped: bool = False
-    """Whether a second process takes a half of those that go one by one."""
+    """Whether a second process takes a half of those that go one by one, as of now."""
     _calls: defaultdict[int, _Calls] = field(default_factory=lambda: defaultdict(_Calls))
     _one: float = float("inf")
 

@@ -27,9 +27,10 @@ from autosched.search.space import SearchSpace
 from autosched.search.structure import Steps
 from autosched.search.surrogate import Scores, Surrogate
 
-_FOR_EACH = 16  # a small batch is not worth more samples for each of its places
+_FOR_EACH = 8  # a small batch is not worth more samples for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
 _STAGES = 4  # of evolution, each with a surrogate that learned from what the last one found
+_LEARNED_FROM = 8  # candidates at least, or there are fewer stages
 _LOOKED_AT = 3  # evolved candidates whose features are worked out for each place of a batch
 _ATTEMPTS = 4  # samples for each place whose features are not worked out
 _TAUGHT = 1024  # candidates that the surrogate learns from
@@ -210,7 +211,9 @@ class SketchPolicy:
         taught = self._taught()
         known, scores = self._structures.rows(list(taught)), list(taught.values())
         others = self._structures.rows(attempts)
-        for _ in range(_STAGES):
+        looked_at = _LOOKED_AT * count
+        stages = max(1, min(_STAGES, looked_at // _LEARNED_FROM))
+        for _ in range(stages):
             self._surrogate.fit(known, np.array(scores, np.float32))
             if not self._surrogate.fitted:  # nothing is legal so far
                 return
@@ -218,7 +221,7 @@ class SketchPolicy:
             start = known.joined(changed).joined(others)
             best = evolved(self.context, self._structures, self._judge(), start, self._rng)
             self._begin(())
-            found = self._unseen(best, taught, -(-_LOOKED_AT * count // _STAGES))
+            found = self._unseen(best, taught, -(-looked_at // stages))
             if not found:
                 return
             new = self._scores(found).tolist()

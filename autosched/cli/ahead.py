@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from autosched.process.ahead import end_ahead, start_ahead
 
 # As their owners name them, which take long to import.
-FEATURES = ("autosched.search.featurize:make_handler", 0)
 BUILD = ("autosched.measure.build:make_handler", 8 << 30)
 RUN = ("autosched.measure.run:make_handler", 0)
 
@@ -20,7 +19,7 @@ def started_ahead(wanted: bool) -> Iterator[None]:
     In the order in which they are needed; what is not taken ends with this.
     """
     if wanted:
-        start_ahead((FEATURES, BUILD, BUILD, RUN))
+        start_ahead((BUILD, BUILD, RUN))
     try:
         yield
     finally:

@@ -173,7 +173,6 @@ class Session:
                 )
             )
             if not (first.task.target.is_gpu or options.hosts):
-                self._helper.start()
                 self.measurer.start(first.task)  # while the model is loaded
             self.learner = make_learner(
                 self._model,

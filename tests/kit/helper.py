@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -35,12 +36,26 @@ class StubWorker(Worker):
 
 
 class StubHelper(Helper):
-    """No second process."""
+    """No second process: one that is always ready."""
 
-    def start(self) -> Worker:
+    def start(self) -> None:
+        pass
+
+    @property
+    def ready(self) -> Worker | None:
         if self._worker is None:
             self._worker = StubWorker("autosched.search.featurize:make_handler")
         return self._worker
+
+
+def wait_for(helper: Helper, seconds: float = 60.0) -> Worker:
+    """Its process, once it is ready."""
+    helper.start()
+    end = time.monotonic() + seconds
+    while (worker := helper.ready) is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return worker
 
 
 def train_briefly(monkeypatch: pytest.MonkeyPatch) -> None:

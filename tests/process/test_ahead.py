@@ -12,7 +12,6 @@ from autosched.cli import ahead as of_a_run
 from autosched.measure import build, runner
 from autosched.process.ahead import end_ahead, start_ahead, worker_of
 from autosched.process.worker import Worker
-from autosched.search import featurize
 
 LONG = 300.0  # for what must succeed, however busy the machine is
 HANDLER = "kit.handlers:make_handler"
@@ -73,6 +72,5 @@ def test_one_whose_turn_comes_when_nobody_waits_imports_nothing() -> None:
 
 
 def test_those_of_a_run_are_named_as_by_their_owners() -> None:
-    assert of_a_run.FEATURES == (featurize.FACTORY, 0)
     assert of_a_run.BUILD == (build.FACTORY, build.MEMORY_LIMIT)
     assert of_a_run.RUN == (runner.FACTORY, 0)

@@ -94,7 +94,7 @@ def test_parents_follow_their_scores(
     samples = policy._sample(8, 1)[0]
     for steps in samples:
         policy._enter(steps, evolved=False)
-    policy._evolve([], 8)
+    policy._evolve([], 11)
     assert len(parents) == policy_module._STAGES
     assert [len(generation) for generation in parents] == [64] * policy_module._STAGES
     assert mean_level(parents[0]) > mean_level(samples) + 0.5

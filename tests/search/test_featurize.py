@@ -9,9 +9,10 @@ import pytest
 
 from autosched.errors import MeasureError, ScheduleError
 from autosched.features.sets import FEATURE_SETS
+from autosched.search import featurize
 from autosched.search.featurize import Featurizer, Helper, _give_back, task_featurizer
 from autosched.state.steps import SplitStep, Step, steps_to_json
-from kit.helper import StubHelper, StubWorker
+from kit.helper import StubHelper, StubWorker, wait_for
 from kit.types import Array, MakeSpace, MakeTask
 
 ILLEGAL = (SplitStep(2, 9, 4, (2,)),)
@@ -63,15 +64,20 @@ def test_a_mistake_of_ours_costs_one_candidate(
 
 @pytest.mark.parametrize("features", FEATURE_SETS)
 def test_the_helper_changes_nothing(
-    make_task: MakeTask, candidates: list[tuple[Step, ...]], features: str
+    make_task: MakeTask,
+    candidates: list[tuple[Step, ...]],
+    features: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("autosched.search.pace._FEW", 1 << 30)  # all go one by one
+    monkeypatch.setattr("autosched.search.pace._MANY", 1 << 30)
     task = make_task("matmul")
     asked = [*candidates, ILLEGAL]
     alone = task_featurizer(task, None, features)(asked)
     helper = Helper()
     try:
+        process = wait_for(helper)._process
         together = task_featurizer(task, helper, features)(asked)
-        process = helper.start()._process
         assert process is not None
         process.kill()
         after_death = task_featurizer(task, helper, features)(asked)
@@ -81,6 +87,46 @@ def test_the_helper_changes_nothing(
     for one, other, third in zip(alone, together, after_death, strict=True):
         np.testing.assert_equal(one, other)
         np.testing.assert_equal(one, third)
+
+
+def test_a_long_list_starts_the_helper_and_does_not_wait_for_it(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    answers: list[bool] = [False]
+    asked: list[Any] = []
+
+    class Slow(StubWorker):
+        def send(self, request: Any) -> None:
+            asked.append(request)
+
+        def answers(self, timeout: float) -> bool:
+            return answers[0]
+
+        def receive(self, timeout: float, stage: str) -> Any:
+            return [None] * len(asked[-1][3])
+
+    def slow(kind: str) -> Slow:
+        started.append(kind)
+        return Slow(kind)
+
+    monkeypatch.setattr(featurize, "worker_of", slow)
+    helper = Helper()
+    rows = np.ones((1, 2), np.float32)
+    work_out = Featurizer(lambda steps: rows, make_task("matmul"), helper)
+
+    def worked_out_here(first: int, count: int) -> int:
+        some = [(SplitStep(2, 0, 4096, (n,)),) for n in range(first, first + count)]
+        return sum(row is rows for row in work_out(some))
+
+    assert worked_out_here(0, 7) == 7
+    assert not started
+    assert worked_out_here(10, 8) == 8
+    assert started == [featurize.FACTORY]
+    assert worked_out_here(20, 8) == 8
+    answers[0], asked[0] = True, (None, "", False, [])
+    assert worked_out_here(30, 8) == 4
+    assert len(started) == 1 and len(asked) == 2
 
 
 def test_a_helper_that_hangs_is_waited_for_by_the_time_that_our_share_took(

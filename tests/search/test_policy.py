@@ -148,8 +148,13 @@ def test_samples_of_several_rounds_are_drawn_at_once(make_task: MakeTask) -> Non
     policy = make_policy(make_task("matmul"))
     play(policy, rounds=1)
     asked: list[int] = []
-    featurize_ = policy._featurize
-    policy._featurize = lambda some: (asked.append(len(some)), featurize_(some))[1]
+    work_out = policy._featurize
+
+    def noted(some: Sequence[tuple[Step, ...]]) -> list[Array | None]:
+        asked.append(len(some))
+        return work_out(some)
+
+    policy._featurize = noted
     policy.draw_ahead(5, 3)
     every = [{*drawn.fresh} for drawn in policy._drawn]
     assert len(every) == 3

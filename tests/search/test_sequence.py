@@ -26,7 +26,7 @@ from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import Step, steps_to_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
-from kit.helper import StubHelper, StubWorker
+from kit.helper import StubHelper, StubWorker, wait_for
 from kit.measurer import StubMeasurer, seconds_from
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,8 @@ class Unasked(StubWorker):
 class NoHelper(StubHelper):
     """In place of `Helper`, for the tuner only: no request is ever sent."""
 
-    def start(self) -> Worker:
+    @property
+    def ready(self) -> Worker | None:
         return Unasked("")
 
 
@@ -146,14 +147,25 @@ def test_build_workers_change_nothing(builders: Callable[[int], Measurer]) -> No
     assert one == two
 
 
-def test_the_helper_changes_nothing() -> None:
+def test_the_helper_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = Worker.send
     alone = measured_by(tuner_of(matmul(), StubMeasurer()))
+    asked: list[Any] = []
+
+    def noted(own: Worker, request: Any) -> None:
+        asked.append(request)
+        send(own, request)
+
+    monkeypatch.setattr(Worker, "send", noted)
+    monkeypatch.setattr("autosched.search.pace._MANY", 1 << 30)  # all go one by one
+    monkeypatch.setattr("autosched.search.pace._FEW", 1 << 30)
     helper = Helper()
     try:
+        wait_for(helper)
         together = measured_by(tuner_of(matmul(), StubMeasurer(), helper))
-        assert helper._worker is not None  # it was asked
     finally:
         helper.close()
+    assert len(asked) > 1
     assert alone == together
 
 

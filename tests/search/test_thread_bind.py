@@ -78,9 +78,12 @@ def test_what_is_discarded_is_out_of_range_and_has_no_bounds_inferred(
     space = make_space(make_task(name, "cuda"))
     infer_bound = ComputeDAG.infer_bound
     inferred: list[State] = []
-    monkeypatch.setattr(
-        ComputeDAG, "infer_bound", lambda dag, s: (inferred.append(s), infer_bound(dag, s))[1]
-    )
+
+    def noted(dag: ComputeDAG, state: State) -> State:
+        inferred.append(state)
+        return infer_bound(dag, state)
+
+    monkeypatch.setattr(ComputeDAG, "infer_bound", noted)
     for seed in range(40):
         rng = np.random.default_rng(seed)
         filled = fill_tile_size(space.context, space.sketches[0], rng)
