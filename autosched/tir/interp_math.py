@@ -298,6 +298,8 @@ def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
     # The sum is rounded to odd, so that rounding it again to float32 rounds the exact one.
     part = total - product
     error = (product - (total - part)) + (z - part)
+    if not error.any():
+        return total.astype(np.float32).astype(dtype)[()]
     bits = total.view(np.int64)
     step = np.where((error > 0) == (total > 0), 1, -1)
     inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)

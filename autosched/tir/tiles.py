@@ -90,10 +90,8 @@ def product(name: str, c: Array, a: Array, b: Array) -> Array:
         totals += np.einsum("mkc,knc->mn", left.astype(np.int64), right.astype(np.int64))
         return totals.astype(np.int32).view(np.uint8)
     left, right = flushed(left), flushed(right)
-    sums = [np.zeros((ROWS, ROWS), np.float32), np.zeros((ROWS, ROWS), np.float32)]
+    sums = np.zeros((ROWS, ROWS, 2), np.float32)  # m, n, parity of k
     for k in range(ROWS):
-        for parity in (0, 1):
-            x, y = left[:, k, None, parity], right[None, k, :, parity]
-            sums[parity] = flushed(fused_multiply_add(x, y, sums[parity]))
-    total = flushed(flushed(c.view(np.float32)) + flushed(sums[0] + sums[1]))
+        sums = flushed(fused_multiply_add(left[:, k, None], right[None, k], sums))
+    total = flushed(flushed(c.view(np.float32)) + flushed(sums[..., 0] + sums[..., 1]))
     return total.view(np.uint8)

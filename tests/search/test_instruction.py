@@ -73,15 +73,18 @@ def product(
     return [left, right, bias, out]
 
 
-def convolution(types: tuple[str, str, str], size: int, ci: int, co: int) -> list[Tensor]:
+def convolution(
+    types: tuple[str, str, str], size: int, ci: int, co: int, *, rows: int | None = None
+) -> list[Tensor]:
     a, b, c = types
+    rows = rows or size
     left, right = (
-        te.placeholder((1, size, size, ci), a, "A"),
+        te.placeholder((1, rows, size, ci), a, "A"),
         te.placeholder((3, 3, ci, co), b, "B"),
     )
     y, x, r = (te.reduce_axis((0, e), name) for e, name in ((3, "y"), (3, "x"), (ci, "r")))
     out = te.compute(
-        (1, size - 2, size - 2, co),
+        (1, rows - 2, size - 2, co),
         lambda n, i, j, o: te.sum(
             left[n, i + y, j + x, r].astype(c) * right[y, x, r, o].astype(c), axis=[y, x, r]
         ),
@@ -174,7 +177,7 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "tiles over rows of the image": ("amx.tdpbssd", padded(TYPES["amx.tdpbssd"], 6, 33, 32, 1)),
     "parts over rows of the image": (
         "amx.tdpbf16ps.f16",
-        convolution(TYPES["amx.tdpbf16ps.f16"], 18, 32, 32),
+        convolution(TYPES["amx.tdpbf16ps.f16"], 18, 32, 32, rows=6),
     ),
     "rows in steps of two": ("amx.tdpbssd", padded(TYPES["amx.tdpbssd"], 11, 33, 20, 2)),
     "parts of float16": ("amx.tdpbf16ps.f16", product(TYPES["amx.tdpbf16ps.f16"], 32, 64, 64)),
