@@ -8,9 +8,8 @@ from autosched.cli import ahead
 from autosched.measure import build, runner
 from autosched.process import ahead as process_ahead
 from autosched.process.ahead import start_ahead, worker_of
-from autosched.search import featurize
 
-WANTED = [(featurize.FACTORY, 0), (build.FACTORY, 8 << 30), (build.FACTORY, 8 << 30)]
+WANTED = [(build.FACTORY, build.MEMORY_LIMIT), (build.FACTORY, build.MEMORY_LIMIT)]
 WANTED += [(runner.FACTORY, 0)]
 
 
@@ -46,7 +45,7 @@ def test_those_of_a_run_are_named_as_their_owners_do(started: list[NoProcess]) -
         assert [worker.kind for worker in started] == WANTED
         assert all(worker.queued for worker in started)
         taken = [worker_of(factory, limit) for factory, limit in WANTED]
-        assert len(started) == 4
+        assert len(started) == 3
         assert set(map(id, taken)) == set(map(id, started))
     assert not any(worker.ended for worker in started)
 
@@ -54,7 +53,7 @@ def test_those_of_a_run_are_named_as_their_owners_do(started: list[NoProcess]) -
 def test_what_nobody_takes_ends(started: list[NoProcess]) -> None:
     with ahead.started_ahead(True):
         worker_of(*WANTED[0])
-    assert [worker.ended for worker in started] == [False, True, True, True]
+    assert [worker.ended for worker in started] == [False, True, True]
 
 
 def test_none_are_started_where_none_are_wanted(started: list[NoProcess]) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from autosched.cli import ahead as of_a_run
-from autosched.measure import build, runner
 from autosched.process.ahead import end_ahead, start_ahead, worker_of
 from autosched.process.worker import Worker
 
@@ -69,8 +67,3 @@ def test_one_whose_turn_comes_when_nobody_waits_imports_nothing() -> None:
         fcntl.lockf(queue, fcntl.LOCK_UN, 1, 0)
         assert worker._process.wait(LONG) == 0
         worker.stop()
-
-
-def test_those_of_a_run_are_named_as_by_their_owners() -> None:
-    assert of_a_run.BUILD == (build.FACTORY, build.MEMORY_LIMIT)
-    assert of_a_run.RUN == (runner.FACTORY, 0)
