@@ -38,11 +38,21 @@ from autosched.state import queries
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
-MOST_BYTES = TYPICAL[1]
-"""Of the copied operand: what does not stay in the second cache is read from afar for each row."""
+MOST_BYTES, FAR_BYTES = TYPICAL[1], TYPICAL[2]
+"""Of the copied operand, and of one whose elements are read FAR_REUSE times or more."""
+
+FAR_REUSE = 128
+"""What does not stay in the second cache takes a nanosecond an element to copy (two threads of a
+Zen 3), and 0.02 for each time it is read: 49 times are no bargain (a convolution of 7x7x512, where
+other sketches take half of the time), 196 times are (docs/searching.md)."""
+
+LINE = 64
+"""Bytes of a cache line. Such a copy reads as many rows at once as fill one: rows of all channels
+would lie in a few sets of the first cache, which loses lines before their next element is read."""
 
 FULL = 0.95
 """Share of the lanes in use along the last axis from which another axis is not tried: it could save
@@ -80,7 +90,7 @@ def turned(context: Context, state: State, stage_id: int) -> Turned | None:
             still = [n for a, n in zip(op.axis, extents, strict=True) if a.var not in moved]
             reuse = math.prod(still)
             fills = extents[axis] >= lanes and _filled(extents[axis], lanes) > least
-            if reuse >= LEAST_REUSE and fills:
+            if fills and _is_worth_a_copy(load, reuse):
                 operand = [s.op for s in state.stages].index(load.producer.op)
                 found.append((reuse, Turned(operand, index, axis)))
     return max(found, default=(0, None), key=lambda pair: pair[0])[1]
@@ -99,14 +109,24 @@ def _filled(extent: int, lanes: int) -> float:
     return extent / (-(-extent // lanes) * lanes) if extent else 0.0
 
 
+def _is_worth_a_copy(load: ProducerLoad, reuse: int) -> bool:
+    """Whether the operand, each of whose elements is read `reuse` times, is to be copied."""
+    most = FAR_BYTES if reuse >= FAR_REUSE else MOST_BYTES
+    return reuse >= LEAST_REUSE and 0 < _bytes(load.producer) <= most
+
+
+def _bytes(tensor: Tensor) -> int:
+    """The size of a tensor, 0 where it is not constant."""
+    return math.prod(map(extent_of, tensor.shape)) * tensor.dtype.bytes
+
+
 def _turnable(
     op: ComputeOp, load: ProducerLoad, loads: Sequence[ProducerLoad]
 ) -> Iterator[tuple[int, int]]:
     """The indices but the last that are an axis of the result which only this load, of an
     argument, moves along; with the number of that axis."""
-    size = math.prod(map(extent_of, load.producer.shape)) * load.producer.dtype.bytes
     once = sum(other.producer is load.producer for other in loads) == 1
-    if not once or not isinstance(load.producer.op, PlaceholderOp) or not 0 < size <= MOST_BYTES:
+    if not once or not isinstance(load.producer.op, PlaceholderOp):
         return
     elsewhere: set[Var] = set()
     for other in loads:
@@ -132,12 +152,24 @@ def _with_last(state: State, stage_id: int, axis: int) -> State:
     return state.cache_write(stage_id, PACKED_SCOPE)[0]
 
 
+def _a_line_at_a_time(state: State, copy: int) -> State:
+    """The copy of a large operand with as many rows innermost as fill a cache line, or half."""
+    tensor = state.stages[copy].op.output(0)
+    whole = LINE // tensor.dtype.bytes
+    *others, last = state.stages[copy].iters
+    rows = math.gcd(last.extent or 1, whole)
+    if _bytes(tensor) <= MOST_BYTES or 2 * rows < whole or rows == last.extent:
+        return state
+    state, (blocks, line) = state.split(copy, last, [rows])
+    return state.reorder(copy, [blocks, *others, line])
+
+
 def _turn(context: Context, state: State, stage_id: int) -> Next:
     found = turned(context, state, stage_id)
     writer = _writer(state, stage_id)
     assert found is not None and writer is not None
     state, copy = state.cache_read(found.operand, PACKED_SCOPE, [stage_id])
-    state = _with_last(state, copy, found.place)
+    state = _a_line_at_a_time(_with_last(state, copy, found.place), copy)
     state = state.compute_inline(copy + 1)
     stage_id, writer = stage_id + 2, writer + 2
     state = _with_last(state, stage_id, found.axis)

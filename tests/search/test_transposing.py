@@ -62,6 +62,10 @@ for i.0 (None)
         (DENSE, {"A": [64, 32], "W": [32, 32], "b": [32]}, "W"),
         (DENSE, {"A": [7, 32], "W": [7, 32], "b": [7]}, ""),  # less than a vector
         (DENSE, {"A": [64, 32768], "W": [4, 32768], "b": [4]}, ""),  # too large, too short
+        (DENSE, {"A": [64, 8192], "W": [128, 8192], "b": [128]}, "A"),  # large, read often enough
+        (DENSE, {"A": [64, 8192], "W": [127, 8192], "b": [127]}, ""),
+        (DENSE, {"A": [64, 2**17], "W": [128, 2**17], "b": [128]}, "A"),
+        (DENSE, {"A": [64, 2**17 + 1], "W": [128, 2**17 + 1], "b": [128]}, ""),  # beyond 32 MiB
         ("C[i, j] = sum(k, A[i, k] * B[k, j])", {"A": [64, 64], "B": [64, 64]}, ""),
         ("C[i, j] = sum(k, A[i, k] * A[j, k])", {"A": [64, 64]}, ""),  # read twice
         (CONVOLUTION, {"X": [32, 5, 30], "K": [64, 32, 3]}, "K"),  # 28 columns
@@ -77,8 +81,35 @@ def test_what_is_copied(expr: str, shapes: dict[str, list[int]], copied: str) ->
 
 
 @pytest.mark.parametrize(
+    ("rows", "dtype", "loops"),
+    [
+        (64, "float32", ["ax0_c.0 (0,4)", "ax1_c (0,8192)", "ax0_c.1 (0,16)"]),
+        (40, "float32", ["ax0_c.0 (0,5)", "ax1_c (0,8192)", "ax0_c.1 (0,8)"]),  # half a line
+        (36, "float32", ["ax1_c (0,8192)", "ax0_c (0,36)"]),
+        (64, "float64", ["ax0_c.0 (0,8)", "ax1_c (0,8192)", "ax0_c.1 (0,8)"]),
+        (16, "float64", ["ax0_c.0 (0,2)", "ax1_c (0,16384)", "ax0_c.1 (0,8)"]),
+        (16, "float32", ["ax1_c (0,32768)", "ax0_c (0,16)"]),  # one line is all
+    ],
+)
+def test_large_copies_read_as_many_rows_as_fill_a_cache_line(
+    rows: int, dtype: str, loops: list[str]
+) -> None:
+    steps = int(loops[-2].removesuffix(")").split(",")[1])
+    task = Task.from_expression(
+        DENSE, {"A": [rows, steps], "W": [128, steps], "b": [128]}, dtype=dtype
+    )
+    (sketch,) = transposed(task)
+    (copy,) = (stage for stage in sketch.stages if stage.name == "A.global.global")
+    lines = sketch.to_str().splitlines()
+    end = next(n for n, line in enumerate(lines) if line.strip().startswith(copy.name))
+    found = [line.strip().removeprefix("for ") for line in lines[end - len(loops) : end]]
+    assert found == loops
+
+
+@pytest.mark.parametrize(
     ("expr", "shapes"),
     [
+        (DENSE, {"A": [32, 8200], "W": [128, 8200], "b": [128]}),
         (DENSE, {"A": [40, 24], "W": [53, 24], "b": [53]}),
         (CONVOLUTION, {"X": [9, 5, 15], "K": [32, 9, 3]}),
     ],
