@@ -44,21 +44,20 @@ class _Use:
         return self.index.id if isinstance(self.index, ast.Name) else None
 
 
-def infer_extents(
-    statement: Statement,
-    shapes: Mapping[str, tuple[int, ...]],
-    declared: tuple[int, ...] | None,
-) -> None:
+def infer_extents(statement: Statement, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Fill `statement.extents`: the length of every index, from the shapes of what it reads.
 
-    `declared` is the shape given for the result, if any. Raises ConfigError when a length does not
-    follow, is contradictory, or lets a read (outside of a branch) leave its tensor.
+    `shapes` may have that of the result, too. Raises ConfigError when a length does not follow, is
+    contradictory, or lets a read (outside of a branch) leave its tensor.
     """
     extents = statement.extents
+    written = statement.written
+    declared = shapes.get(written.name)
     if declared is not None:
-        if len(declared) != len(statement.indices):
-            statement.fail(f"{statement.name} has {len(declared)} dimensions under shapes")
-        extents.update(zip(statement.indices, declared, strict=True))
+        if len(declared) != len(written.indices):
+            statement.fail(f"{written.name} has {len(declared)} dimensions under shapes")
+        lengths = zip(written.indices, declared, strict=True)
+        extents.update((name, n) for name, n in lengths if name in statement.indices)
     guarded = {id(n) for arm in branches(statement.body) for n in ast.walk(arm)}
     uses: list[_Use] = []
     inside_branches: list[_Use] = []
@@ -83,9 +82,10 @@ def infer_extents(
     _from_windows(statement, uses, fixed)
     missing = [n for n in (*statement.indices, *statement.reduce_indices) if n not in extents]
     if missing:
+        shape = "" if declared is not None else f"give the shape of {written.name} too, or "
         statement.fail(
-            f"the length of index {missing[0]} does not follow from the shapes; give the shape of "
-            f"{statement.name} too, or index a tensor by {missing[0]} alone"
+            f"the length of index {missing[0]} does not follow from the shapes; {shape}index a "
+            f"tensor by {missing[0]} alone"
         )
     for use in uses:
         _check_inside(statement, use)
@@ -157,7 +157,7 @@ def _check_inside(statement: Statement, use: _Use) -> None:
     hint = (
         "indices start at 0, so shift all reads up"
         if low < 0
-        else f"give {statement.name} a smaller shape under shapes"
+        else f"give {statement.written.name} a smaller shape under shapes"
     )
     statement.fail(
         f"{ast.unparse(use.load)} reads elements {low}..{high} of an axis of length {use.size}; "

@@ -14,7 +14,8 @@ class Statement:
     """`name[indices] = reducer(reduce_indices, body)`; reducer is "" without a reduction.
 
     `text` is the user's statement it comes from. `extents` holds the length of every index once
-    `infer_extents` has run. `helper`: it computes a reduction that stood inside another statement.
+    `infer_extents` has run. `outer` is the statement that this one, a helper, computes a reduction
+    for: it stood inside the value there.
     """
 
     text: str
@@ -23,8 +24,13 @@ class Statement:
     reducer: str
     reduce_indices: tuple[str, ...]
     body: ast.expr
-    helper: bool = False
+    outer: Statement | None = None
     extents: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def written(self) -> Statement:
+        """The statement that the user wrote."""
+        return self.outer or self
 
     def fail(self, reason: str) -> NoReturn:
         """Raise the ConfigError that quotes the statement."""

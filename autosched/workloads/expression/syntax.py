@@ -163,7 +163,7 @@ class _Lift(ast.NodeTransformer):
         name = self._name(reducer)
         # A reduction that depends on no index still is a tensor with an axis, of length 1.
         indices = tuple(kept) or ("_",)
-        helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, helper=True)
+        helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, self._outer)
         if not kept:
             helper.extents["_"] = 1
         _check_reduced(helper)
@@ -281,8 +281,8 @@ def _check_call(statement: Statement, node: ast.Call) -> None:
             statement.fail(hints.refusal(argument))
     if name in REDUCERS and name not in FUNCTIONS:
         statement.fail(
-            f"{name} takes its indices first, then the value: {name}(k, A[i, k]); the indices are "
-            "new names, not those on the left"
+            f"{name} takes its indices first, then the value: {name}(k, A[i, k]) or "
+            f"{name}(k, l, A[i, k, l]); the indices are new names, not those on the left"
         )
     arity = FUNCTIONS.get(name, 1 if name in CASTS else None)
     if arity is None:

@@ -72,7 +72,10 @@ class ExpressionWorkload:
         self.tensors()
 
     def _check_types(self) -> None:
-        known = [*self.program.inputs, *(s.name for s in self.program.statements if not s.helper)]
+        known = [
+            *self.program.inputs,
+            *(s.name for s in self.program.statements if s.outer is None),
+        ]
         pairs = [("", self.dtype)] if isinstance(self.dtype, str) else self.dtype
         for name, kind in pairs:
             where = f"dtype: {name}" if name else "dtype"
@@ -120,7 +123,7 @@ class ExpressionWorkload:
     @property
     def title(self) -> str:
         """The statements on one line."""
-        return "; ".join(s.text for s in self.program.statements if not s.helper)
+        return "; ".join(s.text for s in self.program.statements if s.outer is None)
 
     @property
     def num_outputs(self) -> int:
@@ -204,7 +207,7 @@ def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
                 place = load.lineno, load.col_offset
                 inputs[tensor] = min(place, inputs.get(tensor, place))
             read.add(tensor)
-        infer_extents(statement, known, known.get(statement.name))
+        infer_extents(statement, known)
         known[statement.name] = tuple(statement.extents[i] for i in statement.indices)
         computed[statement.name] = None
     for name in shapes:

@@ -252,6 +252,7 @@ def test_literals_and_index_arithmetic_do_not_wrap() -> None:
             "does not follow",
         ),
         ("C[i] = mean(A[i, k])", "takes its indices first"),
+        ("C[o] = sum((i, k), A[i, k])", r"first, .* sum\(k, l, A\[i, k, l\]\)"),
     ],
 )
 def test_says_what_to_write_instead(expr: str, message: str) -> None:
@@ -323,3 +324,18 @@ def test_the_documentation_s_examples_are_workloads() -> None:
     assert len(blocks) == 3
     for block in blocks:
         assert source_from_json(YAML(typ="safe").load(block)["workload"]).tensors()
+
+
+def test_the_shape_of_a_result_is_that_of_the_reductions_inside_it() -> None:
+    expr = "Y[h] = sum(y, A[2 * h + y]) * 0.5 + max(y, A[2 * h + y])"
+    with pytest.raises(ConfigError, match=r"index h does not .* give the shape of Y too"):
+        ExpressionWorkload.parse(expr, {"A": [10]})
+    (values,), (found,) = run(expr, {"A": [10], "Y": [4]})
+    windows = np.stack([values[start : start + 7 : 2] for start in range(4)])
+    np.testing.assert_allclose(found, windows.sum(0) * 0.5 + windows.max(0), rtol=1e-5)
+    with pytest.raises(ConfigError, match="Y has 2 dimensions under shapes"):
+        ExpressionWorkload.parse(expr, {"A": [10], "Y": [4, 1]})
+    with pytest.raises(
+        ConfigError, match="index y does not follow from the shapes; index a tensor"
+    ):
+        ExpressionWorkload.parse("Y[h] = 2 * sum(y, A[h // 2 + y // 2])", {"A": [10], "Y": [4]})
