@@ -14,33 +14,35 @@ from autosched.state.state import State
 # ---- AddCacheRead
 
 
+def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
+    """The consumers whose threads fetch the stage together: they are tiled, over a reduction.
+
+    Others, such as D in C = A @ B, D = C + A or the sums of A's rows, have no loop to fetch in, or
+    one that each thread is in by itself: Ansor fails on them, or has no legal candidate. They go on
+    reading the tensor itself. Where the first consumer is one of them, Ansor fetches for none.
+    """
+    found = [
+        reader
+        for reader in queries.consumers(state, stage_id)
+        if queries.needs_multi_level_tiling(state, reader)
+        and queries.has_reduce_iter(state, reader)
+        and not queries.has_cross_thread_reduction(state, reader)
+        and stage_id in queries.direct_producers(state, reader)
+    ]
+    first = queries.consumers(state, stage_id)[:1]
+    return found if context.options.space == "autosched" or found[:1] == first else []
+
+
 def _cache_read_condition(context: Context, state: State, stage_id: int) -> Decision:
-    readers = queries.consumers(state, stage_id)
-    if not readers:
-        return Decision.SKIP
-    target = readers[0]
-    wanted = (
-        queries.needs_multi_level_tiling(state, target)
-        and queries.has_reduce_iter(state, target)
-        and not queries.has_cross_thread_reduction(state, target)
-        and stage_id in queries.direct_producers(state, target)
-    )
-    return Decision.APPLY_AND_SKIP_REST if wanted else Decision.SKIP
+    found = _fetchers(context, state, stage_id)
+    return Decision.APPLY_AND_SKIP_REST if found else Decision.SKIP
 
 
 def _cache_read(context: Context, state: State, stage_id: int) -> Next:
-    """One cache for each consumer that reduces.
-
-    Others, such as D in C = A @ B, D = C + A, have no reduction loop to fetch in; Ansor fails on
-    them, here they go on reading the tensor itself.
-    """
-    inserted = 0
-    for reader in queries.consumers(state, stage_id):
+    """One cache for each consumer that fetches."""
+    for inserted, reader in enumerate(_fetchers(context, state, stage_id)):
         target = reader + inserted
-        if not queries.has_reduce_iter(state, target):
-            continue
         state, cache = state.cache_read(stage_id, "shared", [target])
-        inserted += 1
         at = queries.last_reduce_iterator_of_outermost_tile(state, target + 1)
         state = state.compute_at(cache, target + 1, at)
     return [(state, stage_id)]

@@ -7,7 +7,7 @@ import pytest
 
 from autosched import te
 from autosched.driver import lower_for_features
-from autosched.search.options import SearchOptions
+from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.gpu import (
     ADD_CACHE_READ,
     CROSS_THREAD_REDUCTION,
@@ -64,6 +64,34 @@ def test_a_consumer_without_reduction_reads_the_tensor_itself() -> None:
     assert len(found) == 4
     assert set(refused) <= {"ScheduleError"}
     assert len(refused) < 4
+
+
+@pytest.mark.parametrize(
+    ("sums_first", "space", "readers"),
+    [
+        (False, "autosched", [(2,), (3,)]),
+        (False, "ansor", [(2,), (3,)]),
+        (True, "autosched", [(3,), (4,)]),
+        (True, "ansor", [(3,)]),  # Ansor fetches nothing whose first reader does not
+    ],
+)
+def test_sums_of_rows_beside_a_product_read_the_tensor_itself(
+    sums_first: bool, space: SpaceName, readers: list[tuple[int, ...]]
+) -> None:
+    n = 64
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    d = te.compute((n,), lambda i: te.sum(a[i, r], axis=r), name="D")
+    dag = ComputeDAG([a, b, d, c] if sums_first else [a, b, c, d])
+    context = Context(dag, GPU, True, SearchOptions(space=space))
+    sketches = SearchSpace.of(context).sketches
+    assert sketches
+    for sketch in sketches:
+        reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
+        assert [read.reader_stage_ids for read in reads] == readers
+        for steps in SearchSpace.of(context).sample(np.random.default_rng(0), 4, sketch=sketch):
+            lower_for_features(dag, steps, cuda_target(), ansor_limits=False)
 
 
 def test_an_outer_product_has_nothing_to_fetch() -> None:
