@@ -202,6 +202,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.features != ANSOR and "cuda" in options.targets:
+        parser.error("the rows of autosched-1 are worked out at once for the CPU alone")
     rarely_collect()
     wrong = total = 0
     how = {name: getattr(options, name) for name in ("sample", "repeats", "seed")}

@@ -8,16 +8,23 @@ ScheduleError (`transform/device/verify_gpu_code.py`), where Ansor gives it feat
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
-from autosched.search.initial import Rng
+from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import IntImm
+from autosched.transform.device.alignment import WIDEST
+
+_THREADS = (32, 64, 128, 256, 512)
+"""Of a block, where no tile says it."""
+
+_VECTORS = (1, 2, 4, 8, 16)
 
 
 def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
@@ -39,7 +46,7 @@ def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
         elif stage_id in roots:
             state = _bind_tiled(state, stage_id)
         elif stage.compute_at is ComputeAt.ROOT:
-            state = _bind_plain(context, state, stage_id)
+            state = _bind_plain(context, state, stage_id, rng)
         elif stage.compute_at is ComputeAt.ITER and stage.name.endswith(".shared"):
             state = _bind_fetch(state, stage_id)
     return state
@@ -83,14 +90,41 @@ def _fuse_outer_space(state: State, stage_id: int) -> tuple[State, Iterator]:
     return state.fuse(stage_id, outer)
 
 
-def _bind_plain(context: Context, state: State, stage_id: int) -> State:
-    warp = context.hardware.warp_size
+def _bind_plain(context: Context, state: State, stage_id: int, rng: Rng) -> State:
     state, fused = _fuse_outer_space(state, stage_id)
-    if fused.extent_or_unknown <= warp:
+    threads, lanes = context.hardware.warp_size, 1
+    if context.options.space != "ansor":
+        lanes = _drawn(rng, _lanes(state, stage_id))
+        most = context.hardware.max_threads_per_block
+        threads = _drawn(rng, [n for n in _THREADS if n <= most] or [threads])
+    if lanes == 1 and fused.extent_or_unknown <= threads:
         return state.bind(stage_id, fused, "threadIdx.x")[0]
-    state, pieces = state.split(stage_id, fused, [warp])
+    state, pieces = state.split(stage_id, fused, [threads, lanes] if lanes > 1 else [threads])
+    if lanes > 1:
+        state, _ = state.vectorize(stage_id, pieces[2])
     state, _ = state.bind(stage_id, pieces[0], "blockIdx.x")
     return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
+
+
+def _drawn(rng: Rng, values: Sequence[int]) -> int:
+    return values[pick(rng, len(values))]
+
+
+def _lanes(state: State, stage_id: int) -> list[int]:
+    """How many neighbours a thread may compute at once: of one row, and of 16 bytes.
+
+    One where loops would be inside the vector.
+    """
+    stage = state.stages[stage_id]
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    extent = op.axis[-1].dom.extent if op.axis and op.axis[-1].dom else None
+    inside = len(stage.iters) > 1 or state.attach_map.attached_at(stage_id, 0)
+    if inside or not isinstance(extent, IntImm):
+        return [1]
+    types = [op.output(0).dtype, *(load.dtype for body in op.body for load in tensor_loads(body))]
+    most = WIDEST // max(dtype.bytes for dtype in types)
+    return [n for n in _VECTORS if n <= most and extent.value % n == 0]
 
 
 _LEVELS = ("blockIdx.x", "vthread", "threadIdx.x")

@@ -7,7 +7,7 @@ import pytest
 
 from autosched import te
 from autosched.search.initial import fill_tile_size
-from autosched.search.options import SearchOptions
+from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.search.thread_bind import thread_bind
@@ -16,14 +16,15 @@ from autosched.state.iterator import Annotation
 from autosched.state.state import State
 from autosched.target import HardwareParams
 from autosched.te.operations.tensor import Tensor
+from autosched.tir import op
 from kit.types import MakeSpace, MakeTask
 
 GPU = HardwareParams.default("cuda")
 
 
-def bound(tensors: list[Tensor], seed: int = 0) -> State:
+def bound(tensors: list[Tensor], seed: int = 0, space: SpaceName = "ansor") -> State:
     dag = ComputeDAG(tensors)
-    context = Context(dag, GPU, True, SearchOptions())
+    context = Context(dag, GPU, True, SearchOptions(space=space))
     (sketch,) = SearchSpace.of(context).sketches
     rng = np.random.default_rng(seed)
     filled = fill_tile_size(context, sketch, rng)
@@ -46,6 +47,46 @@ def test_a_short_stage_is_one_block_of_threads() -> None:
 def test_a_long_stage_is_cut_into_warps() -> None:
     lines = bound(elementwise((64, 33))).to_str().splitlines()
     assert lines[1:3] == ["blockIdx.x i0@i1@.0 (0,66)", "  threadIdx.x i0@i1@.1 (0,32)"]
+
+
+def shapes_of_threads(tensors: list[Tensor]) -> set[tuple[int, int]]:
+    """Threads of a block, and elements of a thread, that the space `autosched` draws."""
+    found = set()
+    for seed in range(60):
+        its = bound(tensors, seed, "autosched").stages[-1].iters
+        extents = {it.annotation: it.extent or 0 for it in its}
+        found.add((extents[Annotation.THREAD_X], extents.get(Annotation.VECTORIZE, 1)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "lanes"),
+    [
+        (4096, "float32", {1, 2, 4}),
+        (4098, "float32", {1, 2}),  # a vector stays in its row
+        (4099, "float32", {1}),
+        (4096, "float64", {1, 2}),
+        (4096, "int8", {1, 2, 4, 8, 16}),
+    ],
+)
+def test_blocks_of_threads_and_their_vectors_are_drawn(
+    columns: int, dtype: str, lanes: set[int]
+) -> None:
+    a = te.placeholder((8, columns), dtype, name="A")
+    b = te.compute((8, columns), lambda i, j: a[i, j] + a[i, j], name="B")
+    found = shapes_of_threads([a, b])
+    assert {threads for threads, _ in found} == {32, 64, 128, 256, 512}
+    assert {n for _, n in found} == lanes
+    # The widest type that is read or written counts: a GPU moves 16 bytes at once.
+    wide = te.compute((8, columns), lambda i, j: op.cast("float64", a[i, j]), name="B")
+    assert max(n for _, n in shapes_of_threads([a, wide])) <= 2
+
+
+def test_no_vectors_around_other_loops() -> None:
+    a = te.placeholder((512, 4, 8), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    sums = te.compute((512, 4), lambda i, j: te.sum(a[i, j, k], axis=k), name="B")
+    assert {n for _, n in shapes_of_threads([a, sums])} == {1}
 
 
 def test_tiled_stages_keep_the_limits_or_are_discarded(

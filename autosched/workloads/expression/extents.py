@@ -82,9 +82,9 @@ def infer_extents(statement: Statement, shapes: Mapping[str, tuple[int, ...]]) -
     _from_windows(statement, uses, fixed)
     missing = [n for n in (*statement.indices, *statement.reduce_indices) if n not in extents]
     if missing:
-        shape = "" if declared is not None else f"give the shape of {written.name} too, or "
+        remedy = "" if declared is not None else f"give the shape of {written.name} too, or "
         statement.fail(
-            f"the length of index {missing[0]} does not follow from the shapes; {shape}index a "
+            f"the length of index {missing[0]} does not follow from the shapes; {remedy}index a "
             f"tensor by {missing[0]} alone"
         )
     for use in uses:
