@@ -36,6 +36,7 @@ from autosched.search.rules.space import (
 from autosched.search.rules.tensor_core import TENSOR_CORE
 from autosched.search.rules.tiling import structure_problem, with_sampled_rfactor
 from autosched.search.rules.transposing import PACK_TRANSPOSED
+from autosched.search.rules.turned_tile import TURN_IN_SHARED
 from autosched.state.state import State
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
@@ -74,7 +75,7 @@ ANSOR_GPU_RULES: tuple[SketchRule, ...] = (
     SKIP_STAGE,
 )
 
-GPU_RULES: tuple[SketchRule, ...] = (TENSOR_CORE, *ANSOR_GPU_RULES)
+GPU_RULES: tuple[SketchRule, ...] = (KEEP_PACKED, TENSOR_CORE, TURN_IN_SHARED, *ANSOR_GPU_RULES)
 
 
 def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:

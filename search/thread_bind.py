@@ -174,6 +174,11 @@ def _bind_fetch(state: State, stage_id: int) -> State:
     """Share a cooperative fetch among the threads of the stage it is attached to."""
     place = state.attach_map.target_of(stage_id)
     assert place is not None
+    for it in state.stages[place[0]].iters:
+        if it.annotation is Annotation.THREAD_X:  # of a sketch that says itself what they do
+            state, fused = state.fuse(stage_id, list(state.stages[stage_id].iters))
+            state, pieces = state.split(stage_id, fused, [it.extent_or_unknown])
+            return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
     split_ids = queries.spatial_split_step_ids(state, place[0])
     state, fused = state.fuse(stage_id, list(state.stages[stage_id].iters))
     state, pieces = state.split(stage_id, fused, [1])

@@ -116,8 +116,8 @@ def test_the_rows_behind_a_stage_to_be_tiled_are_computed_together() -> None:
 @pytest.mark.parametrize("expr", [*(case[0] for case in NEW), *ROWS])
 def test_a_gpu_keeps_ansors_sketches(expr: str) -> None:
     task = task_of(expr)
-    both = [texts(sketches_of(task, space, gpu=True)) for space in SPACES]
-    assert both[0] == both[1]
+    old, new = (texts(sketches_of(task, space, gpu=True)) for space in SPACES)
+    assert [text for text in new if "storage_offset" not in text] == old  # but tiles to turn
 
 
 @pytest.mark.parametrize("expr", [*(case[0] for case in NEW), *ROWS])
