@@ -27,6 +27,7 @@ from autosched.search.rules.gpu import (
 )
 from autosched.search.rules.instruction import USE_INSTRUCTION
 from autosched.search.rules.protocol import Context, Decision, SketchRule
+from autosched.search.rules.reduction_slices import SLICE_REDUCTION
 from autosched.search.rules.space import (
     FUSE_ROWS,
     INLINE_BORDER,
@@ -75,7 +76,13 @@ ANSOR_GPU_RULES: tuple[SketchRule, ...] = (
     SKIP_STAGE,
 )
 
-GPU_RULES: tuple[SketchRule, ...] = (KEEP_PACKED, TENSOR_CORE, TURN_IN_SHARED, *ANSOR_GPU_RULES)
+GPU_RULES: tuple[SketchRule, ...] = (
+    KEEP_PACKED,
+    TENSOR_CORE,
+    TURN_IN_SHARED,
+    SLICE_REDUCTION,
+    *ANSOR_GPU_RULES,
+)
 
 
 def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:

@@ -1,0 +1,67 @@
+"""SliceReduction: long sums of few elements in slices, for GPUs in the space `autosched`.
+
+S[i] = sum(k, A[i, k])    ->    S.rf[n, i] = sum(k', A[i, n * K' + k'])      blocks of slices
+                                S[i] = sum(n, S.rf[n, i])
+
+Ansor gives each element a thread or a warp: the sum of a whole matrix is then one warp's work. How
+many slices is drawn like the lengths of other splits; the sums of slices have a thread or a warp.
+"""
+
+from __future__ import annotations
+
+from autosched.search.factors import divisors
+from autosched.search.rules.gpu import CROSS_THREAD_REDUCTION
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import fuse_all_reductions
+from autosched.state import queries
+from autosched.state.state import State
+from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.tir.walk import free_vars
+
+Next = list[tuple[State, int]]
+
+LEAST_TERMS = 1024
+FEW, FEW_ROWS = 4096, 64
+"""Elements that leave a GPU idle: with a thread each, and, where terms are neighbours in memory,
+with a warp each (chosen, not measured)."""
+
+
+def is_sliced(state: State, stage_id: int) -> bool:
+    """Whether the stage has few elements and many terms of each, and at least two slices."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or not op.reduce_axis:
+        return False
+    if queries.needs_multi_level_tiling(state, stage_id) or queries.is_tiled(state, stage_id):
+        return False
+    if queries.has_cache_write(state, stage_id):
+        return False
+    elements, terms = queries.cumulative_lengths(state, stage_id)
+    reduced = {axis.var for axis in op.reduce_axis}
+    loads = [load for body in op.body for load in tensor_loads(body) if load.indices]
+    rows = any(reduced & set(free_vars(load.indices[-1])) for load in loads)
+    return terms >= LEAST_TERMS and elements <= (FEW_ROWS if rows else FEW) and _least(terms) > 1
+
+
+def _least(terms: int) -> int:
+    """The smallest number of slices."""
+    return next((d for d in divisors(terms) if 1 < d < terms), 1)
+
+
+def _slice(context: Context, state: State, stage_id: int) -> Next:
+    _, terms = queries.cumulative_lengths(state, stage_id)
+    state, fused = fuse_all_reductions(state, stage_id)
+    state, (outer, _) = state.split(stage_id, fused, [_least(terms)], inner_to_outer=False)
+    state, sums = state.rfactor(stage_id, outer, 0)
+    results: Next = []
+    if not queries.needs_multi_level_tiling(state, sums):  # of what is the same in all slices
+        results.append((state, sums - 1))
+    if CROSS_THREAD_REDUCTION.condition(context, state, sums) is Decision.APPLY:
+        results += CROSS_THREAD_REDUCTION.apply(context, state, sums)
+    return results
+
+
+SLICE_REDUCTION = FunctionRule(
+    "SliceReduction",
+    lambda _, s, i: Decision.APPLY if is_sliced(s, i) else Decision.SKIP,
+    _slice,
+)
