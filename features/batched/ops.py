@@ -165,20 +165,24 @@ class _Maker:
 
     def crossed(self, base: int) -> StageOps:
         """The stage of a reduction that is shared by threads."""
-        plain = self.plain(base)
+        return self.shared(self.plain(base), base)
+
+    def shared(self, stage: StageOps, base: int) -> StageOps:
+        """`stage`, which has the reduction of `base`, with threads that share it."""
         op = self.stage_of[base].op
         assert isinstance(op, ComputeOp)
         body = op.body[0]
         if not isinstance(body, Reduce) or body.init:
             raise UnsupportedError("threads on what is no reduction, or on one with a start")
-        eb = self.buffers[base].bytes
-        self.buffers[base + PARTIAL] = BufferType("normal_reduce_temp0", eb, (1,))
-        self.buffers[base + RESULT] = BufferType("reduce_temp0", eb, (1,))
-        start, update = (replace(store, into=base + PARTIAL) for store in plain.stores)
+        partial, total = stage.buffer + PARTIAL, stage.buffer + RESULT
+        size = self.buffers[stage.buffer].bytes
+        self.buffers[partial] = BufferType("normal_reduce_temp0", size, (1,))
+        self.buffers[total] = BufferType("reduce_temp0", size, (1,))
+        start, update = (replace(store, into=partial) for store in stage.stores)
         element = IntImm(0)
-        load = ((base + RESULT, (element,)),)
+        load = ((total, (element,)),)
         result = StoreOps(False, element, load, 0, (0,) * NUM_COUNTERS, False, original=element)
-        return replace(plain, stores=(start, update, result), crosses=True)
+        return replace(stage, stores=(start, update, result), crosses=True)
 
     def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
         value = Analyzer(as_ansor=True).simplify(original)
@@ -316,10 +320,12 @@ def ops_of(dag: ComputeDAG, plan: Plan) -> ProgramOps:
         if stage.factored is None:
             stages.append((maker.crossed if crossed else maker.plain)(stage.base))
             continue
-        if crossed:
-            raise UnsupportedError("a factored reduction shared by threads")
         if stage.base not in pairs:
             factored = stage.factored
             pairs[stage.base] = maker.factored(stage.base, factored.position, len(factored.rest))
-        stages.append(pairs[stage.base][stage.part == "repl"])
+        is_total = stage.part == "repl"
+        ops = pairs[stage.base][is_total]
+        if crossed and is_total:
+            raise UnsupportedError("a reduction of partial results shared by threads")
+        stages.append(maker.shared(ops, stage.base) if crossed else ops)
     return ProgramOps(tuple(stages), maker.buffers)

@@ -25,6 +25,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {"N": 1, "H": 14, "W": 10, "K": 3, "CI": 6, "CO": 8, "stride": 1, "padding": 1},
     ),
     ("softmax", {"M": 48, "N": 50}),
+    ("norm_bmn", {"B": 2, "M": 40, "N": 48}),  # slices, of which warps have a part each
+    ("add_relu", {"M": 60, "N": 52}),  # vectors, blocks of several sizes
     # A window beside axes that threads share, with conditions and a sum of its own.
     ("max_pool2d_nchw", {"N": 1, "C": 5, "H": 14, "W": 14, "K": 3, "stride": 1, "padding": 1}),
     (
