@@ -23,7 +23,7 @@ from kit.tir import value_of
 from kit.types import Array
 
 TARGET = cpu_target(threads=2)
-CANDIDATES = 5
+CANDIDATES = 3
 WORKLOADS = [
     ("matmul", {"M": 5, "N": 7, "K": 3}),
     ("matmul", {"M": 1, "N": 1, "K": 1}),

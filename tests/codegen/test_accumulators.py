@@ -29,7 +29,7 @@ from autosched.workloads import WORKLOADS
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 TARGET = cpu_target(threads=2)
-CANDIDATES = 3
+CANDIDATES = 2
 IMAGE = {"N": 1, "H": 14, "W": 14, "stride": 1, "padding": 1}
 ARGS: dict[str, dict[str, Any]] = {
     "matmul": {"M": 500, "N": 512, "K": 333},

@@ -26,7 +26,7 @@ from kit.stmts import func_of, loop
 Array = np.ndarray[Any, Any]
 Elementwise = Callable[..., PrimFunc]
 
-N = {1: 4096, 4: 1024, 8: 1024}  # values by lanes: the interpreter takes vectors one by one
+N = {1: 2048, 4: 512, 8: 512}  # values by lanes: the interpreter takes vectors one by one
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 

@@ -31,7 +31,7 @@ def test_a_structure_is_what_is_left_without_numbers(
 ) -> None:
     space = make_space(make_task(name, target))
     # A GPU's limits make each sample cost ten times as much.
-    samples = space.sample(np.random.default_rng(4), 96 if target == "cpu" else 40)
+    samples = space.sample(np.random.default_rng(4), 48 if target == "cpu" else 20)
     structures = Structures()
     numbers = structures.rows(samples).structures.tolist()
     texts = [without_numbers(steps) for steps in samples]

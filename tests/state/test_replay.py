@@ -97,7 +97,7 @@ def random_step(draw: st.DrawFn, state: State) -> State:
     return state.compute_at(stage_id, reader, targets[draw(st.integers(0, len(targets) - 1))])
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.data())
 def test_random_steps_agree_with_the_schedule_or_are_refused(data: st.DataObject) -> None:
     dag = data.draw(st.sampled_from(DAGS))

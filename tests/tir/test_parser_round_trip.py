@@ -238,7 +238,7 @@ def programs(draw: DrawFn, depth: int = 3) -> Stmt:
             return seq(While(draw(exprs("bool", 1)), before), before, body, draw(inside))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(programs())
 def test_random_programs(body: Stmt) -> None:
     handles = (Var("A_handle", "handle"), pointer("N", N.dtype))

@@ -67,6 +67,8 @@ def same_result() -> SameResult:
     """same_result(before, after, *scalars): both functions leave equal arrays behind."""
 
     def check(before: PrimFunc, after: PrimFunc, *scalars: int | float, seed: int = 0) -> None:
+        if after is before:
+            return
         rng = np.random.default_rng(seed)
         arrays = [_random_array(b, rng) for b in before.buffers]
         others = [a.copy() for a in arrays]

@@ -38,7 +38,7 @@ from kit.tir import Stages, value_of
 from kit.types import Array
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
-CANDIDATES = 4
+CANDIDATES = 3
 TARGETS = {"cpu": cpu_target(threads=2), "cuda": cuda_target()}
 WORKLOADS = [
     ("matmul", {"M": 5, "N": 7, "K": 9}),

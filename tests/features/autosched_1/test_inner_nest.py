@@ -28,7 +28,7 @@ from autosched.transform.vector.start_in_branches import StartInBranches
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.te import compute_of
 
-CANDIDATES = 2
+CANDIDATES = 1
 
 
 def target(vector_bytes: int = 64) -> Target:

@@ -34,7 +34,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("layer_norm", {"M": 16, "N": 48}),
     ("transpose_batch_matmul_softmax", {"B": 2, "S": 6, "H": 3, "D": 10}),
 ]
-COUNT = 12
+COUNT = 8
 
 
 def _one(task: Task, steps: tuple[Step, ...]) -> Rows | None:

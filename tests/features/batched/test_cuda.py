@@ -34,7 +34,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {"N": 1, "H": 4, "W": 4, "K": 4, "CI": 8, "CO": 28, "stride": 2, "padding": 1},
     ),
 ]
-COUNT = 12
+COUNT = 8
 
 
 def _drawn(task: Task) -> list[tuple[Step, ...]]:

@@ -474,10 +474,12 @@ def test_random_programs_compute_the_same() -> None:
             wanted = outcome(before)
         except (UninitialisedError, ScheduleError):
             continue
+        seen = {str(before)}
         for planner in ("first_fit", "best_fit"):
             after = MergeSharedMemoryAllocations(planner=planner)(before)
-            assert outcome(after) == wanted, f"seed {seed}, {planner}:\n{before}\n{after}"
-            if after is not before:
+            if str(after) not in seen:  # another plan than the first one's
+                seen.add(str(after))
+                assert outcome(after) == wanted, f"seed {seed}, {planner}:\n{before}\n{after}"
                 (kernel,) = kernels(after.body)
                 assert not missing_barriers(kernel, "shared.dyn", "main"), seed
                 (total,) = memory(after) or [0]
