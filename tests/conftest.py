@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -42,6 +43,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Neighbours run in one process, which has in memory what they share; who is done takes over.
+
+    xdist's own way deals out tests in turns: what a file keeps was worked out in every process.
+    """
+    from xdist.scheduler import WorkStealingScheduling
+
+    chosen = config.getoption("dist") != "load"  # not the one that -n stands for
+    return None if chosen else WorkStealingScheduling(config, log)
 
 
 @pytest.fixture
