@@ -107,16 +107,19 @@ class Store:
         return self.stage.ops.buffer if self.ops.into is None else self.ops.into
 
 
-def make_stores(nest: Nest) -> list[Store]:
-    """All stores, in no particular order but that a stage's initialisation is first."""
+def make_stores(nest: Nest, as_ansor: bool = True) -> list[Store]:
+    """All stores, in no particular order but that a stage's initialisation is first.
+
+    Indices that are texts are simplified `as_ansor`, or as autosched's own pass does.
+    """
     found = []
     for s in sorted(nest.stages):
         for ops in nest.stages[s].ops.stores:
-            found.append(_make_store(nest, s, ops))
+            found.append(_make_store(nest, s, ops, as_ansor))
     return found
 
 
-def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
+def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
     stage, forms = nest.stages[s], nest.forms
     result = stage.ops.crosses and ops.into is None
     if ops.conditional and ops.is_init:
@@ -154,7 +157,7 @@ def _make_store(nest: Nest, s: int, ops: StoreOps) -> Store:
     store = Store(stage, ops, loops, place_of_store(stage, ops), product, outside, step)
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
     store.tables = {loop.table: j for j, loop in enumerate(loops)}
-    store.touched = _accesses(nest, store)
+    store.touched = _accesses(nest, store, as_ansor)
     _touch(nest, store)
     return store
 
@@ -192,7 +195,7 @@ def own_indices(forms: Forms, store: Store) -> list[Form]:
     return [stage.axes[var] for var in stage.ops.axes[: stage.ops.data]]
 
 
-def _accesses(nest: Nest, store: Store) -> list[Touched]:
+def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
     """Every buffer of the store, in reverse order of appearance, the stored one last."""
     forms, stage, ops = nest.forms, store.stage, store.ops
     axes = stage.axes
@@ -221,7 +224,7 @@ def _accesses(nest: Nest, store: Store) -> list[Touched]:
                     text, place = stage.context.text(ops.original), (ops.places[number], d)
                 else:
                     text, place = stage.context.text(e), None
-                found_text, counts = written_index(forms, text, place, store.at, lost)
+                found_text, counts = written_index(forms, text, place, store.at, lost, as_ansor)
                 known = found_text if known is None else either(found_text, known)
                 store.texts[number, d] = lost, counts
             if known is not None:

@@ -68,6 +68,7 @@ def written_index(
     place: tuple[int, int] | None,
     order: Mapping[int, int],
     where: Flags,
+    as_ansor: bool = True,
 ) -> tuple[Written, Ints]:
     """The index that `text` is, for the candidates `where`, and the operations in it.
 
@@ -89,7 +90,7 @@ def written_index(
         n = int(first[k])
         key = signature(forms, axes, n, order)
         if key not in known:
-            known[key] = _one(forms, text, place, order, n)
+            known[key] = _one(forms, text, place, order, n, as_ansor)
         row = known[key]
         if row is None:
             forms.refuse(which == k, "a value that loses a load")
@@ -118,8 +119,9 @@ def _one(
     place: tuple[int, int] | None,
     order: Mapping[int, int],
     n: int,
+    as_ansor: bool,
 ) -> _Row | None:
-    index, variables = simplified(forms, text, n)
+    index, variables = simplified(forms, text, n, as_ansor)
     if place is not None:
         if not same_loads(index, text.value):
             return None

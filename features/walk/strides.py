@@ -44,7 +44,7 @@ class Strides:
         scale = 1
         extents = access.info.extents
         for d in range(len(index) - 1, -1, -1):
-            for var, value in self._coefficients(index[d])[0].items():
+            for var, value in self.coefficients(index[d])[0].items():
                 total[var] = total.get(var, 0) + scale * value
             scale *= extents[d] or 1
         return [total.get(loop.var, 0) for loop in self._loops]
@@ -54,7 +54,7 @@ class Strides:
         total, scale = 0, 1
         index, extents = access.indices[0], access.info.extents
         for d in range(len(index) - 1, -1, -1):
-            total += self._coefficients(index[d])[2] * scale
+            total += self.coefficients(index[d])[2] * scale
             scale *= extents[d] or 1
         return total
 
@@ -63,12 +63,13 @@ class Strides:
         found = _NONE
         for index in access.indices:
             for e in index:
-                uneven = self._coefficients(e)[1]
+                uneven = self.coefficients(e)[1]
                 if uneven:
                     found |= uneven
         return found
 
-    def _coefficients(self, expr: Expr) -> Coefficients:
+    def coefficients(self, expr: Expr) -> Coefficients:
+        """How the variables move one index."""
         known = self._known.get(expr)
         if known is not None:
             return known
@@ -80,15 +81,15 @@ class Strides:
             case Var():
                 found[expr] = 1
             case Add(a, b) | Sub(a, b):
-                one, first, constant = self._coefficients(a)
-                other, second, more = self._coefficients(b)
+                one, first, constant = self.coefficients(a)
+                other, second, more = self.coefficients(b)
                 sign = 1 if type(expr) is Add else -1
                 found.update(one)
                 _add(found, other, sign)
                 uneven = first | second if first or second else _NONE
                 constant += sign * more
             case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
-                one, uneven, constant = self._coefficients(a)
+                one, uneven, constant = self.coefficients(a)
                 _add(found, one, value)
                 constant *= value
             case _:

@@ -12,6 +12,7 @@ from typing import overload
 import numpy as np
 
 from autosched.features.batched.autosched_1.blocks import steps_along
+from autosched.features.batched.autosched_1.texts import TextAccess, text_access
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.plan import UnsupportedError
@@ -26,8 +27,9 @@ class Facts:
 
     `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
     buffer first; for each of them `elements` and `lines` by level, `runs`, `strides` and `uses` by
-    loop. `uneven` says by loop whether some access does not move evenly along it; there `steps` and
-    `blocks` have by access what `step_along` says, elsewhere the stride and 0.
+    loop, and `texts` what is known of indices that are no forms. `uneven` says by loop whether some
+    access does not move evenly along it; there `steps` and `blocks` have by access what
+    `step_along` says, elsewhere the stride and 0.
     """
 
     def __init__(self, nest: Nest, store: Store, line: int) -> None:
@@ -63,28 +65,37 @@ class Facts:
             for access in self.accesses
         ]
         self.uneven: Flags = np.zeros((count, size), bool)
-        for access in self.accesses:
-            self._plain(access)
+        self.texts = [
+            text_access(store, access, storage)
+            for access, storage in zip(self.accesses, self.storage, strict=True)
+        ]
+        for access, text in zip(self.accesses, self.texts, strict=True):
+            self._plain(access, text)
         self.strides = [
             self._along(access.tuples[0], storage)
             for access, storage in zip(self.accesses, self.storage, strict=True)
         ]
+        for strides, text in zip(self.strides, self.texts, strict=True):
+            if text is not None:
+                strides[:] = np.where(text.where, text.strides, strides)
         self._note_steps()
         self._measure(line)
 
-    def _plain(self, access: Touched) -> None:
+    def _plain(self, access: Touched, text: TextAccess | None) -> None:
         """Refuse what has no rule here, and note where indices are digits."""
         forms = self.forms
-        for text in access.written.values():
-            forms.refuse(text.where, "an index that is a text")
+        plain = True if text is None else ~text.where
         for other in access.tuples[1:]:
             for one, two in zip(access.tuples[0], other, strict=True):
-                forms.refuse(~forms.same(one, two), "reads of one buffer at several places")
+                differs = plain & ~forms.same(one, two)
+                forms.refuse(differs, "reads of one buffer at several places")
         for form in access.tuples[0]:
             for slot, term in form.every():
                 j = self.store.at.get(slot)
                 if j is not None:
-                    self.uneven[j] |= _is_digit(forms, slot, term)
+                    self.uneven[j] |= plain & _is_digit(forms, slot, term)
+        if text is not None:
+            self.uneven |= text.where & text.uneven
         self.uneven &= self.present
 
     def _note_steps(self) -> None:
@@ -97,6 +108,10 @@ class Facts:
                 continue
             for k, access in enumerate(self.accesses):
                 step, block = steps_along(self.forms, access, self.storage[k], loop.slot)
+                text = self.texts[k]
+                if text is not None:
+                    step = np.where(text.where, text.steps[j], step)
+                    block = np.where(text.where, text.blocks[j], block)
                 self.steps[k][j] = np.where(uneven, step, self.steps[k][j])
                 self.blocks[k][j] = np.where(uneven, block, 0)
 
@@ -118,10 +133,13 @@ class Facts:
         self.lines: list[Ints] = []
         self.runs: list[Ints] = []
         self.bytes: Ints = np.zeros_like(self.inner)
-        for access, storage, size in zip(
-            self.accesses, self.storage, self.element_bytes, strict=True
+        for access, text, storage, size in zip(
+            self.accesses, self.texts, self.storage, self.element_bytes, strict=True
         ):
             region = [self._region(form) for form in access.tuples[0]]
+            if text is not None:
+                pairs = zip(text.regions, region, strict=True)
+                region = [np.where(text.where, own, other) for own, other in pairs]
             elements = np.ones_like(self.inner)
             for dim in region:
                 elements = elements * dim

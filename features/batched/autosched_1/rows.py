@@ -70,7 +70,7 @@ def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -
             kept = kept_in_outputs(nest, conditional)
         else:
             keep(nest, shared)
-        stores = make_stores(nest)
+        stores = make_stores(nest, as_ansor=False)
         _check(nest, stores)
     good = ~nest.forms.bad
     kept = [replace(item, where=item.where & good) for item in kept]

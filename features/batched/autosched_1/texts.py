@@ -1,0 +1,145 @@
+"""Accesses that have an index which is a text: all their dimensions, simplified together.
+
+Digits of one loop may stand in two dimensions and join to a whole in the place that they make:
+
+    A[0, (i * 5 + j) // 49, (i * 5 + j) % 49]   in storage (1, 30, 49)   -> i * 5 + j
+
+An access is read as the walk reads it, once for all candidates with the same numbers in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.features.batched.forms import Flags, Form, Ints
+from autosched.features.batched.one import alike, signature, simplified
+from autosched.features.batched.ops import loads_of
+from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.stores import Store, Touched
+from autosched.features.walk.regions import IndexBounds
+from autosched.features.walk.scope import Loop
+from autosched.features.walk.strides import Coefficients, Index, Strides, flat_terms
+from autosched.tir.expr import Expr, ProducerLoad, Var
+from autosched.transform.vector.index_steps import step_along
+
+TEXT = "an index that is a text"
+
+
+@dataclass(frozen=True, eq=False)
+class TextAccess:
+    """An access of the candidates `where`; its entries are right there only.
+
+    By loop: `strides`, `steps` and `blocks` in elements (`walk/strides.py`, `index_steps.py`) and
+    whether the access moves unevenly along it; `regions` has by dimension the extents by level, one
+    more than loops.
+    """
+
+    where: Flags
+    strides: Ints
+    steps: Ints
+    blocks: Ints
+    uneven: Flags
+    regions: list[Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """By position of a loop: stride, step, block and 1 where uneven; and the extents by dimension
+    while the loop and those inside it run."""
+
+    along: dict[int, tuple[int, int, int, int]]
+    extents: dict[int, list[int]]
+
+
+def text_access(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | None:
+    """The access where it has a text; None where it has none for any candidate.
+
+    Candidates are refused whose loops are cut, and those without a rule: a stored place, a value
+    with conditions, reads at several places, and loops that a text of its own stands for.
+    """
+    forms = store.stage.context.forms
+    if not access.written:
+        return None
+    where: Flags = np.zeros(forms.count, bool)
+    for written in access.written.values():
+        where = where | written.where
+    load = _only_load(store, access)
+    if load is None or forms.owner is not None or forms.virtual:
+        forms.refuse(where, TEXT)
+        return None
+    where = where & ~forms.bad
+    if not where.any():
+        return None
+    text = store.stage.context.text(load)
+    axes = dict(text.axes)
+    for extent in storage:
+        axes[Var("storage")] = Form({}, extent)
+    rows = np.flatnonzero(where)
+    first, which = alike(forms, axes, rows)
+    known: dict[tuple[int, ...], _Moves] = {}
+    count, dims = len(store.loops), len(storage)
+    along = np.zeros((4, count, len(first)), np.int64)
+    regions = np.ones((dims, count + 1, len(first)), np.int64)
+    for k, n in enumerate(first.tolist()):
+        key = signature(forms, axes, n, store.at)
+        if key not in known:
+            simple, variables = simplified(forms, text, n, as_ansor=False)
+            if not isinstance(simple, ProducerLoad):
+                raise UnsupportedError(TEXT)
+            inner = sorted(variables, key=lambda slot: store.at[slot])
+            loops = [(store.at[s], variables[s], int(forms.extents[s][n])) for s in inner]
+            extents = [int(extent[n]) for extent in storage]
+            known[key] = _moves(tuple(simple.indices), extents, loops)
+        moves = known[key]
+        for j in range(count - 1, -1, -1):
+            regions[:, j, k] = moves.extents.get(j, regions[:, j + 1, k])
+            along[:, j, k] = moves.along.get(j, 0)
+
+    def spread(table: Ints) -> Ints:
+        found = np.zeros((*table.shape[:-1], forms.count), np.int64)
+        found[..., rows] = table[..., which]
+        return found
+
+    strides, steps, blocks, uneven = spread(along)
+    return TextAccess(where, strides, steps, blocks, uneven > 0, list(spread(regions)))
+
+
+def _only_load(store: Store, access: Touched) -> Expr | None:
+    """The one place that the access reads, whatever the candidate; None where there is no such."""
+    if store.ops.conditional or access is store.touched[-1]:
+        return None
+    loads = loads_of(store.ops.value)
+    found = [
+        loads[place]
+        for (buffer, _), place in zip(store.ops.loads, store.ops.places, strict=True)
+        if buffer == access.buffer
+    ]
+    if not found or any(load.indices != found[0].indices for load in found):
+        return None
+    return found[0]
+
+
+def _moves(index: Index, storage: list[int], loops: list[tuple[int, Var, int]]) -> _Moves:
+    """How the loops (position, variable, extent; outermost first) move the place `index`."""
+    around = [Loop(var, extent, (0, 0), (0, extent - 1), {}) for _, var, extent in loops]
+    known: dict[Expr, Coefficients] = {}
+    strides = Strides(around, known)
+    uneven: frozenset[Var] = frozenset()
+    total, scale = [0] * len(around), 1
+    for d in range(len(index) - 1, -1, -1):
+        coefficients = strides.coefficients(index[d])
+        uneven |= coefficients[1]
+        for k, loop in enumerate(around):
+            total[k] += scale * coefficients[0].get(loop.var, 0)
+        scale *= storage[d] or 1
+    terms = flat_terms(index, storage)
+    bounds = IndexBounds(around)
+    levels = [bounds.levels(e) for e in index]
+    along, extents = {}, {}
+    for k, (j, var, _) in enumerate(loops):
+        step, block = (total[k], 0) if var not in uneven else step_along(terms, var)
+        along[j] = total[k], step, block, int(var in uneven)
+        extents[j] = [max(dim[k][1] - dim[k][0] + 1, 1) for dim in levels]
+    return _Moves(along, extents)
