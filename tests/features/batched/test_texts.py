@@ -1,0 +1,50 @@
+"""Accesses whose indices are texts: their dimensions are simplified and read together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
+from autosched.features.batched.autosched_1.texts import _moves
+from autosched.features.lowering import rows_of_steps
+from autosched.search.options import SearchOptions
+from autosched.search.space import SearchSpace
+from autosched.target import cpu_target
+from autosched.task import Task
+from autosched.tir.expr import Var
+from autosched.tir.op import add, floordiv, floormod, mul
+
+
+def test_digits_of_two_dimensions_join() -> None:
+    i, j = Var("i"), Var("j")
+    place = add(mul(i, 5), j)
+    moves = _moves((floordiv(place, 49), floormod(place, 49)), [30, 49], [(1, i, 294), (3, j, 5)])
+    assert moves.along == {1: (5, 5, 0, 1), 3: (1, 1, 0, 1)}
+    assert moves.extents == {1: [30, 49], 3: [1, 5]}
+
+
+def test_digits_that_do_not_join_move_in_blocks() -> None:
+    i, j = Var("i"), Var("j")
+    place = add(mul(i, 7), j)
+    moves = _moves((floordiv(place, 49), floormod(place, 49)), [30, 50], [(0, i, 210), (1, j, 7)])
+    assert moves.along == {0: (7, 0, 1, 1), 1: (1, 1, 7, 1)}
+    assert moves.extents == {0: [30, 49], 1: [1, 7]}
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"B": 1, "M": 30, "N": 49}, {"B": 3, "M": 35, "N": 77}, {"B": 2, "M": 31, "N": 37}]
+)
+def test_rows_are_those_of_one_by_one(
+    sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_AT_ONCE", 1)
+    task = Task.from_workload("norm_bmn", target=cpu_target(threads=2), **sizes)
+    found = SearchSpace(task, SearchOptions(space="autosched")).sample(np.random.default_rng(3), 12)
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    for rows, steps in zip(batched.rows_of(found), found, strict=True):
+        one = rows_of_steps(task.dag, steps, task.target, "autosched-1")
+        assert rows is not None
+        assert rows.values.tobytes() == one.values.tobytes()
+        assert rows.buffers == one.buffers
+    assert batched.share.one_by_one == 0, batched.share.reasons
