@@ -2,7 +2,7 @@
 
     python benchmarks/features.py [--workloads matmul ...] [--candidates 8192]
     python benchmarks/features.py --workloads all --candidates 2000 --sample 2000 --repeats 1
-    python benchmarks/features.py --features autosched-1
+    python benchmarks/features.py --features autosched-1 --targets cpu cuda
     python benchmarks/features.py --workloads all --candidates 500 --sample 0 --space autosched
 
 Two populations of each workload are worked out: random candidates, and what mutations made of
@@ -25,8 +25,8 @@ import numpy as np
 
 from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
-from autosched.features.batched.batch import BatchedFeatures, Share
+from autosched.features.batched.batch import Share
+from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import ANSOR, FeatureSetName
 from autosched.process.garbage import rarely_collect
@@ -146,8 +146,7 @@ def compare(
     name, args = WORKLOADS[label]
     task = Task.from_workload(name, target=target, **args)
     populations = drawn(task, count, seed, space)
-    make = BatchedFeatures if features == ANSOR else BatchedTuningFeatures
-    batched = make(task.dag, task.target)
+    batched = batched_features(task.dag, task.target, features)
     if not sample:
         for population in populations:
             batched.at_once(population)
@@ -202,8 +201,6 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    if options.features != ANSOR and "cuda" in options.targets:
-        parser.error("the rows of autosched-1 are worked out at once for the CPU alone")
     rarely_collect()
     wrong = total = 0
     how = {name: getattr(options, name) for name in ("sample", "repeats", "seed")}

@@ -10,10 +10,9 @@ from typing import Any
 
 from autosched.errors import MeasureError, ScheduleError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
-from autosched.features.batched.batch import BatchedFeatures
+from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import features_of_steps
-from autosched.features.sets import ANSOR, TUNING
+from autosched.features.sets import TUNING
 from autosched.process.ahead import worker_of
 from autosched.process.worker import Handler, Worker
 from autosched.search.pace import Pace
@@ -188,17 +187,11 @@ def task_featurizer(
     def extract(steps: Steps) -> FeatureRows:
         return features_of_steps(task.dag, steps, task.target, features, ansor_limits)
 
-    at_once: Callable[[Sequence[Steps]], AtOnce] | None = None
-    refused = None
-    if features == ANSOR or task.target.is_gpu:
-        batched = BatchedFeatures(task.dag, task.target, ansor_limits)
-        if features == ANSOR:
-            at_once = batched.at_once
-        else:
-            refused = batched.refused
-    elif features == TUNING:
-        at_once = BatchedTuningFeatures(task.dag, task.target).at_once
-    return Featurizer(extract, task, helper, features, ansor_limits, warning, at_once, refused)
+    batched = batched_features(task.dag, task.target, features, ansor_limits)
+    refused = batched.refused if task.target.is_gpu else None
+    return Featurizer(
+        extract, task, helper, features, ansor_limits, warning, batched.at_once, refused
+    )
 
 
 def _give_back(text: str) -> None:

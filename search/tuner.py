@@ -165,8 +165,6 @@ class Tuner:
         if self._log is not None:
             self._log.append()
         with self._phase("start"):
-            if self.progress.task.target.is_gpu:  # on a CPU most are worked out at once
-                self._helper.start()
             self._measurer.start(self.progress.task)
             self.learner.model.prepare()
         if self._earlier:

@@ -37,7 +37,7 @@ _COSTS = {
     "int_divmod": 2.0,
     "int_mathfunc": 1.0,
 }
-_WEIGHTS = [_COSTS.get(name, 1.0) for name in OP_COUNTERS]
+WEIGHTS = [_COSTS.get(name, 1.0) for name in OP_COUNTERS]
 
 FLOAT_OPS = range(7)
 ALL_OPS = range(len(OP_COUNTERS))
@@ -106,7 +106,7 @@ def _walk(store: StoreFacts, start: int, code: VectorCode, machine: Machine) -> 
 
 
 def _weight(store: StoreFacts) -> float:
-    return max(1.0, total(map(mul, _WEIGHTS, store.counts)))
+    return max(1.0, total(map(mul, WEIGHTS, store.counts)))
 
 
 def _balance(loops: list[Loop], threads: int) -> float:

@@ -16,10 +16,11 @@ from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.counts import Known
 from autosched.features.batched.limits import Limits, refused_by_size
 from autosched.features.batched.mixed import Texts
+from autosched.features.batched.nest import Population
 from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
 from autosched.features.batched.plan import Plan, Structures, UnsupportedError
 from autosched.features.batched.planner import Planner
-from autosched.features.batched.rows import rows_of_population
+from autosched.features.batched.rows import PopulationRows, rows_of_population
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, Rows
 from autosched.state.dag import ComputeDAG
@@ -27,6 +28,7 @@ from autosched.state.steps import Step
 from autosched.target import Target
 
 Steps = tuple[Step, ...]
+FEW = "few that compute the same"
 _MOST_PLANS = 50_000
 
 
@@ -76,6 +78,8 @@ class BatchedFeatures:
         """With `ansor_limits`, shared memory counts as in `verify_gpu`."""
         self._dag, self._target = dag, target
         self._ansor_limits = ansor_limits
+        self._as_ansor = True
+        self._least = 1
         self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
         self._structures = Structures()
         self._planner = Planner(dag)
@@ -189,14 +193,13 @@ class BatchedFeatures:
                 self.share.reasons += limited.reasons
                 members = [n for those in alike for n in those.members]
             ops = program.ops
-            if not members:
-                return rest
+            if len(members) < self._least:
+                self.share.reasons[FEW] += len(members)
+                return [*rest, *members]
             if ops is None or program.why:
                 self.share.reasons[program.why] += len(members)
                 return [*rest, *members]
-            line = self._target.hardware.cache_line_bytes
-            population = population_of(alike, program.texts)
-            rows = rows_of_population(ops, population, line, program.known, self._limits)
+            rows = self._rows(program, ops, population_of(alike, program.texts))
         except UnsupportedError as error:
             self._programs[key] = Program(ops, str(error))
             self.share.reasons[str(error)] += len(members)
@@ -212,12 +215,17 @@ class BatchedFeatures:
                     buffers[n] = rows.buffers(k)
         return [*rest, *(n for n, no in zip(members, bad, strict=True) if no)]
 
+    def _rows(self, program: Program, ops: ProgramOps, population: Population) -> PopulationRows:
+        line = self._target.hardware.cache_line_bytes
+        return rows_of_population(ops, population, line, program.known, self._limits)
+
     def _ready(self, key: tuple[Any, ...], alike: list[Alike]) -> Program:
         program = self._programs.get(key)
         if program is None:
             if self._limits is not None and not alike[0].plan.threads:
                 raise UnsupportedError("no threads, though it is for a GPU")
-            program = self._programs[key] = Program(ops_of(self._dag, alike[0].plan))
+            texts = Texts(as_ansor=self._as_ansor)
+            program = self._programs[key] = Program(ops_of(self._dag, alike[0].plan), texts=texts)
         return program
 
     def refused(self, candidates: Sequence[Steps]) -> list[bool]:

@@ -51,11 +51,13 @@ class _Lanes(NamedTuple):
     below: int
 
 
-def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText | None:
+def fetched(
+    loops: Loops, numbers: Sequence[int], sizes: Sequence[int], as_ansor: bool = True
+) -> StageText | None:
     """The texts of a stage of these loops; None where they are not of this kind.
 
     `numbers` are the extents of its axes, then the factors of its splits, `sizes` the extents of
-    its loops by position.
+    its loops by position. They are simplified `as_ansor`, or as autosched's own pass does.
     """
     if not _fetches(loops):
         return None
@@ -64,7 +66,7 @@ def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> Stage
     if vector != lanes or width < 2 or threads != width:
         return None
     inner = _lanes(axes, lanes)
-    row = Row(OUTER, THREAD, rounds, width, prod(inner.rest))
+    row = Row(OUTER, THREAD, rounds, width, prod(inner.rest), as_ansor)
     if row.elements == 1:  # nothing says that the thread is the first
         return None
     conditions: list[Expr] = []
@@ -72,7 +74,7 @@ def fetched(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> Stage
         parts = _aligned_parts(row, inner, conditions)
     else:
         torn = torn_parts(row, inner.rest, inner.times, inner.below, conditions)
-        if torn is None:
+        if torn is None or not as_ansor:  # their rules are Ansor's
             return None
         parts = torn
     parts += inner.axes[::-1]
@@ -218,7 +220,7 @@ def _of_row(row: Row, a: _Quotient, extent: int) -> Axis:
         return Axis(thread, extent - 1, extent - 1, 0)
     modulus = 0
     if a.below > extent:
-        if a.before > 1 and a.before % scale:  # an index of its own, of which no rule is known
+        if row.as_ansor and a.before > 1 and a.before % scale:  # an index of its own
             modulus = whole
         elif whole % scale == 0:
             if whole // scale <= rounds:

@@ -66,11 +66,13 @@ class Mixed:
 class Texts:
     """The texts of the stages of a program, kept from call to call.
 
-    With `blank` none is made: regions need only know that there would be one.
+    They are simplified `as_ansor`, or as autosched's own pass does. With `blank` none is made:
+    regions need only know that there would be one.
     """
 
-    def __init__(self, *, blank: bool = False) -> None:
+    def __init__(self, *, blank: bool = False, as_ansor: bool = True) -> None:
         self._blank = blank
+        self._as_ansor = as_ansor
         self._known: dict[tuple[Loops, tuple[int, ...]], StageText] = {}
 
     def mixed(
@@ -101,12 +103,15 @@ class Texts:
             found = self._known.get(key)
             if found is None:
                 own = [int(size[n]) for size in sizes]
-                found = fetched(group.loops, row, own) or written_out(group.loops, row, own)
-                self._known[key] = found
+                found = self._known[key] = self._text(group.loops, row, own)
             entries.append(found)
         every = forms.full(0)
         every[rows] = which.reshape(-1)
         return Mixed(where, every, entries, slots, leaves, group.loops)
+
+    def _text(self, loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText:
+        found = fetched(loops, numbers, sizes, self._as_ansor)
+        return found or written_out(loops, numbers, sizes, self._as_ansor)
 
 
 def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Form, ...]:
@@ -144,10 +149,13 @@ def _last(axis: AxisText, loops: Loops, extent: int) -> int:
     return last if any(lanes) and last >= extent else 0
 
 
-def written_out(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> StageText:
+def written_out(
+    loops: Loops, numbers: Sequence[int], sizes: Sequence[int], as_ansor: bool = True
+) -> StageText:
     """The indices of a stage of these loops, whose extents are `sizes`.
 
-    `numbers` are the extents of its axes, then the factors of its splits.
+    `numbers` are the extents of its axes, then the factors of its splits. Indices are simplified
+    `as_ansor`, or as autosched's own pass does.
     """
     tensor = te.compute(tuple(numbers[: loops.axes]), lambda *axes: const(0.0), name="S")
     schedule = te.create_schedule(tensor.op)
@@ -171,7 +179,7 @@ def written_out(loops: Loops, numbers: Sequence[int], sizes: Sequence[int]) -> S
     conditions: list[Expr] = []
     indices: tuple[Expr, ...] = ()
     raw = next(s.indices for s in stmts(func.body) if isinstance(s, BufferStore))
-    for s in stmts(Simplify(as_ansor=True)(func).body):
+    for s in stmts(Simplify(as_ansor=as_ansor)(func).body):
         if isinstance(s, For):
             around.append((False, s.loop_var, _value(s.extent)))
         elif isinstance(s, AttrStmt) and s.key in ("thread_extent", "virtual_thread"):

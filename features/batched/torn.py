@@ -17,13 +17,15 @@ OUTER, THREAD, LANE = Var("row.outer"), Var("threadIdx.x"), Var("row.lane")
 
 
 class Row(NamedTuple):
-    """So many `elements`, fetched by `width` threads in `rounds` rounds."""
+    """So many `elements`, fetched by `width` threads in `rounds` rounds; indices are simplified
+    `as_ansor` or wholly."""
 
     outer: Var
     thread: Var
     rounds: int
     width: int
     elements: int
+    as_ansor: bool = True
 
 
 class Axis(NamedTuple):

@@ -26,7 +26,7 @@ from autosched.features.batched.autosched_1.rows import Prepared, prepared, read
 from autosched.features.batched.autosched_1.spread import Spread
 from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
-from autosched.features.batched.batch import BatchedFeatures, Program
+from autosched.features.batched.batch import FEW, BatchedFeatures, Program
 from autosched.features.batched.forms import Ints
 from autosched.features.batched.ops import ProgramOps
 from autosched.features.batched.plan import UnsupportedError
@@ -37,7 +37,7 @@ from autosched.state.steps import Step
 from autosched.target import Target
 
 Steps = tuple[Step, ...]
-_WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
+WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
 _WORTH_CUTTING = 3  # the same of those whose loops are cut
 
 
@@ -85,8 +85,8 @@ class BatchedTuningFeatures(BatchedFeatures):
 
     def _parts(self, key: tuple[Any, ...], alike: list[Alike], members: list[int]) -> list[_Part]:
         """The candidates of one program that can be worked out, those with cut loops together."""
-        if len(members) < _WORTH_AT_ONCE:
-            self.share.reasons["few that compute the same"] += len(members)
+        if len(members) < WORTH_AT_ONCE:
+            self.share.reasons[FEW] += len(members)
             return []
         machine = machine_of(self._target)
         try:
@@ -122,7 +122,7 @@ class BatchedTuningFeatures(BatchedFeatures):
     ) -> list[_Part]:
         """Those of the candidates that keep a stage's values in an output."""
         those = kept.where.nonzero()[0].tolist()
-        if len(those) < _WORTH_AT_ONCE:
+        if len(those) < WORTH_AT_ONCE:
             self.share.reasons["few that keep values in an output"] += len(those)
             return []
         made = ready(ops, population_of(some_of(alike, those)), kept)

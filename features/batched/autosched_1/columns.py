@@ -63,7 +63,7 @@ class _Own:
         yield from self._curve()
         yield from self._registers()
         yield from self._conditions()
-        yield from (0,) * 8
+        yield from self._launch()
         yield from self._allocation(row)
         yield self.facts.iterations
         yield self.facts.number
@@ -107,7 +107,8 @@ class _Own:
         facts = self.facts
         lane, vector = self.forms.full(-1), self.forms.full(-1)
         for j in self.loops:
-            lane = np.where(facts.present[j], j, lane)
+            if not facts.thread[j]:
+                lane = np.where(facts.present[j], j, lane)
             vector = np.where(facts.vector[j], j, vector)
         lane = np.where(vector >= 0, vector, lane)
         return np.maximum(lane, 0), lane >= 0
@@ -170,7 +171,11 @@ class _Own:
         yield step
         yield from (step == 0, step == 1, step > 1)
         yield facts.runs[k]
-        yield from (0, 0)
+        if self.store.warps:
+            yield self.store.warps[k].sectors
+            yield self.store.warps[k].conflicts
+        else:
+            yield from (0, 0)
 
     def _innermost(self, values: Ints) -> Ints:
         """At the innermost loop there is; 0 without any."""
@@ -227,20 +232,20 @@ class _Own:
         facts, code, core = self.facts, self.code, self.machine.core
         element = facts.element_bytes[0]
         own = facts.strides[0]
-        reduces = (facts.present & ~facts.uses[0]).any(axis=0)
+        reduces = (facts.present & (facts.extent > 1) & ~facts.uses[0]).any(axis=0)
         if facts.accesses[0].kind != READ_WRITE:
             reduces = np.zeros_like(reduces)
-        reducing = facts.present & (own == 0) & reduces
+        reducing = facts.present & (facts.extent > 1) & (own == 0) & reduces
         last = self.forms.full(-1)
         for j in self.loops:
             last = np.where(reducing[j], j, last)
         some = last >= 0
-        running = facts.number > 0
+        running = facts.present & (facts.extent > 1)  # an axis of one thread is a loop, too
         vectors = self._last(facts.vector, facts.extent)
-        inner_len = np.where(running, self._innermost(facts.extent), 1)
+        inner_len = np.maximum(self._last(running, facts.extent), 1)
         innermost = self.forms.full(-1)
         for j in self.loops:
-            innermost = np.where(facts.present[j], j, innermost)
+            innermost = np.where(running[j], j, innermost)
         yield facts.number - code.start
         yield facts.at(facts.inner, facts.level_of(code.start))
         yield np.minimum(1.0, code.lanes * element / core.vector_bytes)
@@ -273,6 +278,23 @@ class _Own:
         yield (number > 0) & (last >= facts.number)
         yield checks
 
+    def _launch(self) -> Iterator[Column]:
+        """Blocks, threads and memory of a GPU; a CPU has none."""
+        launch, machine = self.store.launch, self.machine
+        if launch is None:
+            yield from (0,) * 8
+            return
+        threads = launch.threads
+        warps = -(-threads // machine.warp)
+        yield 1.0
+        yield launch.blocks
+        yield threads
+        yield launch.virtual
+        yield threads / (warps * machine.warp)
+        yield launch.shared
+        yield launch.local
+        yield _occupancy(threads, launch.shared, launch.local, machine)
+
     def _unrolled(self) -> Ints:
         facts = self.facts
         body, done = self.forms.one, np.zeros(self.forms.count, bool)
@@ -280,7 +302,7 @@ class _Own:
         for j in reversed(self.loops):
             kind, present = facts.kind[j], facts.present[j]
             serial = present & (kind == Annotation.NONE)
-            done = done | facts.parallel[j] | (serial & (body * facts.extent[j] > limit))
+            done = done | facts.apart[j] | (serial & (body * facts.extent[j] > limit))
             more = present & ~done & ~facts.vector[j]
             body = np.where(more, body * facts.extent[j], body)
         return body
@@ -294,6 +316,18 @@ class _Own:
         yield elements * outside
         yield outside
         yield row.iterations / np.maximum(1.0, outside)
+
+
+def _occupancy(threads: Ints, shared: Ints, local: Ints, machine: Machine) -> Column:
+    """As `autosched_1.gpu.occupancy`."""
+    threads = np.maximum(1, threads)
+    warps = -(-threads // machine.warp)
+    registers = np.minimum(255, 32 + local // 4)
+    blocks = np.minimum(machine.sm_blocks, machine.sm_threads // threads)
+    by_shared = machine.sm_shared // np.maximum(shared, 1)
+    blocks = np.minimum(blocks, np.where(shared > 0, by_shared, machine.sm_blocks))
+    blocks = np.minimum(blocks, machine.sm_registers // (registers * warps * machine.warp))
+    return np.minimum(1.0, blocks * threads / machine.sm_threads)
 
 
 def program_columns(rows: list[Row], blocks: Sequence[Floats], ordered: Sequence[Ints]) -> None:

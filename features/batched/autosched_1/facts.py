@@ -12,7 +12,8 @@ from typing import overload
 import numpy as np
 
 from autosched.features.batched.autosched_1.blocks import steps_along
-from autosched.features.batched.autosched_1.texts import TextAccess, text_access
+from autosched.features.batched.autosched_1.device.fetched import fetched_access
+from autosched.features.batched.autosched_1.texts import TextAccess, either, text_access
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.plan import UnsupportedError
@@ -23,7 +24,9 @@ _LARGEST = float(1 << 44)
 
 
 class Facts:
-    """One store. `present`, `extent` and `kind` by loop; `inner` by level, one more than loops.
+    """One store. `present`, `extent`, `kind` and `thread` by loop, the last the annotation of one
+    that is bound to threads; `apart` says which of them run at the same time; `inner` by level, one
+    more than loops.
 
     `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
     buffer first; for each of them `elements` and `lines` by level, `runs`, `strides` and `uses` by
@@ -53,7 +56,9 @@ class Facts:
             )
         self.iterations: Ints = self.inner[0]
         self.number: Ints = self.depth[-1]
-        self.parallel: Flags = self.present & (self.kind == Annotation.PARALLEL)
+        self.thread = tuple([loop.thread for loop in loops])
+        bound = np.array(self.thread, bool).reshape(count, 1)
+        self.apart: Flags = self.present & ((self.kind == Annotation.PARALLEL) | bound)
         self.vector: Flags = self.present & (self.kind == Annotation.VECTORIZE)
         self.accesses = list(reversed(store.touched))
         if any(not access.tuples[0] for access in self.accesses):
@@ -66,7 +71,7 @@ class Facts:
         ]
         self.uneven: Flags = np.zeros((count, size), bool)
         self.texts = [
-            text_access(store, access, storage)
+            _text(store, access, storage)
             for access, storage in zip(self.accesses, self.storage, strict=True)
         ]
         for access, text in zip(self.accesses, self.texts, strict=True):
@@ -77,14 +82,15 @@ class Facts:
         ]
         for strides, text in zip(self.strides, self.texts, strict=True):
             if text is not None:
-                strides[:] = np.where(text.where, text.strides, strides)
+                beside = np.where(text.added_to, strides, 0)
+                strides[:] = np.where(text.where, text.strides + beside, strides)
         self._note_steps()
         self._measure(line)
 
     def _plain(self, access: Touched, text: TextAccess | None) -> None:
         """Refuse what has no rule here, and note where indices are digits."""
         forms = self.forms
-        plain = True if text is None else ~text.where
+        plain = True if text is None else ~text.where | text.added_to
         for other in access.tuples[1:]:
             for one, two in zip(access.tuples[0], other, strict=True):
                 differs = plain & ~forms.same(one, two)
@@ -104,14 +110,15 @@ class Facts:
         self.blocks = [np.zeros_like(strides) for strides in self.strides]
         for j, loop in enumerate(self.store.loops):
             uneven = self.uneven[j]
-            if not uneven.any():
+            if loop.thread or not uneven.any():  # code is made of what is inside all threads
                 continue
             for k, access in enumerate(self.accesses):
                 step, block = steps_along(self.forms, access, self.storage[k], loop.slot)
                 text = self.texts[k]
                 if text is not None:
-                    step = np.where(text.where, text.steps[j], step)
-                    block = np.where(text.where, text.blocks[j], block)
+                    told = text.where & (text.uneven[j] | ~text.added_to)
+                    step = np.where(told, text.steps[j], step)
+                    block = np.where(told, text.blocks[j], block)
                 self.steps[k][j] = np.where(uneven, step, self.steps[k][j])
                 self.blocks[k][j] = np.where(uneven, block, 0)
 
@@ -138,8 +145,8 @@ class Facts:
         ):
             region = [self._region(form) for form in access.tuples[0]]
             if text is not None:
-                pairs = zip(text.regions, region, strict=True)
-                region = [np.where(text.where, own, other) for own, other in pairs]
+                pairs = zip(text.inside, text.regions, region, strict=True)
+                region = [np.where(where, own, other) for where, own, other in pairs]
             elements = np.ones_like(self.inner)
             for dim in region:
                 elements = elements * dim
@@ -208,6 +215,14 @@ class Facts:
         """The first level at a depth."""
         found: Ints = (self.depth < depth).sum(axis=0)
         return found
+
+
+def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | None:
+    """The access of the candidates that have a text in it."""
+    if not access.written:
+        return None
+    found, where = fetched_access(store, access, storage)
+    return either(found, text_access(store, access, storage, where))
 
 
 def _is_digit(forms: Forms, slot: int, term: Term) -> Flags:

@@ -55,7 +55,7 @@ def starts_of(facts: Facts, around: Surroundings, beside: Sequence[Facts], toget
     start = _after_others(facts, around.floor)
     plain = together & (around.outer < around.level) & ~facts.forms.bad
     for item in beside:
-        plain = plain & ~(item.parallel & (item.depth[:-1] >= around.level)).any(axis=0)
+        plain = plain & ~(item.apart & (item.depth[:-1] >= around.level)).any(axis=0)
     if plain.any():
         level = _distributed(beside, around, plain)
         moved = level < around.level
@@ -75,7 +75,7 @@ def _evenly_stored(facts: Facts, start: Ints) -> Ints:
 def _after_others(facts: Facts, start: Ints) -> Ints:
     found = start
     for j in range(len(facts.present)):
-        found = np.where(facts.parallel[j], np.maximum(found, facts.depth[j + 1]), found)
+        found = np.where(facts.apart[j], np.maximum(found, facts.depth[j + 1]), found)
     return found
 
 
@@ -96,7 +96,7 @@ def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) ->
         rest = row[1:]
         for n in (len(item.present) for item in beside):
             loops = zip(rest[:n], rest[n : 2 * n], rest[2 * n : 3 * n], strict=True)
-            parts.append(tuple([loop for loop in loops if loop[0] > 1]))
+            parts.append(tuple([loop for loop in loops if loop[0] > 0]))
             rest = rest[3 * n :]
         taken.append(_taken(row[0], tuple(parts)))
     level = around.level.copy()
@@ -105,8 +105,10 @@ def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) ->
 
 
 _Loops = tuple[tuple[int, int, int], ...]
-_VECTOR, _PARALLEL, _UNEVEN = 2, 3, 16
+_VECTOR, _UNEVEN = 2, 16
 """The last is added to the kind of a loop that does not move the store evenly."""
+_WHOLE = range(_VECTOR, _UNEVEN)
+"""Kinds of loops that are not taken apart: vectorised, parallel, threads."""
 
 
 @lru_cache(maxsize=50_000)
@@ -115,7 +117,7 @@ def _taken(shared: int, parts: tuple[_Loops, ...]) -> int:
     level = shared
     while level > 0:
         extent, _, kind = parts[0][level - 1]
-        if kind % _UNEVEN in (_VECTOR, _PARALLEL):
+        if kind % _UNEVEN in _WHOLE:
             break
         prints: list[Footprint | None] = []
         for loops in parts:
@@ -218,12 +220,10 @@ def _codes(some: Sequence[Wanted], elements: tuple[int, ...], machine: Machine) 
     if table.size:
         stores = _stores(some, good, elements[0])
         table[:6], order = _each_once(stores, machine.core)
-        visits = _with_outer(some, good, order)
-        walked = walks(visits, elements, machine.memory)
-        iterations = _joined(some, good, lambda item: item.facts.iterations)
-        part = iterations / visits.extents.prod(axis=0)
-        table[6:14] = np.concatenate([walked.lines, walked.runs, walked.pages]) * part
-        table[14] = cycles_of(table[6:14])
+        if machine.gpu:
+            table[6:] = 0
+        else:
+            table[6:] = _walked(some, good, order, elements, machine)
     found = []
     ends = np.cumsum([len(those) for those in good])
     for item, those, own in zip(some, good, np.split(table, ends[:-1], axis=1), strict=True):
@@ -233,6 +233,22 @@ def _codes(some: Sequence[Wanted], elements: tuple[int, ...], machine: Machine) 
         numbers = lanes, accumulators, registers, cycles, folded, gathers
         found.append(Code(item.start, *numbers, whole[6:]))
     return found
+
+
+def _walked(
+    some: Sequence[Wanted],
+    good: Sequence[_Intp],
+    order: Visits,
+    elements: tuple[int, ...],
+    machine: Machine,
+) -> Floats:
+    """What the loops move in the order of the code: lines, runs, pages and cycles."""
+    visits = _with_outer(some, good, order)
+    walked = walks(visits, elements, machine.memory)
+    iterations = _joined(some, good, lambda item: item.facts.iterations)
+    part = iterations / visits.extents.prod(axis=0)
+    found = np.concatenate([walked.lines, walked.runs, walked.pages]) * part
+    return np.concatenate([found, cycles_of(found)[None]])
 
 
 def _good(item: Wanted) -> Flags:

@@ -13,6 +13,18 @@ from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.stores import Floats, Store
 
 
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """What a GPU runs a store on: blocks, threads of each and virtual threads; and bytes of its
+    kernel's shared memory, and of a thread's local one."""
+
+    blocks: Ints
+    threads: Ints
+    virtual: Ints
+    shared: Ints
+    local: Ints
+
+
 @dataclass(eq=False)
 class Piece:
     """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
@@ -21,7 +33,8 @@ class Piece:
     Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
     its value, `guards` how many loops are around each of the conditions that it is in (-1: none
     more), `simplifies` where its conditions have the whole program simplified, and `share` the
-    part of its iterations in which its branches are taken (None: all).
+    part of its iterations in which its branches are taken (None: all). On a GPU, `guards` are all
+    conditions, and `launch` what it runs on.
     """
 
     store: Store
@@ -34,6 +47,7 @@ class Piece:
     guards: Sequence[Ints] = field(default_factory=list)
     simplifies: Flags | None = None
     share: Floats | None = None
+    launch: Launch | None = None
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -13,6 +13,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.autosched_1.columns import program_columns, row_columns
+from autosched.features.batched.autosched_1.device.estimate import estimated_on_device
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.hoists import hoist
 from autosched.features.batched.autosched_1.kept import Kept, keep, kept_in_outputs
@@ -43,7 +44,7 @@ from autosched.features.batched.context import Condition
 from autosched.features.batched.counts import count_store
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population, Stage
-from autosched.features.batched.ops import ProgramOps
+from autosched.features.batched.ops import PARTIAL, RESULT, ProgramOps
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.batched.stores import Store, make_stores
 from autosched.state.iterator import Annotation
@@ -169,9 +170,15 @@ def _estimates(made: Prepared, codes: Sequence[Code], machine: Machine) -> list[
     found = []
     every = zip(made.wanted, made.counts, codes, made.pieces, strict=True)
     for item, counts, code, piece in every:
-        of = [scopes.get(access.buffer, "global") for access in item.facts.accesses]
-        found.append(estimated(item.facts, code, counts, of, machine, piece))
+        of = [_scope(scopes, access.buffer) for access in item.facts.accesses]
+        estimate = estimated_on_device if machine.gpu else estimated
+        found.append(estimate(item.facts, code, counts, of, machine, piece))
     return found
+
+
+def _scope(scopes: Mapping[int, str], buffer: int) -> str:
+    """Where a buffer is: what threads sum up is in their registers."""
+    return "local" if buffer & (PARTIAL | RESULT) else scopes.get(buffer, "global")
 
 
 def _with_mads(counts: Ints, mads: int) -> Ints:
@@ -188,7 +195,7 @@ def _allocation(nest: Nest, stores: list[Estimated]) -> list[object]:
     """That of the last storage: around the last store there is."""
     facts = stores[-1].facts
     elements = nest.forms.one
-    for extent in facts.store.stage.extents:
+    for extent in facts.store.stage.extents if facts.store.ops.into is None else ():
         elements = elements * extent
     outside, last = facts.store.outside, nest.forms.full(-1)
     for store in stores:

@@ -12,12 +12,21 @@ from autosched.features.autosched_1.estimate import ALL_OPS, CYCLES_PER_BYTE
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import Code, Floats
-from autosched.features.batched.autosched_1.piece import Piece
+from autosched.features.batched.autosched_1.piece import Launch, Piece
 from autosched.features.batched.autosched_1.plans.walks import cycles_of
 from autosched.features.batched.forms import Flags, Ints
 
 Column = Any
 """Numbers by candidate, or one number for all."""
+
+
+@dataclass(frozen=True, eq=False)
+class WarpAccess:
+    """Transactions with which a warp accesses global memory, or the most words of one bank that it
+    accesses at a time in shared memory."""
+
+    sectors: Ints
+    conflicts: Ints
 
 
 @dataclass(eq=False)
@@ -40,6 +49,8 @@ class Estimated:
     walked: Floats
     exists: Flags | None = None
     guards: Sequence[Ints] = ()
+    launch: Launch | None = None
+    warps: Sequence[WarpAccess] = ()
 
     def operations(self, kinds: range) -> Ints:
         """Of one iteration, a multiply-add counting as two."""
@@ -60,7 +71,7 @@ def estimated(
         times = facts.iterations // facts.at(facts.inner, outside)
         lines_moved = (machine.line * (facts.at(lines, outside) * times)).astype(np.float64)
         moved.append(lines_moved if piece.share is None else lines_moved * piece.share)
-    chunks = np.where(facts.parallel, facts.extent, 1).prod(axis=0)
+    chunks = np.where(facts.apart, facts.extent, 1).prod(axis=0)
     balance = chunks / (-(-chunks // machine.threads) * machine.threads)
     busy = 1.0 / (machine.threads * balance)
     runs, walked = facts.iterations.astype(np.float64), code.walked

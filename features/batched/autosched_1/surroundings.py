@@ -10,6 +10,9 @@ from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.stores import Store
 
+_AROUND_A_SUM_OF_THREADS = 3
+"""Statements beside one of its start, its steps, the call that adds up, and the result."""
+
 
 @dataclass(eq=False)
 class Surroundings:
@@ -62,13 +65,16 @@ def surroundings_of(nest: Nest, population: Population, store: Store) -> Surroun
         for k in range(len(nest.stages[t].loops.slots)):
             here: Flags = around >= k
             if reduces:
-                found.sequence(depth, 1, here & (nest.stages[t].start == k))
+                crosses = nest.stages[t].ops.crosses
+                more = _AROUND_A_SUM_OF_THREADS if crosses else 1
+                found.sequence(depth, more, here & (nest.stages[t].start == k))
             depth = _loop(nest, population, found, t, k, here, here, depth)
     own, start = store.stage.loops, store.stage.start
+    more = _AROUND_A_SUM_OF_THREADS if store.stage.ops.crosses else 1
     for k in range(len(own.slots) + 1):
         if len(store.stage.ops.stores) > 1:
             begins = start == k
-            found.sequence(depth, 1, begins)
+            found.sequence(depth, more, begins)
             found.of_reduction = found.of_reduction | (begins & ~store.stage.guarded)
             if store.ops.is_init:
                 found.alone(depth, begins & store.stage.guarded)
@@ -98,7 +104,8 @@ def _loop(
     """
     loops = nest.stages[t].loops
     found.alone(depth, here & (loops.unroll == k) & (nest.own_step[t] >= 0))
-    depth = depth + (here & (nest.forms.extents[loops.slots[k]] > 1))
+    loop = nest.forms.extents[loops.slots[k]] > 1
+    depth = depth + (here if loops.threads[k] else here & loop)
     inside = nest.forms.zero
     for u in range(t):
         inside = inside + ((population.target[u] == t) & (population.at[u] == k))

@@ -42,6 +42,8 @@ class TextAccess:
     blocks: Ints
     uneven: Flags
     regions: list[Ints]
+    inside: list[Flags]
+    added_to: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,39 @@ class _Moves:
     extents: dict[int, list[int]]
 
 
-def text_access(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | None:
-    """The access where it has a text; None where it has none for any candidate.
+def either(a: TextAccess | None, b: TextAccess | None) -> TextAccess | None:
+    """`a` where that is, and `b` elsewhere."""
+    if a is None or b is None:
+        return b if a is None else a
+
+    def joined(one: Ints, other: Ints) -> Ints:
+        return np.where(a.where, one, other)
+
+    return TextAccess(
+        a.where | b.where,
+        joined(a.strides, b.strides),
+        joined(a.steps, b.steps),
+        joined(a.blocks, b.blocks),
+        np.where(a.where, a.uneven, b.uneven),
+        [joined(one, other) for one, other in zip(a.regions, b.regions, strict=True)],
+        [np.where(a.where, one, other) for one, other in zip(a.inside, b.inside, strict=True)],
+        np.where(a.where, a.added_to, b.added_to),
+    )
+
+
+def text_access(
+    store: Store, access: Touched, storage: list[Ints], where: Flags
+) -> TextAccess | None:
+    """The access of the candidates `where`, which have a text in it; None where there is none.
 
     Candidates are refused whose loops are cut, and those without a rule: a stored place, a value
-    with conditions, reads at several places, and loops that a text of its own stands for.
+    with conditions, and reads at several places.
     """
     forms = store.stage.context.forms
-    if not access.written:
+    if not where.any():
         return None
-    where: Flags = np.zeros(forms.count, bool)
-    for written in access.written.values():
-        where = where | written.where
     load = _only_load(store, access)
-    if load is None or forms.owner is not None or forms.virtual:
+    if load is None or forms.owner is not None:
         forms.refuse(where, TEXT)
         return None
     where = where & ~forms.bad
@@ -103,7 +124,8 @@ def text_access(store: Store, access: Touched, storage: list[Ints]) -> TextAcces
         return found
 
     strides, steps, blocks, uneven = spread(along)
-    return TextAccess(where, strides, steps, blocks, uneven > 0, list(spread(regions)))
+    found, none = list(spread(regions)), np.zeros(forms.count, bool)
+    return TextAccess(where, strides, steps, blocks, uneven > 0, found, [where] * dims, none)
 
 
 def _only_load(store: Store, access: Touched) -> Expr | None:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.autosched_1.plain_parts import plain_part
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.one import alike, same_loads, signature, simplified
+from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified
 from autosched.features.batched.ops import StageOps, StoreOps, loads_of
 from autosched.features.batched.plan import UnsupportedError
-from autosched.features.batched.stores import Store
+from autosched.features.batched.stores import Floats, Store
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
 from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Var
 from autosched.tir.walk import free_vars
@@ -78,22 +79,19 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     """
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     weight, conditions = np.zeros(forms.count), forms.zero
-    for part in store.ops.parts:
+    for part, padding in zip(store.ops.parts, store.ops.paddings, strict=True):
         text = store.stage.context.text(part)
-        first, which = alike(forms, text.axes)
-        table = np.zeros((NUM_COUNTERS + 2, len(first)))
-        lost = np.zeros(len(first), bool)
-        for k, n in enumerate(first.tolist()):
-            found = _one_part(forms, text, n, known)
-            if found is None:
-                lost[k] = True
-            else:
-                table[:, k] = *found[0], found[1], found[2]
-        forms.refuse(lost[which], "a value that loses a load")
-        rows = table[:, which]
-        counts += rows[:NUM_COUNTERS].astype(np.int64)
-        weight += rows[-2]
-        conditions = conditions + rows[-1].astype(np.int64)
+        table = np.zeros((NUM_COUNTERS + 2, forms.count))
+        rest: Rows = np.arange(forms.count)
+        if padding is not None and text.value is part:
+            own, instructions, choice, plain = plain_part(forms, text, padding)
+            table[:NUM_COUNTERS], table[-2], table[-1] = own, instructions, choice
+            rest = np.flatnonzero(~plain)
+        if len(rest):
+            table[:, rest] = _simplified(forms, text, rest, known)
+        counts += table[:NUM_COUNTERS].astype(np.int64)
+        weight += table[-2]
+        conditions = conditions + table[-1].astype(np.int64)
     some: Flags = conditions > 0
     for slot in (_MATHFUNC, _INT_MATHFUNC):
         counts[slot] = np.minimum(counts[slot], 1)
@@ -106,6 +104,24 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     both = _CHOICE * some + np.maximum(conditions - 1, 0)
     along = some & along_reads(store, forms.count)
     return Chosen(counts, np.maximum(1.0, weight + both), along)
+
+
+def _simplified(forms: Forms, text: Text, rows: Rows, known: KnownChoices) -> Floats:
+    """The part of the candidates `rows`, one of each set of numbers simplified: counters,
+    instructions and whether there is a choice. Those that lose their load are refused."""
+    first, which = alike(forms, text.axes, rows)
+    table = np.zeros((NUM_COUNTERS + 2, len(first)))
+    lost = np.zeros(len(first), bool)
+    for k, n in enumerate(first.tolist()):
+        found = _one_part(forms, text, n, known)
+        if found is None:
+            lost[k] = True
+        else:
+            table[:, k] = *found[0], found[1], found[2]
+    bad = np.zeros(forms.count, bool)
+    bad[rows] = lost[which]
+    forms.refuse(bad, "a value that loses a load")
+    return table[:, which]
 
 
 def along_reads(store: Store, count: int) -> Flags:

@@ -83,7 +83,7 @@ def _bits(rows: Rows | None) -> object:
 def test_rows_are_those_of_one_by_one(
     name: str, args: dict[str, Any], most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit in ("_WORTH_AT_ONCE", "_WORTH_CUTTING"):
+    for limit in ("WORTH_AT_ONCE", "_WORTH_CUTTING"):
         monkeypatch.setattr(f"autosched.features.batched.autosched_1.batch.{limit}", 1)
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)
     space = SearchSpace(task, SearchOptions(space="autosched"))
@@ -97,7 +97,7 @@ def test_rows_are_those_of_one_by_one(
 
 @pytest.mark.parametrize("case", PINNED)
 def test_rows_of_rare_candidates(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_AT_ONCE", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_CUTTING", 1)
     name, args, written = PINNED[case]
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)

@@ -41,8 +41,9 @@ def _said(found: StageText) -> object:
     return found.key, list(names.values()), [*map(text, found.conditions)], axes
 
 
+@pytest.mark.parametrize("as_ansor", [True, False])
 @pytest.mark.parametrize("vectors", ["none", "whole", "any"])
-def test_as_lowering_writes_them(vectors: str) -> None:
+def test_as_lowering_writes_them(vectors: str, as_ansor: bool) -> None:
     rng = np.random.default_rng(3)
     compared = 0
     while compared < 60:
@@ -55,10 +56,10 @@ def test_as_lowering_writes_them(vectors: str) -> None:
         lanes = 1 if vectors == "none" else int(rng.choice(some or [1]))
         threads = -(-count // lanes)
         sizes = [-(-threads // width), width, lanes]
-        found = fetched(LOOPS[len(axes)], [*axes, lanes, width], sizes)
+        found = fetched(LOOPS[len(axes)], [*axes, lanes, width], sizes, as_ansor)
         if found is not None:
             compared += 1
-            wanted = written_out(LOOPS[len(axes)], [*axes, lanes, width], sizes)
+            wanted = written_out(LOOPS[len(axes)], [*axes, lanes, width], sizes, as_ansor)
             assert _said(found) == _said(wanted), (axes, lanes, width)
 
 

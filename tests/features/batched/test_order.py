@@ -55,7 +55,7 @@ def _bits(rows: Rows | None) -> object:
 def test_rows_are_in_the_order_of_the_program(
     case: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_AT_ONCE", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     expression, written = CASES[case]
     task = Task.from_expression(expression, {"A": (8, 16)}, target=TARGET)
     steps = steps_from_json(written)
@@ -69,7 +69,7 @@ def test_a_start_that_stays_behind_what_left_its_loop_goes_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """H leaves the second loop, and P's storage is then around the start, which does not move."""
-    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_AT_ONCE", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     task = Task.from_expression(
         "H[k] = B[k] + 1; P[i, k] = A[i, k] + 1; Q[i] = sum(k, P[i, k] * H[k])",
         {"A": (8, 16), "B": (16,)},

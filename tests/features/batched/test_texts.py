@@ -59,7 +59,7 @@ def test_digits_that_do_not_join_move_in_blocks() -> None:
 def test_rows_are_those_of_one_by_one(
     sizes: dict[str, Any], cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autosched.features.batched.autosched_1.batch._WORTH_AT_ONCE", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     task = Task.from_workload("norm_bmn", target=TARGETS[cpu], **sizes)
     found = SearchSpace(task, SearchOptions(space="autosched")).sample(np.random.default_rng(3), 12)
     batched = BatchedTuningFeatures(task.dag, task.target)

@@ -1,0 +1,135 @@
+"""Accesses whose indices are axes that loops mix (`batched/mixed.py`): tiles that threads fetch.
+
+What stands around such an axis is added to it, so that its text alone says how the stage's own
+loops move it:
+
+    A_shared[(o * 56 + t) // 8, (o * 56 + t) % 8] = A[i * 32 + (o * 56 + t) // 8, (o * 56 + t) % 8]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from autosched.features.batched.autosched_1.texts import TextAccess
+from autosched.features.batched.axis_text import StageText
+from autosched.features.batched.forms import Flags, Ints, uses_slot
+from autosched.features.batched.mixed import Mixed
+from autosched.features.batched.mixed_index import deep_in
+from autosched.features.batched.plan import FIRST_THREAD
+from autosched.features.batched.stores import Store, Touched
+from autosched.features.batched.written import Written
+from autosched.features.walk.scope import Loop
+from autosched.features.walk.strides import Strides, flat_terms
+from autosched.tir.expr import Expr, IntImm
+from autosched.transform.vector.index_steps import step_along
+
+_Dims = tuple[int | None, ...]
+"""For each dimension of an access the axis of a stage that is its text, or None."""
+
+
+def fetched_access(
+    store: Store, access: Touched, storage: Sequence[Ints]
+) -> tuple[TextAccess | None, Flags]:
+    """The access of the candidates that have such axes in it (None: none has), and which others
+    have an index that is a text: more than an axis and what is added to it."""
+    forms = store.stage.context.forms
+    where: Flags = np.zeros(forms.count, bool)
+    rest: Flags = np.zeros(forms.count, bool)
+    axes = [0] * len(storage)
+    has: list[Flags] = [where] * len(storage)
+    mixed: Mixed | None = None
+    for (k, d), written in access.written.items():
+        form = access.tuples[k][d]
+        for slot, own in form.terms.items():
+            used = uses_slot(own)
+            if slot not in forms.virtual or not used.any():
+                continue
+            other, axis = forms.virtual[slot]
+            if (mixed is not None and other is not mixed) or (has[d].any() and axis != axes[d]):
+                rest = rest | used
+            mixed, axes[d], has[d] = other, axis, has[d] | used
+        rest = rest | (written.where & (~has[d] | deep_in(forms, form)))
+        where = where | written.where
+    where = where & ~rest & ~forms.bad
+    if mixed is None or not where.any():
+        return None, rest
+    rows = np.flatnonzero(where)
+    columns = [mixed.which, *storage, *(flags.astype(np.int64) for flags in has)]
+    different, which = np.unique(
+        np.stack([column[rows] for column in columns], axis=1), axis=0, return_inverse=True
+    )
+    inner = _inside_threads(mixed)
+    moves = []
+    for entry, *numbers in different.tolist():
+        extents, there = numbers[: len(axes)], numbers[len(axes) :]
+        dims = [axis if flag else None for axis, flag in zip(axes, there, strict=True)]
+        moves.append(_moves(mixed.entries[entry], tuple(dims), tuple(extents), inner))
+    table = np.array(moves, np.int64)[which.reshape(-1)]  # (row, position, number)
+    along = np.zeros((4, len(store.loops), forms.count), np.int64)
+    for position, leaf in enumerate(mixed.leaves):
+        j = store.at.get(leaf)
+        if j is not None:
+            along[:, j, rows] = table[:, position].T
+    texts = [access.written.get((0, d)) for d in range(len(axes))]
+    regions = [_region(store, text, forms.one) for text in texts]
+    none = np.zeros(forms.count, bool)
+    inside = [none if text is None else text.where for text in texts]
+    strides, steps, blocks, uneven = along
+    found = TextAccess(where, strides, steps, blocks, uneven > 0, regions, inside, where)
+    return found, rest
+
+
+def _inside_threads(mixed: Mixed) -> int:
+    """The position of the first loop inside all threads: code is made of the loops from there."""
+    kinds = mixed.loops.kinds
+    return max([k + 1 for k, kind in enumerate(kinds) if kind >= FIRST_THREAD], default=0)
+
+
+@lru_cache(maxsize=20_000)
+def _moves(
+    text: StageText, dims: _Dims, storage: tuple[int, ...], inner: int
+) -> tuple[tuple[int, int, int, int], ...]:
+    """By position of the stage's loops: stride, step, block and 1 where uneven.
+
+    Steps and blocks are those of the loops from `inner` on.
+    """
+    index: tuple[Expr, ...] = tuple(
+        [IntImm(0) if axis is None else text.axes[axis].text for axis in dims]
+    )
+    there = [var for var in text.variables if var is not None]
+    around = [Loop(var, 2, (0, 0), (0, 1), {}) for var in there]  # extent 1 is in no text
+    strides = Strides(around, {})
+    uneven = frozenset().union(*[strides.coefficients(e)[1] for e in index])
+    total = dict.fromkeys(there, 0)
+    scale = 1
+    for d in range(len(index) - 1, -1, -1):
+        for var, value in strides.coefficients(index[d])[0].items():
+            total[var] += scale * value
+        scale *= storage[d] or 1
+    terms = flat_terms(index, storage)
+    found = []
+    for position, own in enumerate(text.variables):
+        if own is None:
+            found.append((0, 0, 0, 0))
+            continue
+        step, block = total[own], 0
+        if own in uneven and position >= inner:
+            step, block = step_along(terms, own)
+        found.append((total[own], step, block, int(own in uneven)))
+    return tuple(found)
+
+
+def _region(store: Store, written: Written | None, one: Ints) -> Ints:
+    """The extents of an index by level; of one that is no text none."""
+    found = np.ones((len(store.loops) + 1, len(one)), np.int64)
+    if written is None:
+        return found
+    low, high = written.start
+    found[-1] = high - low + 1
+    for j in range(len(store.loops) - 1, -1, -1):
+        low, high = written.ends.get(store.loops[j].slot, (low, high))
+        found[j] = high - low + 1
+    return found
