@@ -26,7 +26,9 @@ _INT_ADDSUB, _INT_MUL, _INT_DIVMOD = 8, 9, 10
 def plain_part(forms: Forms, text: Text, padding: Padding) -> tuple[Ints, Ints, Flags, Flags]:
     """The counters, the vector instructions but those of the choice, where there is a choice; and
     of which candidates all this is right."""
-    counts, comparisons, plain = plain_counts(forms, text, padding)
+    # Where Ansor's simplification divides by what all scales have in common, autosched's divides
+    # by what those above 1 have, as both do with a subtraction.
+    counts, comparisons, plain = plain_counts(forms, text, padding._replace(moved=True))
     form = text.axes[padding.axis]
     compared = np.zeros_like(counts)
     add_index(forms, form, compared, needed=False)

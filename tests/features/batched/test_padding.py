@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autosched.features.batched.autosched_1.plain_parts import plain_part
+from autosched.features.batched.autosched_1.values import _one_part
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import part_counts
-from autosched.features.batched.forms import WHOLE, Form, Forms, Ints, Term
+from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, Term
 from autosched.features.batched.loops import Group, make_loops
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.one import simplified
-from autosched.features.batched.padding import padding_of, plain_counts
+from autosched.features.batched.padding import Padding, padding_of, plain_counts
 from autosched.features.batched.plan import Loops
 from autosched.features.walk.count import count_ops
 from autosched.te.operations.compute import placeholder
@@ -29,6 +31,15 @@ def _part(first: int | None, end: int | None, moved: int = 0) -> Expr:
     conditions: list[Expr] = [] if first is None else [AXIS - moved >= const(first - moved)]
     conditions += [] if end is None else [const(end - moved) > AXIS - moved]
     return if_then_else(both(*conditions) if len(conditions) > 1 else conditions[0], LOAD, 0.0)
+
+
+def _assert_weighed(forms: Forms, text: Text, padding: Padding, good: Flags) -> None:
+    """`autosched-1` has the same by rule as by simplifying as far as autosched does."""
+    counts, weight, choice, plain = plain_part(forms, text, padding)
+    for n in np.flatnonzero(good & plain).tolist():
+        found = counts[:, n].tolist(), weight[n], choice[n]
+        wanted = _one_part(forms, text, n, {})
+        assert wanted is not None and found == (list(wanted[0]), *wanted[1:]), text.axes[AXIS]
 
 
 def _form(forms: Forms, rng: np.random.Generator) -> Form:
@@ -79,6 +90,8 @@ def test_counts_are_those_of_what_simplification_leaves(
         counts = part_counts(forms, text, part, padding, {})
         for n in np.flatnonzero(~bad):
             assert counts[:, n].tolist() == count_ops(simplified(forms, text, int(n))[0])
+        if padding is not None:
+            _assert_weighed(forms, text, padding, ~bad)
 
 
 def test_most_are_known_by_rule() -> None:
@@ -114,4 +127,7 @@ def test_axes_that_loops_mix() -> None:
         counts = part_counts(forms, text, part, padding, {})
         for n in np.flatnonzero(~forms.bad):
             assert counts[:, n].tolist() == count_ops(simplified(forms, text, int(n))[0])
+        tile = make_loops(forms, [group], 3, axes, Texts(as_ansor=False)).values[axis]
+        text = Text(part, {AXIS: forms.add(tile, outside)}, ())
+        _assert_weighed(forms, text, padding, ~forms.bad)
     assert by_rule > COUNT
