@@ -74,7 +74,7 @@ def fetched(
         parts = _aligned_parts(row, inner, conditions)
     else:
         torn = torn_parts(row, inner.rest, inner.times, inner.below, conditions)
-        if torn is None or not as_ansor:  # their rules are Ansor's
+        if torn is None:
             return None
         parts = torn
     parts += inner.axes[::-1]

@@ -79,7 +79,7 @@ def torn_parts(
             thread = Add(Mul(row.outer, IntImm(row.width)), thread)
         conditions.append(lt(thread, vectors_in))
     last = count - 1
-    if whole and row.rounds > 1:  # what conditions say of vectors says nothing of the sum
+    if whole and row.rounds > 1 and row.as_ansor:  # conditions on vectors say nothing of the sum
         last = row.rounds * vectors.round - 1
     found = []
     inside, divided = 1, 0
@@ -87,7 +87,8 @@ def torn_parts(
         modulus = axes[k] * inside if k and last // inside >= axes[k] else 0
         if row.rounds > 1 and modulus and divided > 1 and inside % vectors.round == 0:
             return None
-        found.append(_axis(vectors, inside, modulus, last, divided < 2))
+        once = divided < 2 or not row.as_ansor
+        found.append(_axis(vectors, inside, modulus, last, once))
         inside *= axes[k]
         divided += axes[k] > 1
     return found[::-1]
@@ -99,7 +100,10 @@ def _cut(axes: Sequence[int], elements: int) -> bool:
 
 
 def _axis(a: _Vectors, inside: int, modulus: int, last: int, once: bool) -> Axis:
-    """The elements % modulus // inside; no modulus: 0. `once`: the quotient is by one axis."""
+    """The elements % modulus // inside; no modulus: 0.
+
+    `once`: the quotient is by one axis, or simplified with its remainder whichever it is by.
+    """
     if last < inside or modulus == inside:
         return Axis(IntImm(0), 0, 0, 0)
     ends = [a.row.rounds * a.round - 1, a.round - 1, a.lanes - 1]
