@@ -17,10 +17,13 @@ _UNKNOWN = -1
 """The stride along a loop outside of the stage: where it would be needed it is no row."""
 
 
-def mixed_index(forms: Forms, form: Form, order: Mapping[int, int]) -> tuple[Written | None, Flags]:
+def mixed_index(
+    forms: Forms, form: Form, order: Mapping[int, int], as_ansor: bool = True
+) -> tuple[Written | None, Flags]:
     """The index as the walk reads it, and where that must be done from the whole text.
 
-    `order` has the positions of the loops by slot, outermost first.
+    `order` has the positions of the loops by slot, outermost first. Strides are Ansor's guesses;
+    unless `as_ansor` they only say which loops are in the index.
     """
     deep = deep_in(forms, form)
     found = []
@@ -31,7 +34,7 @@ def mixed_index(forms: Forms, form: Form, order: Mapping[int, int]) -> tuple[Wri
                 found.append((slot, some))
     text: Written | None = None
     for slot, some in found:
-        one = _written(forms, form, slot, some & ~deep, order)
+        one = _written(forms, form, slot, some & ~deep, order, as_ansor)
         text = one if text is None else either(one, text)
     return text, deep
 
@@ -59,7 +62,12 @@ def deep_in(forms: Forms, form: Form) -> Flags:
 
 
 def _written(
-    forms: Forms, form: Form, slot: int, where: Flags, order: Mapping[int, int]
+    forms: Forms,
+    form: Form,
+    slot: int,
+    where: Flags,
+    order: Mapping[int, int],
+    as_ansor: bool,
 ) -> Written:
     mixed, k = forms.virtual[slot]
     axes = [entry.axes[k] for entry in mixed.entries]
@@ -73,8 +81,12 @@ def _written(
         leaf = mixed.leaves[position]
         low, high = _gathered([axis.ends[position] for axis in axes], which)
         ends[leaf] = form.base + low, form.base + high
-    for position, stride in _strides(forms, form, mixed, k, where).items():
-        strides[mixed.leaves[position]] = stride
+    if as_ansor:
+        for position, stride in _strides(forms, form, mixed, k, where).items():
+            strides[mixed.leaves[position]] = stride
+    else:
+        used = np.array([axis.used for axis in axes], np.int64)[which] * where[:, None]
+        strides.update(zip(mixed.leaves, used.T, strict=True))
     now = ends[mixed.leaves[0]]
     outside = [other for other in form.terms if other in order and other not in ends]
     for other in sorted(outside, key=lambda s: -order[s]):

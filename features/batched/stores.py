@@ -203,7 +203,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
     buffer, kind = store.buffer, READ_WRITE if ops.updates else WRITE
     found = {buffer: Touched(buffer, kind, [own])}
     for d, form in enumerate(own):
-        known, deep = mixed_index(forms, form, store.at)
+        known, deep = mixed_index(forms, form, store.at, as_ansor)
         forms.refuse(deep, QUOTIENT)
         if known is not None:
             found[buffer].written[0, d] = known
@@ -217,7 +217,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             lost = lost if also is None else lost | also
             access.tuples[-1].append(form)
             store.loaded[-1].append(form)
-            known, deep = mixed_index(forms, form, store.at)
+            known, deep = mixed_index(forms, form, store.at, as_ansor)
             lost = lost | deep
             if lost.any():
                 if ops.conditional:

@@ -23,7 +23,7 @@ from autosched.features.batched.stores import Store, Touched
 from autosched.features.batched.written import Written
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Strides, flat_terms
-from autosched.tir.expr import Expr, IntImm
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.transform.vector.index_steps import step_along
 
 _Dims = tuple[int | None, ...]
@@ -96,30 +96,37 @@ def _moves(
 
     Steps and blocks are those of the loops from `inner` on.
     """
-    index: tuple[Expr, ...] = tuple(
-        [IntImm(0) if axis is None else text.axes[axis].text for axis in dims]
-    )
-    there = [var for var in text.variables if var is not None]
-    around = [Loop(var, 2, (0, 0), (0, 1), {}) for var in there]  # extent 1 is in no text
-    strides = Strides(around, {})
-    uneven = frozenset().union(*[strides.coefficients(e)[1] for e in index])
-    total = dict.fromkeys(there, 0)
+    total: dict[Var, int] = {}
+    uneven = frozenset[Var]()
     scale = 1
-    for d in range(len(index) - 1, -1, -1):
-        for var, value in strides.coefficients(index[d])[0].items():
-            total[var] += scale * value
-        scale *= storage[d] or 1
-    terms = flat_terms(index, storage)
+    for axis, extent in zip(reversed(dims), reversed(storage), strict=True):
+        if axis is not None:
+            along, parts = _coefficients(text, axis)
+            uneven |= parts
+            for var, value in along.items():
+                total[var] = total.get(var, 0) + scale * value
+        scale *= extent or 1
     found = []
     for position, own in enumerate(text.variables):
         if own is None:
             found.append((0, 0, 0, 0))
             continue
-        step, block = total[own], 0
+        stride = total.get(own, 0)
+        step, block = stride, 0
         if own in uneven and position >= inner:
-            step, block = step_along(terms, own)
-        found.append((total[own], step, block, int(own in uneven)))
+            index: list[Expr] = [IntImm(0) if d is None else text.axes[d].text for d in dims]
+            step, block = step_along(flat_terms(tuple(index), storage), own)
+        found.append((stride, step, block, int(own in uneven)))
     return tuple(found)
+
+
+@lru_cache(maxsize=50_000)
+def _coefficients(text: StageText, axis: int) -> tuple[dict[Var, int], frozenset[Var]]:
+    """The strides of an axis along the stage's loops, and those along which they are uneven."""
+    there = [var for var in text.variables if var is not None]
+    around = [Loop(var, 2, (0, 0), (0, 1), {}) for var in there]  # extent 1 is in no text
+    along, uneven, _ = Strides(around, {}).coefficients(text.axes[axis].text)
+    return along, uneven
 
 
 def _region(store: Store, written: Written | None, one: Ints) -> Ints:
