@@ -31,7 +31,7 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
     marked bad.
     """
     if store.ops.conditional:
-        if store.ops.parts:
+        if store.ops.is_padding:
             return _by_parts(forms, store, known)
         return _simplified(forms, store.stage.context.text(store.ops.original), known)
     counts = np.repeat(np.array(store.ops.counts, np.int64)[:, None], forms.count, axis=1)

@@ -13,7 +13,7 @@ refused: marked `bad`, and counted by reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from autosched.features.batched.mixed import Mixed
+    from autosched.tir.expr import Expr, Var
 
 _Made = TypeVar("_Made")
 Ints = npt.NDArray[np.int64]
@@ -63,7 +64,8 @@ class Forms:
     refused together; row 0, whose owner is the number of candidates, is of none.
 
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
-    the largest values of those that nothing keeps in the axis. With `short`
+    the largest values of those that nothing keeps in the axis. `simple` remembers what was
+    simplified (`one.py`). With `short`
     a quotient or remainder that cuts a sum of three terms is no form: simplification does not
     always see that it cuts one of them only.
     """
@@ -73,6 +75,7 @@ class Forms:
         self.extents: list[Ints] = []
         self.virtual: dict[int, tuple[Mixed, int]] = {}
         self.beyond: dict[int, Ints] = {}
+        self.simple: dict[Hashable, tuple[Expr, dict[int, Var]]] = {}
         self._largest: dict[Term, Ints] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()

@@ -81,6 +81,15 @@ def simplified(
     forms: Forms, text: Text, n: int, as_ansor: bool = True
 ) -> tuple[Expr, dict[int, Var]]:
     """The value for candidate n, and the variables of the loops in it by slot."""
+    slots = {slot: slot for slot in range(len(forms.extents))}
+    key = text.value, as_ansor, signature(forms, text.axes, n, slots)
+    found = forms.simple.get(key)
+    if found is None:
+        found = forms.simple[key] = _simplified(forms, text, n, as_ansor)
+    return found
+
+
+def _simplified(forms: Forms, text: Text, n: int, as_ansor: bool) -> tuple[Expr, dict[int, Var]]:
     analyzer = Analyzer(as_ansor=as_ansor)
     loops: dict[int, Var] = {}
     table: dict[Var, Expr] = {}

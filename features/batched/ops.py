@@ -16,6 +16,7 @@ from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.tir.expr import (
+    EQ,
     GE,
     GT,
     LE,
@@ -61,7 +62,8 @@ class StoreOps:
     Loads of the stored element itself are left out, `updates` is their number. `counts` are the
     operations outside of indices. `conditional`: some of these depend on the axes, so that their
     number depends on the candidate; then `parts` may have the original for each axis alone
-    (`_parts`), `paddings` what of these parts is known without simplification. `into` is the buffer
+    (`_parts`), `paddings` what of these parts is known without simplification; `divided`: there are
+    quotients or remainders in them. `into` is the buffer
     of one element that is stored to where it is not that of the stage. `places` say which of all
     loads in the value the `loads` are.
     """
@@ -76,7 +78,26 @@ class StoreOps:
     paddings: tuple[Padding | None, ...] = ()
     into: int | None = None
     places: tuple[int, ...] = ()
+    divided: bool = False
     original: Expr = field(kw_only=True)
+
+    @property
+    def is_padding(self) -> bool:
+        """Whether conditions on axes, without quotients, choose between a load and a constant."""
+        return bool(self.parts) and not self.divided
+
+    def part_of(self, d: int) -> tuple[Expr, int] | None:
+        """The part whose load has dimension d of the whole one, and which dimension it is there;
+        None where no condition asks for its axis."""
+        assert isinstance(self.original, Call)
+        load = self.original.args[1]
+        assert isinstance(load, ProducerLoad)
+        for part in self.parts:
+            assert isinstance(part, Call) and isinstance(part.args[1], ProducerLoad)
+            for k, index in enumerate(part.args[1].indices):
+                if index is load.indices[d]:
+                    return part, k
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +226,7 @@ class _Maker:
             parts,
             tuple(map(padding_of, parts)),
             places=tuple(k for k, e in enumerate(loads) if e.producer is not own),
+            divided=not all(map(_plain, parts)),
             original=original,
         )
 
@@ -283,13 +305,13 @@ def _parts(value: Expr) -> tuple[Expr, ...]:
     by_axis: dict[Var, list[Expr]] = {}
     for part in _conjuncts(condition):
         axes = free_vars(part)
-        if not isinstance(part, LT | LE | GT | GE) or len(axes) != 1 or not _plain(part):
+        if not isinstance(part, LT | LE | GT | GE | EQ) or len(axes) != 1:
             return ()
         by_axis.setdefault(next(iter(axes)), []).append(part)
     found = []
     for axis, conditions in by_axis.items():
         indices = tuple(index for index in load.indices if axis in free_vars(index))
-        if any(len(free_vars(index)) > 1 or not _plain(index) for index in indices):
+        if any(len(free_vars(index)) > 1 for index in indices):
             return ()
         alone = ProducerLoad(load.producer, indices)
         found.append(Call(value.dtype, value.op, (all_(*conditions), alone, other)))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.batched.build_nest import place_of_store
+from autosched.features.batched.context import Text
 from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
@@ -18,6 +19,8 @@ from autosched.features.walk.access import READ, READ_WRITE, WRITE
 
 Floats = npt.NDArray[np.float64]
 _HALF = 1 << 31
+Place = tuple[int, int]
+"""Of a load in a value the number, and a dimension."""
 
 
 def r32(x: npt.NDArray[np.generic]) -> Floats:
@@ -220,16 +223,31 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at, as_ansor)
             lost = lost | deep
             if lost.any():
-                if ops.conditional:
-                    text, place = stage.context.text(ops.original), (ops.places[number], d)
-                else:
-                    text, place = stage.context.text(e), None
+                text, place = text_of(store, number, d, as_ansor)
                 found_text, counts = written_index(forms, text, place, store.at, lost, as_ansor)
                 known = found_text if known is None else either(found_text, known)
                 store.texts[number, d] = lost, counts
             if known is not None:
                 access.written[len(access.tuples) - 1, d] = known
     return list(reversed(found.values()))
+
+
+def text_of(store: Store, number: int, d: int, as_ansor: bool) -> tuple[Text, Place | None]:
+    """What dimension d of a load is simplified with, and where it stands in that.
+
+    Conditions choose a load as a whole; what autosched's own pass makes of an axis depends on those
+    that ask for it alone.
+    """
+    ops, context = store.ops, store.stage.context
+    if not ops.conditional:
+        return context.text(ops.loads[number][1][d]), None
+    if as_ansor or not ops.parts:
+        return context.text(ops.original), (ops.places[number], d)
+    found = ops.part_of(d)
+    if found is None:
+        return context.text(ops.loads[number][1][d]), None
+    part, k = found
+    return context.text(part), (0, k)
 
 
 def _touch(nest: Nest, store: Store) -> None:

@@ -37,7 +37,7 @@ KnownBorders = dict[tuple[Expr, tuple[int, ...]], tuple[Copied, ...] | None]
 
 def is_padded(store: Store) -> bool:
     """Whether all that the store does is to copy what a condition chooses."""
-    return bool(store.ops.parts) and len(store.stage.ops.stores) == 1
+    return store.ops.is_padding and len(store.stage.ops.stores) == 1
 
 
 def border_pieces(

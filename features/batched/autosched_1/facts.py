@@ -13,6 +13,7 @@ import numpy as np
 
 from autosched.features.batched.autosched_1.blocks import steps_along
 from autosched.features.batched.autosched_1.device.fetched import fetched_access
+from autosched.features.batched.autosched_1.device.parts import part_access
 from autosched.features.batched.autosched_1.texts import TextAccess, either, text_access
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
 from autosched.features.batched.nest import Nest
@@ -222,7 +223,9 @@ def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | No
     if not access.written:
         return None
     found, where = fetched_access(store, access, storage)
-    return either(found, text_access(store, access, storage, where))
+    on_device = store.stage.context.forms.virtual or any(loop.thread for loop in store.loops)
+    rest = part_access if store.ops.parts and on_device else text_access
+    return either(found, rest(store, access, storage, where))
 
 
 def _is_digit(forms: Forms, slot: int, term: Term) -> Flags:

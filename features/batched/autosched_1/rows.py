@@ -144,7 +144,7 @@ def prepared(
         every, counts = [], []
         for own, piece in zip(facts, pieces, strict=True):
             store = piece.store
-            value = value_facts(store.ops, store.stage.ops)
+            value = value_facts(store.ops, store.stage.ops, machine.gpu)
             beside = [facts[n] for n in piece.beside]
             start = starts_of(own, piece.around, beside, piece.together)
             chosen = None

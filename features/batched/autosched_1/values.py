@@ -38,12 +38,14 @@ class ValueFacts:
     folds: bool
 
 
-def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
+def value_facts(ops: StoreOps, stage: StageOps, on_device: bool = False) -> ValueFacts:
     """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
 
-    Raises UnsupportedError where they depend on the candidate in other ways.
+    Raises UnsupportedError where they depend on the candidate in other ways; so does what passes
+    make of remainders, which is nothing `on_device`.
     """
-    if ops.conditional and (ops.is_init or not ops.parts):
+    known = bool(ops.parts) if on_device else ops.is_padding
+    if ops.conditional and (ops.is_init or not known):
         raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
     own = _own_loads(ops)
