@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from autosched.errors import ScheduleError
@@ -34,6 +35,8 @@ GPU_INITIAL: tuple[InitialRule, ...] = (fill_tile_size, thread_bind, unroll)
 
 _BATCH = 32  # attempts are made in multiples of it
 _BARREN_BATCHES = 5
+_FEW_LEGAL, _MOST_TIMES = 0.5, 4
+"""If fewer of the attempts are legal, up to so many times as many are made."""
 
 
 def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | None:
@@ -69,26 +72,30 @@ def sample_population(
     """At least `count` different samples, fewer when the space is smaller.
 
     Illegal samples are dropped, on a CPU those with a parallel loop inside another, and those
-    that `legal` refuses: a GPU's limits show only when a candidate is lowered. After five barren
-    batches in a row the wanted number is halved, as in Ansor.
+    that `legal` refuses: a GPU's limits show only when a candidate is lowered. Where few attempts
+    are legal, as many more are made at once: arrays have a price a batch. After five barren batches
+    in a row the wanted number is halved, as in Ansor.
     """
     found: list[Steps] = []
     texts: set[str] = set()
-    barren = 0
+    barren, share = 0, 1.0
     while len(found) < count:
         batch: list[Steps] = []
-        attempts = -(-(count - len(found)) // _BATCH) * _BATCH
+        attempts = math.ceil((count - len(found)) / share / _BATCH) * _BATCH
         for state in drawn(context, sketches, rng, attempts):
             text = state.to_str()
             if text not in texts:
                 texts.add(text)
                 batch.append(state.steps)
-                if len(found) + len(batch) >= count:
+                if share == 1 and len(found) + len(batch) >= count:
+                    attempts = 0  # nobody knows how many there were
                     break
         before = len(found)
         kept = legal(batch) if legal is not None else [True] * len(batch)
         found += [steps for steps, keep in zip(batch, kept, strict=True) if keep]
         barren = barren + 1 if len(found) == before else 0
+        legal_share = (len(found) - before) / attempts if attempts else 1.0
+        share = max(legal_share, 1 / _MOST_TIMES) if legal_share < _FEW_LEGAL else 1.0
         if barren == _BARREN_BATCHES:
             if count <= 1:
                 break
