@@ -6,7 +6,6 @@ import numpy as np
 
 from autosched.errors import ScheduleError
 from autosched.features.autosched_1.machine import machine_of
-from autosched.features.batched.autosched_1.batch import WORTH_AT_ONCE
 from autosched.features.batched.autosched_1.device.stores import device_pieces
 from autosched.features.batched.autosched_1.piece import Ready
 from autosched.features.batched.autosched_1.rows import prepared, rows_of_all
@@ -23,6 +22,8 @@ from autosched.features.sets import AUTOSCHED_1, Rows
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
+
+WORTH_AT_ONCE = 2  # one of a program is faster by itself
 
 
 class BatchedDeviceFeatures(BatchedFeatures):
