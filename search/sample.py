@@ -88,13 +88,13 @@ def sample_population(
                 texts.add(text)
                 batch.append(state.steps)
                 if share == 1 and len(found) + len(batch) >= count:
-                    attempts = 0  # nobody knows how many there were
+                    attempts = len(batch)  # at least
                     break
         before = len(found)
         kept = legal(batch) if legal is not None else [True] * len(batch)
         found += [steps for steps, keep in zip(batch, kept, strict=True) if keep]
         barren = barren + 1 if len(found) == before else 0
-        legal_share = (len(found) - before) / attempts if attempts else 1.0
+        legal_share = (len(found) - before) / attempts
         share = max(legal_share, 1 / _MOST_TIMES) if legal_share < _FEW_LEGAL else 1.0
         if barren == _BARREN_BATCHES:
             if count <= 1:

@@ -77,6 +77,20 @@ def test_samples_that_cannot_be_lowered_are_dropped(
     assert set(found) < set(asked)
 
 
+def test_where_few_are_legal_batches_do_not_shrink_with_what_is_left(
+    make_space: MakeSpace, make_task: MakeTask
+) -> None:
+    space = make_space(make_task("matmul"))
+    sizes: list[int] = []
+
+    def legal(batch: Sequence[tuple[Step, ...]]) -> list[bool]:
+        sizes.append(len(batch))
+        return [k % 8 == 0 for k, _ in enumerate(batch)]
+
+    assert len(space.sample(np.random.default_rng(0), 33, legal)) >= 33
+    assert sum(sizes) > 200 and len(sizes) <= 5, sizes
+
+
 def test_nothing_legal_ends(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("softmax"))
     refuse = lambda batch: [False] * len(batch)  # noqa: E731
