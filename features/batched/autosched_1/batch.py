@@ -88,27 +88,13 @@ class BatchedTuningFeatures(BatchedFeatures):
         if len(members) < WORTH_AT_ONCE:
             self.share.reasons[FEW] += len(members)
             return []
-        machine = machine_of(self._target)
         try:
             program = self._ready(key, alike)
             if program.ops is None or program.why:
                 self.share.reasons[program.why] += len(members)
                 return []
             made = ready(program.ops, population_of(alike))
-            cut, different, which = self._cut(made)
-            whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
-            parts = [_Part(members, whole)]
-            if len(cut) >= _WORTH_CUTTING:
-                copies = CopiesOf.of(different, made.stores)
-                spread = Spread.of(copies.number[which])
-                again = ready(program.ops, population_of(repeated(alike, cut, spread.owner)))
-                again.nest.forms.owner = spread.owner
-                kinds = spread.by_row(copies.first[which])
-                pieces = pieces_of(again, copies, kinds, self._borders)
-                own = prepared(again, pieces, machine, self._choices, spread)
-                parts.append(_Part([members[n] for n in cut], own))
-            elif cut:
-                self.share.reasons["few whose loops are cut"] += len(cut)
+            parts = self._made(program.ops, alike, members, made)
             for kept in made.kept:
                 parts += self._kept(program.ops, alike, members, kept)
         except UnsupportedError as error:
@@ -125,10 +111,35 @@ class BatchedTuningFeatures(BatchedFeatures):
         if len(those) < WORTH_AT_ONCE:
             self.share.reasons["few that keep values in an output"] += len(those)
             return []
-        made = ready(ops, population_of(some_of(alike, those)), kept)
-        pieces = whole_pieces(made, self._borders)
-        own = prepared(made, pieces, machine_of(self._target), self._choices)
-        return [_Part([members[n] for n in those], own)]
+        some = some_of(alike, those)
+        made = ready(ops, population_of(some), kept)
+        return self._made(ops, some, [members[n] for n in those], made, kept)
+
+    def _made(
+        self,
+        ops: ProgramOps,
+        alike: list[Alike],
+        members: list[int],
+        made: Ready,
+        kept: Kept | None = None,
+    ) -> list[_Part]:
+        """The candidates of a nest, those with cut loops apart; all of them are `kept` alike."""
+        machine = machine_of(self._target)
+        cut, different, which = self._cut(made)
+        whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
+        parts = [_Part(members, whole)]
+        if len(cut) < _WORTH_CUTTING:
+            if cut:
+                self.share.reasons["few whose loops are cut"] += len(cut)
+            return parts
+        copies = CopiesOf.of(different, made.stores)
+        spread = Spread.of(copies.number[which])
+        again = ready(ops, population_of(repeated(alike, cut, spread.owner)), kept)
+        again.nest.forms.owner = spread.owner
+        kinds = spread.by_row(copies.first[which])
+        pieces = pieces_of(again, copies, kinds, self._borders)
+        own = prepared(again, pieces, machine, self._choices, spread)
+        return [*parts, _Part([members[n] for n in cut], own)]
 
     def _finish(
         self,
@@ -150,7 +161,10 @@ class BatchedTuningFeatures(BatchedFeatures):
     def _cut(self, made: Ready) -> tuple[list[int], list[Pieces], Ints]:
         """The candidates with conditions, the different pieces that loops are cut into, and which
         of these each has."""
-        those = made.conditional.nonzero()[0]
+        conditional = made.conditional
+        for kept in made.kept:
+            conditional = conditional & ~kept.where
+        those = conditional.nonzero()[0]
         if not len(those):
             return [], [], those
         every, which = Trees(made.nest, made.population, made.stores).pieces(those)

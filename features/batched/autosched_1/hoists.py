@@ -24,7 +24,6 @@ from autosched.state.iterator import Annotation
 
 ALL_LOOPS = "a stage that may leave all loops of another"
 LIMIT = "a stage that leaves a loop with a limit of unrolling"
-PAST_START = "a stage that moves past the start of a reduction"
 
 
 def hoist(nest: Nest, population: Population) -> Population:
@@ -36,23 +35,26 @@ def hoist(nest: Nest, population: Population) -> Population:
     ats = [moves.stage(s) for s in range(len(nest.ops.stages))]
     if not any((left >= 0).any() for left in moves.left):
         return population
-    found = replace(population, at=ats, left=moves.left)
+    found = moves.beside(replace(population, at=ats, left=moves.left))
     place_stages(nest, found)
     return found
 
 
 class _Moves:
-    """`left` has, by stage, the outermost loop of its target that it leaves, or -1."""
+    """`left` has, by stage, the outermost loop of its target that it leaves, or -1; `_gone` says
+    where it is in none of them any more."""
 
     def __init__(self, nest: Nest, population: Population) -> None:
         self._nest, self._population = nest, population
         self._at: list[Ints] = []
         self.left: list[Ints] = []
+        self._gone: list[Flags] = []
 
     def stage(self, s: int) -> Ints:
         """The loop, by position in its target, that stage s is computed in at last."""
         population = self._population
         at, left = population.at[s].copy(), self._nest.forms.full(-1)
+        self._gone.append(np.zeros(self._nest.forms.count, bool))
         for t in range(s + 1, len(self._nest.ops.stages)):
             here = population.target[s] == t
             if here.any():
@@ -60,6 +62,28 @@ class _Moves:
         self._at.append(at)
         self.left.append(left)
         return at
+
+    def beside(self, population: Population) -> Population:
+        """With stages that have left all loops of their target where that is: right before it.
+
+        Candidates with another stage between the two are refused.
+        """
+        forms, before = self._nest.forms, self._population
+        targets, ats, lefts = list(population.target), list(population.at), list(self.left)
+        for s in range(len(targets) - 1, -1, -1):
+            for t in range(s + 1, len(targets)):
+                where = self._gone[s] & (before.target[s] == t)
+                if not where.any():
+                    continue
+                for u in range(s + 1, t):
+                    same = before.target[u] == before.target[t]
+                    same = same & ((before.at[u] == before.at[t]) | (before.target[t] < 0))
+                    outer = (before.target[u] == t) & (before.at[u] < before.at[s]) & self._gone[u]
+                    forms.refuse(where & (same | outer), ALL_LOOPS)
+                targets[s] = np.where(where, targets[t], targets[s])
+                ats[s] = np.where(where, ats[t], ats[s])
+                lefts[s] = np.where(where, lefts[t], lefts[s])
+        return replace(population, target=targets, at=ats, left=lefts)
 
     def _out_of(self, s: int, t: int, here: Flags, at: Ints, left: Ints) -> None:
         """Move stage s, which is in stage t where `here`, out of its loops, innermost first."""
@@ -82,23 +106,12 @@ class _Moves:
             at[now & goes] = k - 1
             moving = moving & ~(now & ~goes)
         gone = moving & (at < 0)
-        forms.refuse(gone & ((left >= 0) | self._is_still(s, t, inside)), ALL_LOOPS)
-        outermost = self._outermost(t)
-        forms.refuse(here & (left >= 0) & (left == outermost), ALL_LOOPS)
-        if len(nest.stages[t].ops.stores) > 1:
-            start = nest.stages[t].start
-            past = (at < start) & (self._population.at[s] >= start)
-            forms.refuse(here & (left >= 0) & past, PAST_START)
+        forms.refuse(gone & self._is_still(s, t, inside), ALL_LOOPS)
+        outermost = forms.extents[loops.slots[0]] > 1
+        self._gone[s] |= gone & (left >= 0) & outermost
+        at[gone & (left >= 0) & ~outermost] = 0
         # A loop of one iteration is none: the stage stands where it did unless it left another.
         at[here & (left < 0)] = self._population.at[s][here & (left < 0)]
-
-    def _outermost(self, t: int) -> Ints:
-        """The outermost loop of a stage that is one."""
-        forms, slots = self._nest.forms, self._nest.stages[t].loops.slots
-        found = forms.full(-2)
-        for k in range(len(slots) - 1, -1, -1):
-            found = np.where(forms.extents[slots[k]] > 1, k, found)
-        return found
 
     def _inside(self, s: int) -> list[tuple[int, Flags]]:
         """The stages that move with stage s, itself among them, and in which candidates."""

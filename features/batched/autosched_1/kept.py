@@ -6,7 +6,7 @@ store to and load from then is the output.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,11 +28,11 @@ class Kept:
     where: Flags
 
 
-def kept_in_outputs(nest: Nest, conditional: Flags) -> list[Kept]:
-    """The stages that are kept in an output.
+def kept_in_outputs(nest: Nest, conditional: Mapping[int, Flags]) -> list[Kept]:
+    """The stages that are kept in an output, whose store has no condition around it.
 
-    Candidates with conditions around stores, where it is hard to tell, are refused if it may be,
-    and those with several such stages.
+    `conditional` says of each stage where it has one. Candidates where it is hard to tell are
+    refused if it may be, and those with several such stages.
     """
     forms = nest.forms
     found = []
@@ -40,8 +40,8 @@ def kept_in_outputs(nest: Nest, conditional: Flags) -> list[Kept]:
     for o, output in nest.stages.items():
         for s, stage in nest.stages.items():
             if s != o and output.ops.is_output and _is_kept(nest, stage, output):
-                may = ~_is_apart(nest, s, o)
-                forms.refuse(may & (conditional | _is_unusual(nest, s, o)), UNSURE)
+                may = ~_is_apart(nest, s, o) & ~conditional[o]
+                forms.refuse(may & _is_unusual(nest, s, o), UNSURE)
                 where = may & _covers(nest, s, o)
                 several = several + where
                 found.append(Kept(s, o, where))

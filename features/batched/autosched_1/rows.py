@@ -62,13 +62,11 @@ def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -
         nest = build_nest(ops, population)
         population = hoist(nest, population)
         move_starts(nest, population)
-        conditional = np.zeros(nest.forms.count, bool)
-        for stage in nest.stages.values():
-            for condition in conditions_around(stage):
-                conditional = conditional | condition.where
+        asked = {s: _is_asked(stage) for s, stage in nest.stages.items()}
+        conditional = np.logical_or.reduce(list(asked.values()))
         kept: list[Kept] = []
         if shared is None:
-            kept = kept_in_outputs(nest, conditional)
+            kept = kept_in_outputs(nest, asked)
         else:
             keep(nest, shared)
         stores = make_stores(nest, as_ansor=False)
@@ -212,6 +210,14 @@ def _check(nest: Nest, stores: list[Store]) -> None:
     for store in stores:
         if store.ops.conditional and not is_padded(store):
             forms.refuse(_has_border(nest, store), "a copy that may be cut at its border")
+
+
+def _is_asked(stage: Stage) -> Flags:
+    """Where a condition is around the stores of a stage."""
+    found: Flags = np.zeros(stage.context.forms.count, bool)
+    for condition in conditions_around(stage):
+        found = found | condition.where
+    return found
 
 
 def conditions_around(stage: Stage) -> list[Condition]:
