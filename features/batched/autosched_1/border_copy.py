@@ -9,12 +9,13 @@ the passes do to this small function what they do to the whole one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import repeat
 
 from autosched.features.autosched_1.branches import share_of_branches
+from autosched.features.batched.autosched_1.branch_places import Place, place_of
 from autosched.features.walk.count import count_ops
 from autosched.features.walk.scope import BufferInfo, Loop
 from autosched.features.walk.visitor import Nest
@@ -58,7 +59,9 @@ class Copied:
     of the walk, counted from the first of the copy's loops; `counts` and `weight` are the
     operations and instructions of the value. `same`: what loops move in its indices is as before;
     branches know more of loops around the copy. `hoisted`: a condition left a loop, so that the
-    whole program is simplified. `share` of the iterations is in its branches.
+    whole program is simplified. `share` of the iterations is in its branches. `stored` and `loaded`
+    are the places that it stores to and loads from, where they were asked for; `slots` has a number
+    for each of their variables.
     """
 
     loads: bool
@@ -73,15 +76,26 @@ class Copied:
     same: bool
     hoisted: bool
     share: float
+    stored: Place = ()
+    loaded: Place = ()
+    slots: Mapping[str, int] = field(default_factory=dict)
 
 
 def copies_of(
-    value: Expr, own: Sequence[OwnLoop], outer: Sequence[tuple[Var, int]]
+    value: Expr,
+    own: Sequence[OwnLoop],
+    outer: Sequence[tuple[Var, int]],
+    place: Sequence[Expr] | None = None,
 ) -> list[Copied]:
     """The stores of a copy of `value`, whose variables are those of its loops and of loops around
-    them with these extents, in program order."""
+    them with these extents, in program order.
+
+    It stores to `place`, and what becomes of its indices is noted; without it, to the indices that
+    it loads from.
+    """
     loads = [e for e in pre_order(value) if isinstance(e, ProducerLoad)]
     indices = loads[0].indices if loads else ()
+    indices = indices if place is None else tuple(place)
     target = decl_buffer([1] * len(indices), name="copy")
     zero = IntImm(0)
     body: Stmt = BufferStore(target, _with_buffers(value, {}), indices)
@@ -95,7 +109,7 @@ def copies_of(
     func = PASSES[-1](cut)
     names = [loop.var.name for loop in own]
     terms = [_terms(index) for index in indices]
-    found = _Found(target, names, len(outer), terms, func is not cut)
+    found = _Found(target, names, len(outer), terms, func is not cut, place is not None)
     Nest(func, found)
     return found.stores
 
@@ -126,6 +140,7 @@ class _Found:
     outside: int
     terms: list[dict[str, int]]
     hoisted: bool
+    placed: bool
     stores: list[Copied] = field(default_factory=list)
     _nodes: list[Loop] = field(default_factory=list)
 
@@ -139,8 +154,15 @@ class _Found:
             k = self.names.index(loop.var.name)
             extents[k], nodes[k] = loop.extent, self._number(loop)
             asked[k] = any(loop.var in free_vars(part.args[0]) for part in guarded)
+        loads = [e for e in pre_order(stmt.value) if isinstance(e, BufferLoad)]
+        if self.placed:
+            stored, loaded = place_of(stmt.indices), place_of(loads[0].indices if loads else ())
+            same = stored is not None and loaded is not None
+        else:
+            stored = loaded = ()
+            same = all(map(self._same, stmt.indices, self.terms, repeat(extents)))
         one = Copied(
-            any(isinstance(e, BufferLoad) for e in pre_order(stmt.value)),
+            bool(loads),
             bool(guarded),
             tuple(extents),
             tuple(nodes),
@@ -149,9 +171,11 @@ class _Found:
             tuple([max(0, depth - self.outside) for depth in nest.guards]),
             tuple(count_ops(stmt.value)),
             step_weight(stmt.value),
-            all(map(self._same, stmt.indices, self.terms, repeat(extents))),
+            same,
             self.hoisted,
             share_of_branches(nest),
+            stored or (),
+            loaded or (),
         )
         self.stores.append(one)
 

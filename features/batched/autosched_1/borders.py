@@ -7,20 +7,22 @@ of several places, some of which a candidate leaves free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autosched.features.batched.autosched_1.border_copy import Copied, OwnLoop, copies_of
+from autosched.features.batched.autosched_1.branch_places import replaced
 from autosched.features.batched.autosched_1.piece import Piece
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen, along_reads
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.one import Rows, alike, signature, simplified
-from autosched.features.batched.stores import LoopAround, Store, own_indices, times
+from autosched.features.batched.one import Axes, Rows, alike, signature, simplified
+from autosched.features.batched.ops import loads_of
+from autosched.features.batched.stores import LoopAround, Store, Touched, own_indices, times
 from autosched.tir.expr import Call, Expr, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
@@ -32,6 +34,7 @@ AFTER_ALL = 1 << 62
 _MOST_PIECES = 24  # more of them are faster one by one
 _MOST_KNOWN = 20_000
 _OWN = 1 << 20
+_BOTH = "value_and_place"
 KnownBorders = dict[tuple[Expr, tuple[int, ...]], tuple[Copied, ...] | None]
 
 
@@ -65,9 +68,27 @@ def _most(made: Sequence[Sequence[Copied] | None], kind: int) -> int:
 def _worked_out(
     forms: Forms, store: Store, rows: Rows, known: KnownBorders
 ) -> tuple[list[tuple[Copied, ...] | None], Rows]:
-    """What becomes of the copy in the candidates `rows`: all there is, and which each has."""
+    """What becomes of the copy in the candidates `rows`: all there is, and which each has.
+
+    Where a branch simplifies indices, all of them are looked at.
+    """
+    part = _conditional_part(store)
+    made, which = _alike_worked_out(forms, store, rows, known, part)
+    again = np.array([copied is None for copied in made])[which].nonzero()[0]
+    if len(again):
+        both = _with_place(store)
+        more, which[again] = _alike_worked_out(forms, store, rows[again], known, both)
+        which[again] += len(made)
+        made += more
+    return made, which
+
+
+def _alike_worked_out(
+    forms: Forms, store: Store, rows: Rows, known: KnownBorders, value: Expr
+) -> tuple[list[tuple[Copied, ...] | None], Rows]:
+    """The same of `value`."""
     stage = store.stage
-    text = stage.context.text(_conditional_part(store))
+    text = stage.context.text(value)
     axes = dict(text.axes)
     for k, slot in enumerate(stage.loops.slots):
         extent = forms.extents[slot]
@@ -81,14 +102,37 @@ def _worked_out(
         if key not in known:
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            value, variables = simplified(forms, text, n, as_ansor=False)
-            known[key] = _copied(forms, store, n, value, variables)
-        found.append(known[key])
+            simple, variables = simplified(forms, text, n, as_ansor=False)
+            known[key] = _copied(forms, store, n, simple, variables, _slots(forms, axes, n))
+        found.append(_with_slots(known[key], _slots(forms, axes, n)))
     return found, which
 
 
+def _slots(forms: Forms, axes: Axes, n: int) -> list[int]:
+    """The loops of candidate n in the order of their appearance, as in its signature."""
+    every = (slot for form in axes.values() for slot, term in form.every() if term.scale[n])
+    return list(dict.fromkeys(every))
+
+
+def _with_slots(made: tuple[Copied, ...] | None, slots: Sequence[int]) -> tuple[Copied, ...] | None:
+    """With the slots of the variables for their numbers."""
+    if made is None or not any(copied.stored for copied in made):
+        return made
+    return tuple(
+        [
+            replace(copied, slots={name: slots[k] for name, k in copied.slots.items()})
+            for copied in made
+        ]
+    )
+
+
 def _copied(
-    forms: Forms, store: Store, n: int, value: Expr, variables: dict[int, Var]
+    forms: Forms,
+    store: Store,
+    n: int,
+    value: Expr,
+    variables: Mapping[int, Var],
+    slots: Sequence[int],
 ) -> tuple[Copied, ...] | None:
     """The stores of candidate n; the extent of a loop that is whole in all of them is -1."""
     loops = store.stage.loops
@@ -103,14 +147,20 @@ def _copied(
     outer = [
         (var, int(forms.extents[slot][n])) for slot, var in variables.items() if slot not in mine
     ]
-    found = copies_of(value, own, outer)
+    place = None
+    if isinstance(value, Call) and value.op == _BOTH:
+        value, at = value.args
+        place = at.children()
+    found = copies_of(value, own, outer, place)
     if len(found) > _MOST_PIECES or not all(copied.same for copied in found):
         return None
     whole = [
         all(copied.extents[k] == loop.extent for copied in found) for k, loop in enumerate(own)
     ]
     count = len(loops.slots)
-    return tuple([_spread(copied, places, whole, count) for copied in found])
+    numbers = {var.name: slots.index(slot) for slot, var in variables.items()}
+    spread = [_spread(copied, places, whole, count) for copied in found]
+    return tuple([replace(copied, slots=numbers) for copied in spread])
 
 
 def _spread(copied: Copied, places: list[int], whole: list[bool], count: int) -> Copied:
@@ -131,6 +181,14 @@ def _conditional_part(store: Store) -> Expr:
     asked = free_vars(condition)
     indices = tuple([e for e in load.indices if not free_vars(e).isdisjoint(asked)])
     return Call(value.dtype, value.op, (condition, ProducerLoad(load.producer, indices), other))
+
+
+def _with_place(store: Store) -> Expr:
+    """The choice, and where it is stored to."""
+    ops = store.stage.ops
+    ((_, load),) = zip(store.ops.loads, loads_of(store.ops.original), strict=True)
+    place = ProducerLoad(load.producer, ops.axes[: ops.data])
+    return Call(store.ops.original.dtype, _BOTH, (store.ops.original, place))
 
 
 @dataclass(eq=False)
@@ -180,6 +238,9 @@ class _Slot:
         shares = np.array([c.share for _, c in every])
         self.share = np.ones(table.count)
         self.share[table.rows] = shares[table.which]
+        self.copied = [c for _, c in every]
+        self.placed = table.flags([bool(c.stored) for c in self.copied])
+        self.ints, self.flags = table.ints, table.flags
         most = max(len(c.guards) for _, c in every)
         self.guards = [
             table.ints([c.guards[k] if k < len(c.guards) else -1 for _, c in every])
@@ -214,16 +275,19 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     for loop in loops:
         product = times(forms, product, loop)
     touched = [replace(access) for access in store.touched]
+    if slot.placed.any():
+        _place(slot, touched)
     copy = replace(
         store,
         loops=loops,
         place=np.where(slot.exists, store.place + slot.at, AFTER_ALL),
         touched=touched if slot.loads else touched[-1:],
+        loaded=touched[0].tuples if slot.loads else store.loaded,
     )
     floor = np.where(slot.exists, outside + slot.floor, 0)
     none = np.zeros(forms.count, bool)
     alone = Surroundings(floor, floor, floor, forms.one, none, none)
-    conditional = slot.guarded & along_reads(store, forms.count)
+    conditional = slot.guarded & along_reads(copy, forms.count)
     chosen = Chosen(_counts(forms, store, slot), slot.weight, conditional, asked)
     there = [slot.exists & (guard >= 0) for guard in slot.guards]
     guards = [np.where(w, outside + g, -1) for w, g in zip(there, slot.guards, strict=True)]
@@ -232,15 +296,26 @@ def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:
     return piece
 
 
+def _place(slot: _Slot, touched: Sequence[Touched]) -> None:
+    """Let the load and the store be at the places that are left of theirs."""
+    slots = [copied.slots for copied in slot.copied]
+    both = [copied.loaded for copied in slot.copied], [copied.stored for copied in slot.copied]
+    for access, places in zip(touched, both, strict=True):
+        where = slot.placed & slot.flags([bool(place) for place in places])
+        access.tuples = [replaced(access.tuples[0], where, places, slots, slot.ints)]
+
+
 def _counts(forms: Forms, store: Store, slot: _Slot) -> Ints:
     """The operations, those of indices that no condition asks for among them."""
     counts: Ints = slot.counts.copy()
     if slot.loads:
         asked = free_vars(store.ops.original.children()[0])
         ((_, indices),) = store.ops.loads
+        free = np.zeros_like(counts)
         for e in indices:
             if free_vars(e).isdisjoint(asked):
-                add_index(forms, index_form(forms, e, store.stage.axes), counts)
+                add_index(forms, index_form(forms, e, store.stage.axes), free)
+        counts += np.where(slot.placed, 0, free)
     return counts
 
 
