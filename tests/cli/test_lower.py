@@ -10,7 +10,7 @@ from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE, HOST_PIPELINE
-from kit.cli import Cli, MakeRecord
+from kit.cli import Cli
 
 
 def test_the_last_program_is_printed(cli: Cli, config: Path) -> None:
@@ -173,10 +173,12 @@ def test_a_profile_of_a_record(cli: Cli, log: Path) -> None:
     assert "nothing in a parallel loop is timed; --profile-serial runs it on one" in done.err
 
 
-def test_a_profile_inside_parallel_loops(cli: Cli, log: Path, record: MakeRecord) -> None:
-    """Tiles whose sums fit 16 registers of 8 floats: one loop over `k` on every machine."""
+def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
+    """Tiles whose sums fit 16 registers of 8 floats, and too many steps to unroll with registers
+    of 16: one loop over `k` on every machine."""
+    task = Task.from_workload("matmul", M=16, N=16, K=64)
     steps = steps_from_json([["SP", 2, 0, 16, [4], 1], ["AN", 2, 0, 3]])
-    RecordLog(log).append([record(steps=steps)])
+    RecordLog(log).append([Record(task.to_json(), steps, MeasureResult((1e-3,), None))])
     done = cli("lower", "--profile", f"{log}:3", "--profile-serial", "--profile-depth", "0")
     assert done.status == 0
     assert re.search(r"^ 1    for i.outer in range\(4\) +C +1 ", done.out, re.MULTILINE)

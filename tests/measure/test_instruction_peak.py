@@ -19,8 +19,11 @@ def test_nothing_is_optimised_away(it: object) -> None:
         return
     tiles = found.c.scope == "amx.tile"
     code = assembly(tile_ir(found) if tiles else vector_ir(found), HERE, "full")
-    name = found.name.split(".")[1] if tiles else found.name.split(".")[0]
-    assert sum(name in line for line in code.splitlines()) >= (4 if tiles else 12)
+    names = [found.name.split(".")[1 if tiles else 0]]
+    if names[0].endswith("pmaddwd"):
+        names.append("vpdpwssd")  # where there is VNNI, LLVM makes one of it and its sum
+    uses = [line for line in code.splitlines() if any(name in line for name in names)]
+    assert len(uses) >= (4 if tiles else 12)
 
 
 def test_peak_of_this_machine() -> None:
