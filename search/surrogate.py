@@ -17,7 +17,7 @@ from autosched.search.structure import traits
 Scores = npt.NDArray[np.float32]
 _PARAMS: dict[str, Any] = {
     "max_depth": 6,
-    "eta": 0.15,
+    "eta": 0.2,
     "subsample": 0.8,
     "colsample_bynode": 0.5,
     "tree_method": "hist",
@@ -25,7 +25,7 @@ _PARAMS: dict[str, Any] = {
     "nthread": 1,
     "verbosity": 0,
 }
-_ROUNDS = 60
+_ROUNDS = 40
 _ILLEGAL = 2.0  # below the worst legal one: its logarithm
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from autosched.cli.asked import Asked
 from autosched.cli.config import Config
 from autosched.cli.console import err, warn
-from autosched.cli.dry_run import show_all
 from autosched.cli.tune_many_report import report_many
 from autosched.cli.tune_report import report
 from autosched.cli.tune_settings import (
@@ -53,6 +52,8 @@ def run(
     configs = [on_hosts(config, overrides.hosts) for config in asked.configs(overrides.target)]
     many.of(configs)
     if dry_run:
+        from autosched.cli.dry_run import show_all
+
         tasks = [(config.task(), settings_of(config, overrides).options()) for config in configs]
         timeout = configs[0].measure.build_timeout_s
         if not show_all(tasks, as_json=as_json, samples=overrides.trials, build_timeout=timeout):
