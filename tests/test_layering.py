@@ -148,6 +148,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.cli.dataset_app", "autosched.cli.dataset"): START_UP,
     ("autosched.cli.app", "autosched.cli.doctor"): START_UP,
     ("autosched.cli.candidates_app", "autosched.cli.failures"): START_UP,
+    ("autosched.cli.tune", "autosched.cli.dry_run"): START_UP,
     ("autosched.cli.tuning_app", "autosched.cli.lower"): START_UP,
     ("autosched.cli.records_app", "autosched.cli.records"): START_UP,
     ("autosched.cli.records_app", "autosched.cli.records_compared"): START_UP,
