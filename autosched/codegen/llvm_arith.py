@@ -8,7 +8,9 @@ send NaN to 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import reduce
 
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
@@ -147,7 +149,8 @@ def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
     """Min and Max."""
     chain = _chain(b, e)
     if len(chain) > 2:
-        return _extremum_of_chain(b, chain, e.dtype, isinstance(e, Min))
+        of_chain = _masked_chain if b.module.has_masks else _extremum_of_chain
+        return of_chain(b, chain, e.dtype, isinstance(e, Min))
     first, second, dtype = operands(b, e)
     smaller = isinstance(e, Min)
     kind = llvm_type(dtype)
@@ -163,9 +166,9 @@ def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _chain(b: FunctionBuilder, e: BinaryExpr) -> list[Expr]:
-    """The operands of extremes of extremes on x86 without masks of lanes; none elsewhere."""
+    """The operands of extremes of extremes in vectors on x86; none elsewhere."""
     native = e.dtype.lanes >= _LEAST_LANES and e.dtype.is_float and e.dtype.bits in (32, 64)
-    if not b.module.has_gather or b.module.has_masks or not native:
+    if not b.module.has_gather or not native:
         return []
     found: list[Expr] = []
     rest: Expr = e
@@ -185,17 +188,48 @@ def _extremum_of_chain(
     """
     kind, flags = llvm_type(dtype), flags_type(dtype)
     bits = llvm_type(DType(f"int{dtype.bits}").with_lanes(dtype.lanes))
-    relation = "olt" if smaller else "ogt"
-    extreme, *others = [b.value(e) for e in chain]
-    for other in others:
-        better = b.emit(f"fcmp {relation} {kind} {other}, {extreme}")
-        extreme = b.emit(f"select {flags} {better}, {kind} {other}, {kind} {extreme}")
+    first, *others = [b.value(e) for e in chain]
+    extreme = _second_where_nan(b, first, others, dtype, smaller)
     extreme = b.emit(f"bitcast {kind} {extreme} to {bits}")
-    for one, two in zip(others[::2], [*others[1::2], *others[-1:]], strict=False):
+    for one, two in _pairs(others):
         unordered = b.emit(f"fcmp uno {kind} {one}, {two}")
         mask = b.emit(f"sext {flags} {unordered} to {bits}")
         extreme = b.emit(f"or {bits} {extreme}, {mask}")
     return b.emit(f"bitcast {bits} {extreme} to {kind}")
+
+
+def _masked_chain(b: FunctionBuilder, chain: Sequence[Expr], dtype: DType, smaller: bool) -> str:
+    """The same with masks of lanes: one comparison for two, the last extremum under its mask.
+
+    The NaN of the last operand comes through by itself. That of the first, an accumulator, is
+    looked for alone: where it begins with a constant, LLVM knows that this is none.
+    """
+    kind, flags = llvm_type(dtype), flags_type(dtype)
+    first, *others, last = [b.value(e) for e in chain]
+    others.append(first)
+    extreme = _second_where_nan(b, last, others, dtype, smaller)
+    numbers = [b.emit(f"fcmp ord {kind} {one}, {two}") for one, two in _pairs(others)]
+    every = reduce(lambda a, c: b.emit(f"and {flags} {a}, {c}"), numbers)
+    nan = splat(math.nan, dtype)
+    return b.emit(f"select {flags} {every}, {kind} {extreme}, {kind} {nan}")
+
+
+def _second_where_nan(
+    b: FunctionBuilder, first: str, others: Sequence[str], dtype: DType, smaller: bool
+) -> str:
+    """The extremum as the processor's instruction takes it, one after the other: a NaN of `first`
+    comes through, one of the others is lost."""
+    kind, flags = llvm_type(dtype), flags_type(dtype)
+    extreme = first
+    for other in others:
+        better = b.emit(f"fcmp {'olt' if smaller else 'ogt'} {kind} {other}, {extreme}")
+        extreme = b.emit(f"select {flags} {better}, {kind} {other}, {kind} {extreme}")
+    return extreme
+
+
+def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:
+    """Two at a time; the last of an odd number with itself."""
+    return list(zip(values[::2], [*values[1::2], *values[-1:]], strict=False))
 
 
 def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:
@@ -217,9 +251,7 @@ def _extremum_of_numbers(
     comes through as well. What waits for `first`, an accumulator, is one instruction.
     """
     kind, flags = llvm_type(dtype), flags_type(dtype)
-    relation = "olt" if smaller else "ogt"
-    better = b.emit(f"fcmp {relation} {kind} {second}, {first}")
-    extreme = b.emit(f"select {flags} {better}, {kind} {second}, {kind} {first}")
+    extreme = _second_where_nan(b, first, [second], dtype, smaller)
     number = b.emit(f"fcmp ord {kind} {second}, {second}")
     return b.emit(f"select {flags} {number}, {kind} {extreme}, {kind} {second}")
 

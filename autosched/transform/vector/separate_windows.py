@@ -15,12 +15,10 @@ after:
         Y.acc[0:8] = broadcast(0.0, 8)
         X.columns[0:16] = max(X[0:16], X[18:34])
         X.columns[16:32] = max(X[1:17], X[19:35])
-        Y.acc[0:8] = max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[0:16]], [0, 2, 4, 6, 8,
-                10, 12, 14]))
-        Y.acc[0:8] = max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[0:16]], [1, 3, 5, 7, 9,
-                11, 13, 15]))
-        Y.acc[0:8] = max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[16:32]], [2, 4, 6, 8, 10,
-                12, 14, 31]))
+        Y.acc[0:8] = max(max(max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[0:16]], [0, 2, 4,
+                6, 8, 10, 12, 14])), shuffle([X.columns[0:16], X.columns[0:16]], [1, 3, 5, 7, 9,
+                11, 13, 15])), shuffle([X.columns[0:16], X.columns[16:32]], [2, 4, 6, 8, 10, 12,
+                14, 31]))
         Y[0:8] = Y.acc[0:8]
 
 A window of three by three with a stride of 2 takes nine vectors of every second element for each
@@ -30,6 +28,9 @@ their order; sums of floats do, and stay.
 
 Where the registers are too few for all the columns of a row, each accumulator is done with before
 the next, and a vector of columns is computed right before the first that uses it.
+
+Where all rows of an argument begin at a whole vector, columns are read from a whole vector on, some
+of them for nothing: a vector that crosses the end of a cache line is read in two parts.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
+from math import prod
 from typing import ClassVar, NamedTuple
 
 from autosched.nest.core import core_of
@@ -45,8 +47,8 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Ramp, Shuffle, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, kinds_in
-from autosched.tir.linear import linear
-from autosched.tir.op import add, const, sub
+from autosched.tir.linear import linear, sum_of
+from autosched.tir.op import add, const
 from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.walk import free_vars, map_children, substitute
 from autosched.transform.framework.context import PassContext
@@ -82,17 +84,20 @@ class SeparateWindows(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not kinds_in(func.body) & bits_of(Max, Min):
             return func
-        return func.with_body(_separated(func.body, self.vector_bytes))
+        arguments = frozenset(buffer.data for buffer in func.buffers)
+        return func.with_body(_separated(func.body, self.vector_bytes, arguments))
 
 
-def _separated(s: Stmt, vector_bytes: int) -> Stmt:
+def _separated(s: Stmt, vector_bytes: int, arguments: frozenset[Var]) -> Stmt:
     if isinstance(s, BufferStore):
         return s
-    new = _in_registers(s, vector_bytes) if isinstance(s, Allocate) else None
-    return map_children(s, lambda inner: _separated(inner, vector_bytes)) if new is None else new
+    new = _in_registers(s, vector_bytes, arguments) if isinstance(s, Allocate) else None
+    if new is not None:
+        return new
+    return map_children(s, lambda inner: _separated(inner, vector_bytes, arguments))
 
 
-def _in_registers(allocate: Allocate, vector_bytes: int) -> Stmt | None:
+def _in_registers(allocate: Allocate, vector_bytes: int, arguments: frozenset[Var]) -> Stmt | None:
     """The accumulators with their windows apart; None where what they are compared with is none."""
     own, size = allocate.buffer_var, allocate.extents[0]
     pragmas: list[AttrStmt] = []
@@ -110,8 +115,8 @@ def _in_registers(allocate: Allocate, vector_bytes: int) -> Stmt | None:
     if windows is None:
         return None
     vector = vector_bytes // windows[0].load.buffer.dtype.bytes
-    groups = list(_groups(windows))
-    most = max(len(_starts(_columns(group), vector)) for group in groups)
+    groups = [_from_whole_vectors(group, vector, arguments) for group in _groups(windows)]
+    most = max(len(group.starts(vector)) for group in groups)
     held = -(-size.value * allocate.dtype.bytes // vector_bytes)
     free = core_of(vector_bytes).registers - SPARE - held
     build = _group
@@ -221,7 +226,7 @@ def _windows(steps: Sequence[_Step]) -> list[_Window] | None:
         if _ramp(first.load).stride is not _ramp(step.load).stride:
             return None
         offsets.setdefault(step.store.indices, []).append(step.offset)
-    base = sub(head.base, const(linear(head.base)[0], head.base.dtype))
+    base = sum_of(head.terms, 0, head.base.dtype)
     found: list[_Window] = []
     for place, step in by_place.items():
         rows, width = _rectangle(offsets[place])
@@ -252,40 +257,61 @@ def _rectangle(offsets: Sequence[int]) -> tuple[list[int], int]:
     return (rows, width) if whole and width * len(rows) == len(known) else ([], 0)
 
 
-def _groups(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
-    """The windows whose columns overlap or touch, from the first to the last of each row."""
+class _Group(NamedTuple):
+    """Windows of the same rows whose `columns` columns, the first at `first`, overlap or touch."""
+
+    windows: tuple[_Window, ...]
+    first: int
+    columns: int
+
+    def starts(self, vector: int) -> list[int]:
+        """Where the vectors begin that the columns are read in; the last ends with the last."""
+        if self.columns <= vector:
+            return [0]
+        return [*range(0, self.columns - vector, vector), self.columns - vector]
+
+
+def _groups(windows: Sequence[_Window]) -> Iterator[_Group]:
+    """The windows that overlap or touch, from the first to the last of each row."""
     group: list[_Window] = []
+    end = 0
     for window in sorted(windows, key=lambda w: (w.rows, w.width, w.first)):
         if group:
             same = (window.rows, window.width) == (group[0].rows, group[0].width)
-            if not same or window.first > group[0].first + _columns(group):
-                yield group
+            if not same or window.first > end:
+                yield _Group(tuple(group), group[0].first, end - group[0].first)
                 group = []
+        end = max(end, window.first + window.columns) if group else window.first + window.columns
         group.append(window)
-    yield group
+    yield _Group(tuple(group), group[0].first, end - group[0].first)
 
 
-def _columns(group: Sequence[_Window]) -> int:
-    """How many columns the windows use together."""
-    return max(w.first + w.columns for w in group) - group[0].first
+def _from_whole_vectors(group: _Group, vector: int, arguments: frozenset[Var]) -> _Group:
+    """The group with columns before and behind it up to whole vectors, where these are no more.
+
+    A whole vector of which one element is inside of a buffer of whole vectors is inside as well.
+    """
+    head = group.windows[0]
+    buffer, (_, terms) = head.load.buffer, linear(head.base)
+    size = prod(e.value if isinstance(e, IntImm) else 1 for e in buffer.shape)
+    if buffer.data not in arguments or any(n % vector for n in (size, *head.rows, *terms.values())):
+        return group
+    before = group.first % vector
+    count = -(-(before + group.columns) // vector)
+    if count > len(group.starts(vector)):
+        return group
+    return _Group(group.windows, group.first - before, count * vector)
 
 
-def _starts(columns: int, vector: int) -> list[int]:
-    """Where the vectors begin that the columns are read in; the last ends with the last column."""
-    if columns <= vector:
-        return [0]
-    return [*range(0, columns - vector, vector), columns - vector]
-
-
-def _most_at_once(group: Sequence[_Window], vector: int) -> int:
+def _most_at_once(group: _Group, vector: int) -> int:
     """How many vectors of columns one window uses at most."""
-    starts = _starts(_columns(group), vector)
-    return max(len(_sources(group[0], window, starts, vector)) for window in group)
+    starts = group.starts(vector)
+    return max(len(_sources(group, window, starts, vector)) for window in group.windows)
 
 
-def _sources(head: _Window, window: _Window, starts: Sequence[int], vector: int) -> range:
-    """Which of the vectors at `starts` behind the first of `head` hold the window's columns."""
-    first = window.first - head.first
+def _sources(group: _Group, window: _Window, starts: Sequence[int], vector: int) -> range:
+    """Which of the vectors at `starts` behind the group's first column hold the window's."""
+    first = window.first - group.first
     last = first + window.columns - 1
     return range(min(first // vector, len(starts) - 1), min(last // vector, len(starts) - 1) + 1)
 
@@ -293,42 +319,35 @@ def _sources(head: _Window, window: _Window, starts: Sequence[int], vector: int)
 # -- building -------------------------------------------------------------------------------------
 
 
-def _group(columns: Buffer, group: Sequence[_Window], vector: int) -> Iterator[Stmt]:
+def _group(columns: Buffer, group: _Group, vector: int) -> Iterator[Stmt]:
     """The extremes of the columns that the group uses, and of these for each accumulator."""
-    head, count = group[0], _columns(group)
-    starts, width = _starts(count, vector), min(vector, count)
+    starts, width = group.starts(vector), min(vector, group.columns)
     for number in range(len(starts)):
-        yield _extremes(columns, head, starts, width, number)
-    loads = [_slot(columns, width, number) for number in range(len(starts))]
-    for tap, window in product(range(head.width), group):
-        old = BufferLoad(window.store.buffer, window.store.indices)
-        value = window.fold(old, _tap(loads, starts, head, window, tap, width))
-        yield BufferStore(window.store.buffer, value, window.store.indices)
+        yield _extremes(columns, group, starts, width, number)
+    for window in group.windows:
+        yield _extreme_of_taps(columns, group, window, starts, width)
 
 
-def _group_in_turn(columns: Buffer, group: Sequence[_Window], vector: int) -> Iterator[Stmt]:
+def _group_in_turn(columns: Buffer, group: _Group, vector: int) -> Iterator[Stmt]:
     """The same, one accumulator after the other, with the columns that none before has used."""
-    head, count = group[0], _columns(group)
-    starts, width = _starts(count, vector), min(vector, count)
-    loads = [_slot(columns, width, number) for number in range(len(starts))]
+    starts, width = group.starts(vector), min(vector, group.columns)
     done = 0
-    for window in group:
-        needed = _sources(head, window, starts, width).stop
+    for window in group.windows:
+        needed = _sources(group, window, starts, width).stop
         for number in range(done, needed):
-            yield _extremes(columns, head, starts, width, number)
+            yield _extremes(columns, group, starts, width, number)
         done = max(done, needed)
-        old: Expr = BufferLoad(window.store.buffer, window.store.indices)
-        taps = [_tap(loads, starts, head, window, tap, width) for tap in range(head.width)]
-        yield BufferStore(window.store.buffer, reduce(head.fold, taps, old), window.store.indices)
+        yield _extreme_of_taps(columns, group, window, starts, width)
 
 
 def _extremes(
-    columns: Buffer, head: _Window, starts: Sequence[int], width: int, number: int
+    columns: Buffer, group: _Group, starts: Sequence[int], width: int, number: int
 ) -> Stmt:
     """One vector of columns: the extremes over the rows."""
+    head = group.windows[0]
     rows: list[Expr] = []
     for row in head.rows:
-        at = add(head.base, const(head.first + row + starts[number], head.base.dtype))
+        at = add(head.base, const(group.first + row + starts[number], head.base.dtype))
         rows.append(BufferLoad(head.load.buffer, (_lanes(at, width),)))
     return BufferStore(columns, reduce(head.fold, rows), _slot(columns, width, number).indices)
 
@@ -337,18 +356,21 @@ def _slot(columns: Buffer, width: int, number: int) -> BufferLoad:
     return BufferLoad(columns, (_lanes(const(number * width), width),))
 
 
-def _tap(
-    loads: Sequence[Expr],
-    starts: Sequence[int],
-    head: _Window,
-    window: _Window,
-    tap: int,
-    width: int,
-) -> Expr:
-    """The columns that are the `tap`-th of each of the window's lanes."""
-    first = window.first - head.first + tap
-    last = first + (window.store.value.dtype.lanes - 1) * window.stride
-    return _chosen(loads, starts, range(first, last + 1, window.stride), width)
+def _extreme_of_taps(
+    columns: Buffer, group: _Group, window: _Window, starts: Sequence[int], width: int
+) -> Stmt:
+    """What the window's accumulator becomes: the extreme of it and of every tap.
+
+    A tap is the column that each lane's window has at one place.
+    """
+    loads = [_slot(columns, width, number) for number in range(len(starts))]
+    value: Expr = BufferLoad(window.store.buffer, window.store.indices)
+    reach = (window.store.value.dtype.lanes - 1) * window.stride
+    for tap in range(window.width):
+        first = window.first - group.first + tap
+        places = range(first, first + reach + 1, window.stride)
+        value = window.fold(value, _chosen(loads, starts, places, width))
+    return BufferStore(window.store.buffer, value, window.store.indices)
 
 
 def _lanes(start: Expr, width: int) -> Expr:

@@ -133,3 +133,37 @@ def test_accumulators_in_turn_where_not_all_columns_fit() -> None:
     text = MANY_COLUMNS.replace("unrolled(3)", "unrolled(32)").replace("k * 50", "k * 99")
     wide = parse_func(text.replace("(99,)", "(200,)"))
     assert SeparateWindows(16).apply(wide, ctx) is wide
+
+
+ROWS = """
+def main(X: Buffer(({size},), float32), Y: Buffer((16,), float32)):
+    for h in range(2):
+        Y.acc = allocate((8,), float32, "local")
+        Y.acc[0:8] = broadcast(0.0, 8)
+        for i in unrolled(2):
+            for j in unrolled(3):
+                Y.acc[0:4] = max(Y.acc[0:4], X[ramp(h * {row} + i * {row} + j + 3, 2, 4)])
+                Y.acc[4:8] = max(Y.acc[4:8], X[ramp(h * {row} + i * {row} + j + 11, 2, 4)])
+        Y[h * 8:h * 8 + 8] = Y.acc[0:8]
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "size", "starts"),
+    [
+        (20, 60, [0, 4, 8, 12, 16]),  # columns 3 to 19, five vectors either way
+        (24, 72, [0, 4, 8, 12, 16]),
+        (22, 66, [3, 7, 11, 15, 16]),  # the second row begins in the middle of a vector
+        (20, 61, [3, 7, 11, 15, 16]),  # what is behind the last whole vector may be read of none
+    ],
+)
+def test_rows_of_whole_vectors_are_read_from_one_on(row: int, size: int, starts: list[int]) -> None:
+    func = parse_func(ROWS.format(row=row, size=size))
+    done = SeparateWindows(16).apply(func, PassContext())
+    first = [line.split("max(X[")[1].split(":")[0] for line in to_text(done).splitlines()[5:10]]
+    assert first == [f"h * {row}" + (f" + {start}" if start else "") for start in starts]
+    x = np.random.default_rng(0).normal(size=size).astype("float32")
+    before, after = np.zeros((2, 16), "float32")
+    interp.run(func, [x, before])
+    interp.run(done, [x, after])
+    np.testing.assert_array_equal(before, after)
