@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from autosched.tir.expr import Call, Expr, IntImm, IterVar, Select, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, all_, and_, lt, sub
+from autosched.tir.op import add, all_, lt, sub
 from autosched.tir.stmt import (
     AttrStmt,
     BufferStore,
@@ -37,6 +37,11 @@ from autosched.transform.loops.known_conditions import (
     KnownConditions,
     drop_likely,
     work_in,
+)
+from autosched.transform.loops.last_block import (
+    only_failing,
+    statement_conditions,
+    with_value,
 )
 from autosched.transform.loops.loop_interval import (
     Condition,
@@ -72,11 +77,12 @@ class LoopPartition(FunctionPass):
     conditions stays whole, with a second body for that iteration (`all_alike`: as if it were like
     the others, which is near enough for counting work); otherwise it is not cut. Where the interval
     depends on variables outside, the loop gets a second version without the conditions, taken when
-    they hold throughout. Each piece is treated as a loop of its own: where there is no iteration in
-    which all conditions hold, it is cut where the first one begins to hold or is sure to fail.
-    Conditions are comparisons, equalities and their opposites; those that choose between values (in
-    Select and if_then_else) count like those of statements, and under the pragma no likely() is
-    needed.
+    they hold throughout; where those of statements fail for one value of a digit outside (`f % 4`)
+    alone, the other version has that constant. Each piece is treated as a loop of its own: where
+    there is no iteration in which all conditions hold, it is cut where the first one begins to hold
+    or is sure to fail. Conditions are comparisons, equalities and their opposites; those that
+    choose between values (in Select and if_then_else) count like those of statements, and under the
+    pragma no likely() is needed.
 
     before:
         def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -261,17 +267,15 @@ class _Partitioner:
 
     def _two_versions(self, loop: For, parts: list[Part], span: tuple[int, int]) -> Stmt:
         """The loop without the conditions when they hold throughout, else as it is."""
-        test: Expr | None = None
-        for part in parts:
-            whole = part.relaxed({loop.loop_var: span})
-            if any(map(whole.says_as, self._known.not_throughout)):
-                return self._inside(loop, span)
-            condition = whole.expr(loop.loop_var.dtype)
-            test = condition if test is None else and_(test, condition)
-        assert test is not None
+        wholes = [part.relaxed({loop.loop_var: span}) for part in parts]
+        if any(whole.says_as(part) for whole in wholes for part in self._known.not_throughout):
+            return self._inside(loop, span)
+        test = all_(*(whole.expr(loop.loop_var.dtype) for whole in wholes))
         with self._known.assuming([Condition(p.source, (p,)) for p in parts]):
             plain = self._inside(loop, span)
-        guarded = self._inside(loop, span)
+        of_values = {p.source for p in parts} - set(statement_conditions(loop))
+        last = None if of_values else only_failing(wholes, self._known.env)
+        guarded = self._inside(loop, span) if last is None else self.stmt(with_value(loop, *last))
         if is_nop(plain) and is_nop(guarded):
             return plain
         return IfThenElse(test, plain, copy_stmt(guarded, {}))

@@ -1,0 +1,75 @@
+"""Where a condition of blocks fails in the last block alone, in which it then has constants.
+
+A parallel loop over blocks of several axes, fused, is not cut: which block of an axis an iteration
+is in is a digit of its variable, as `f % 4`. Where a condition holds for all iterations inside
+unless that digit is 3, what is left for the others is code for `f % 4 == 3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from autosched.tir.expr import Expr, FloorDiv, FloorMod, IntImm, Var
+from autosched.tir.stmt import IfThenElse, Stmt
+from autosched.tir.walk import map_children, rewrite_expr, stmts
+from autosched.transform.loops.loop_interval import Bounds, Part, likely_parts
+
+
+def only_failing(parts: Sequence[Part], env: Bounds) -> tuple[Expr, int] | None:
+    """The one term of the conditions and the only value with which one of them fails; or None."""
+    terms = {term for part in parts for term in part.terms}
+    if len(terms) != 1:
+        return None
+    (term,) = terms
+    span = _span(term, env)
+    if span is None:
+        return None
+    low, high = span
+    failing: set[int] = set()
+    for part in parts:
+        factor = part.terms[term]
+        if factor > 0:
+            first, last = max(low, -part.constant // factor + 1), high
+        else:
+            first, last = low, min(high, -(-part.constant // -factor) - 1)
+        if last > first:
+            return None
+        failing.update(range(first, last + 1))
+    return (term, failing.pop()) if len(failing) == 1 else None
+
+
+def _span(e: Expr, env: Bounds) -> tuple[int, int] | None:
+    """Least and greatest value of a variable or of a digit of one; None where that is unknown."""
+    match e:
+        case Var():
+            return env.get(e)
+        case FloorMod(_, IntImm(size)) if size > 0:
+            return 0, size - 1
+        case FloorDiv(whole, IntImm(size)) if size > 0:
+            span = _span(whole, env)
+            return None if span is None else (span[0] // size, span[1] // size)
+    return None
+
+
+def statement_conditions(s: Stmt) -> Iterator[Expr]:
+    """The conjuncts of the conditions of statements in `s`."""
+    for inner in stmts(s):
+        if isinstance(inner, IfThenElse):
+            for condition, _ in likely_parts(inner.condition):
+                yield condition
+
+
+def with_value(s: Stmt, term: Expr, value: int) -> Stmt:
+    """`s` with the constant `value` for every `term`."""
+    number = IntImm(value, term.dtype)
+
+    def constant(e: Expr) -> Expr | None:
+        return number if e is term else None
+
+    def expr(e: Expr) -> Expr:
+        return rewrite_expr(e, constant)
+
+    def stmt(inner: Stmt) -> Stmt:
+        return map_children(inner, stmt, expr)
+
+    return stmt(s)
