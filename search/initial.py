@@ -21,6 +21,7 @@ from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep, SplitStep
+from autosched.te.schedule.instruction_stages import is_excess
 
 Rng = np.random.Generator
 InitialRule = Callable[[Context, State, Rng], State | None]
@@ -82,11 +83,15 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
 
 
 def may_move(state: State, stage_id: int) -> bool:
-    """The stage is computed somewhere, untiled, and gains nothing from tiling."""
+    """The stage is computed somewhere, untiled, and gains nothing from tiling.
+
+    What the offset of an instruction adds up to stays where its sketch has it.
+    """
     stage = state.stages[stage_id]
     return not (
         stage.is_placeholder
         or stage.is_inlined
+        or is_excess(stage.op)
         or queries.is_tiled(state, stage_id)
         or queries.needs_multi_level_tiling(state, stage_id)
         or queries.is_cache_read(state, stage_id)

@@ -54,6 +54,7 @@ from autosched.state.steps import (
     SplitStep,
     Step,
     StorageAlignStep,
+    packed_stages,
 )
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class State:
     ) -> tuple[State, int]:
         """Compute the stage by a tensor instruction; it becomes a copy of the tiles before it."""
         step = InstructionStep(stage_id, name, rows, columns, pack_a, over)
-        return apply_step(self, step), stage_id + 1 + pack_a
+        return apply_step(self, step), stage_id + packed_stages(step)
 
     def index_of(self, stage_id: int, it: Iterator) -> int:
         """The position of `it` in the stage, by identity; ScheduleError when it is not there."""

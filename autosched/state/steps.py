@@ -215,12 +215,18 @@ class MatrixTilesStep(Step):
 STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep, InstructionStep, MatrixTilesStep)
 
 
+def packed_stages(step: InstructionStep) -> int:
+    """How many stages an instruction has before its tiles: A, B, what an offset of A adds up to."""
+    name = step.instruction
+    return 1 + step.pack_a + (name.startswith("vpdpbusd.") and name.endswith(".s8"))
+
+
 def inserted_stages(step: Step) -> int:
     """How many stages the step adds, before its own (CHR: after it)."""
     if isinstance(step, MatrixTilesStep):
         return 6
     if isinstance(step, InstructionStep):
-        return 2 + step.pack_a + step.instruction.startswith("amx.")  # stores of tiles
+        return packed_stages(step) + 1 + step.instruction.startswith("amx.")  # stores of tiles
     return int(isinstance(step, STAGE_INSERTING))
 
 

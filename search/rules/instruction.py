@@ -7,6 +7,9 @@ instruction vpdpbusd and a tile of 6 x 4 calls:
     for m.0, n.0, m.1, n.1:                       tiles, sizes open
       for k: for 6 x 4: C.tile += vpdpbusd        unrolled: accumulators stay in registers
       for 6 x 4 x 16: C = C.tile                  and what is computed from C, element by element
+
+Of signed bytes A is packed with 128 more, and what that adds to the columns of a block is computed
+once before their rows; where images or batches are around the rows, once for all of them.
 """
 
 from __future__ import annotations
@@ -20,12 +23,15 @@ from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
-from autosched.state.iterator import Annotation
+from autosched.state.iterator import Annotation, IterKind
 from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, Step
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
+from autosched.te.intrin.registry import statements
 from autosched.te.intrin.tile_dot import BLOCKS
+from autosched.te.intrin.turn import WORDS
+from autosched.te.intrin.vector_dot import turn_of
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.schedule.use_instruction import (
@@ -71,7 +77,7 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
     for it in context.instructions:
         product = as_product(op, it)
         # A result narrower than one call leaves most of it idle.
-        if product is None or _widened_already(product, it):
+        if product is None or it.mixes_rows or _widened_already(product, it):
             continue
         if extent(product.n) >= it.extent("n"):
             tiles = _tiles(product, it)
@@ -249,8 +255,9 @@ def _tiled(
     lengths = [width] if stored else [columns, it.extent("n")]
     state, (across, *inner_n) = state.split(target, last, lengths)
     state = _tensorized(state, tiles, _STEPS if _few_registers(it) else 1)
-    if instruction_of(state.stages[tiles - 1].op) is not None:
-        state = _tensorized(state, tiles - 1)
+    for before in range(stage_id, tiles):
+        if instruction_of(state.stages[before].op) is not None:
+            state = _tensorized(_in_words(state, before, it, columns), before)
     state, (m0, m1) = state.split(target, down, [None])
     state, (n0, n1) = state.split(target, across, [None])
     if _columns_first(product, it):
@@ -268,6 +275,8 @@ def _tiled(
         # Sums that are read at constant places stay in registers.
         for unrolled in (inner_m, inner_n[0]):
             state, _ = state.unroll(target, unrolled)
+    if it.offset and math.prod(map(extent, product.others()[0])) == 1:
+        state = state.compute_at(tiles - 1, target, n0)  # of the columns of a block
     return state.compute_at(tiles, target, outer[-1])
 
 
@@ -331,6 +340,15 @@ def _stores_whole(
     return whole and product.op.axis[-2] is product.m
 
 
+def _in_words(state: State, stage_id: int, it: Instruction, columns: int) -> State:
+    """B's packing with its steps sixteen at a time, where vectors of words are turned."""
+    stage = state.stages[stage_id]
+    turn = statements(it.name).get(turn_of(columns))
+    if turn is None or instruction_of(stage.op) is not turn:
+        return state
+    return state.split(stage_id, stage.iters[-3], [WORDS])[0]
+
+
 def _tensorized(state: State, stage_id: int, steps: int = 1) -> State:
     """The stage with its innermost loops done by its instruction, those of a tile unrolled.
 
@@ -340,8 +358,9 @@ def _tensorized(state: State, stage_id: int, steps: int = 1) -> State:
     intrin = instruction_of(op)
     assert intrin is not None and isinstance(op, ComputeOp) and isinstance(intrin.op, ComputeOp)
     inside = len(intrin.op.axis)
-    iters = list(state.stages[stage_id].iters)
-    spatial, reduce = iters[: len(op.axis)], iters[len(op.axis) :]
+    iters = state.stages[stage_id].iters
+    reduce = [it for it in iters if it.kind is IterKind.REDUCTION]
+    spatial = [it for it in iters if it.kind is not IterKind.REDUCTION]
     first = len(spatial) - inside
     if reduce:
         tile = [it for it in spatial[:first] if it.name in ("mt", "nt")]

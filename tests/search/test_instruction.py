@@ -14,6 +14,7 @@ from autosched.errors import ConfigError, ScheduleError
 from autosched.measure import ansor_log
 from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import build_artifact, load
+from autosched.search.initial import may_move
 from autosched.search.options import SearchOptions
 from autosched.search.population import Structures, moved_factors
 from autosched.search.rules import instruction as instruction_rule
@@ -21,7 +22,9 @@ from autosched.search.rules.instruction import fixed_splits
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
+from autosched.state.iterator import Annotation
 from autosched.state.python_schedule import python_schedule
+from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import InstructionStep, SplitStep, Step, steps_from_json, steps_to_json
 from autosched.target import cpu_target
@@ -72,6 +75,21 @@ def product(
     total = te.compute((m, n), element, "C")
     out = te.compute((m, n), lambda i, j: te.max(total[i, j] + bias[j], te.const(0, c)), "D")
     return [left, right, bias, out]
+
+
+def batches(types: tuple[str, str, str], b: int, m: int, n: int, k: int) -> list[Tensor]:
+    """The products of b pairs of matrices."""
+    left, right = (
+        te.placeholder((b, m, k), types[0], "A"),
+        te.placeholder((b, k, n), types[1], "B"),
+    )
+    r, c = te.reduce_axis((0, k), "r"), types[2]
+    out = te.compute(
+        (b, m, n),
+        lambda h, i, j: te.sum(left[h, i, r].astype(c) * right[h, r, j].astype(c), axis=r),
+        "C",
+    )
+    return [left, right, out]
 
 
 def convolution(
@@ -143,8 +161,19 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "tiles divide": ("vpdpbusd.zmm", product(TYPES["vpdpbusd.zmm"], 24, 64, 16)),
     "nothing divides": ("vpdpbusd.zmm", product(TYPES["vpdpbusd.zmm"], 17, 50, 33)),
     "signed bytes": ("vpdpbusd.zmm.s8", product(TYPES["vpdpbusd.zmm.s8"], 17, 50, 33)),
+    "signed bytes, tiles divide": (
+        "vpdpbusd.zmm.s8",
+        product(TYPES["vpdpbusd.zmm.s8"], 24, 64, 16),
+    ),
+    "signed bytes of batches": ("vpdpbusd.zmm.s8", batches(TYPES["vpdpbusd.zmm.s8"], 3, 9, 33, 20)),
+    "signed bytes of images": ("vpdpbusd.zmm.s8", padded(TYPES["vpdpbusd.zmm.s8"], 6, 5, 20, 1)),
+    "signed bytes by rows": (
+        "vpdpbusd.zmm.s8",
+        product(TYPES["vpdpbusd.zmm.s8"], 9, 64, 128, turned=True),
+    ),
     "16 bits": ("vpdpwssd.zmm", product(TYPES["vpdpwssd.zmm"], 5, 31, 17)),
     "bfloat16": ("vdpbf16ps.zmm", product(TYPES["vdpbf16ps.zmm"], 13, 40, 15)),
+    "bfloat16 by rows": ("vdpbf16ps.zmm", product(TYPES["vdpbf16ps.zmm"], 6, 32, 32, turned=True)),
     "convolution": ("vpdpbusd.zmm", convolution(TYPES["vpdpbusd.zmm"], 7, 6, 20)),
     "pairs in place": ("vpmaddwd.ymm", product(TYPES["vpmaddwd.ymm"], 12, 32, 16)),
     "bytes in pairs": ("vpmaddwd.ymm.s8", product(TYPES["vpmaddwd.ymm.s8"], 24, 64, 16)),
@@ -216,6 +245,33 @@ def _steps(case: str = "nothing divides") -> tuple[SearchSpace, tuple[Step, ...]
     return space, space.sample(np.random.default_rng(0), 1, sketch=using(space)[0])[0]
 
 
+@pytest.mark.parametrize("name", ["vpdpbusd.zmm.s8", "vdpbf16ps.zmm"])
+def test_weights_by_rows_are_turned_in_registers(name: str) -> None:
+    """Where whole tiles of sixteen words divide them; a gather for each vector elsewhere."""
+    depth = instruction(name).extent("k")
+    for k, expected in ((16 * depth, True), (8 * depth, False)):
+        space = space_of(product(TYPES[name], 8, 64, k, turned=True), name)
+        found = [state.stages for state in using(space)]
+        assert found
+        packs = [s for stages in found for s in stages if s.name == "B.pack"]
+        turned = {any(it.annotation is Annotation.TENSORIZE for it in s.iters) for s in packs}
+        assert turned == {expected}
+
+
+@pytest.mark.parametrize(
+    ("case", "inside"), [("signed bytes", True), ("signed bytes of images", False)]
+)
+def test_what_an_offset_adds_is_computed_once_for_many_rows(case: str, inside: bool) -> None:
+    """For a block of columns, or for all images; samples and mutations leave it there."""
+    name, tensors = CASES[case]
+    space, rng = space_of(tensors, name), np.random.default_rng(0)
+    for steps in space.sample(rng, 5, sketch=using(space)[0]):
+        state = space.context.dag.state_of(steps)
+        (number,) = (k for k, s in enumerate(state.stages) if s.name == "C.excess")
+        assert (state.stages[number].compute_at is ComputeAt.ITER) is inside
+        assert not may_move(state, number)
+
+
 def test_printed_python_schedules_the_same() -> None:
     space, steps = _steps()
     dag = space.context.dag
@@ -282,6 +338,16 @@ def test_what_it_is_not_for() -> None:
     s = te.create_schedule(odd[-1].op)
     with pytest.raises(ScheduleError, match=r"cannot read A\[i, r\] in place; use pack_a"):
         s.use_instruction(odd[-1].op.inputs[0], "vpdpbusd.zmm", (4, 4))
+
+
+def test_rows_that_share_a_vector_have_no_sketch() -> None:
+    """ARM's bfmmla; the search ended with a ValueError."""
+    tensors = product(("bfloat16", "bfloat16", "float32"), 64, 64, 64)
+    found = space_of(tensors, "neon.bfmmla")
+    assert found.sketches and not using(found)
+    s = te.create_schedule(tensors[-1].op)
+    with pytest.raises(ScheduleError, match="rows share the vectors of neon"):
+        s.use_instruction(tensors[-1].op.inputs[0], "neon.bfmmla", (1, 1), pack_a=True)
 
 
 def test_ansor_logs_cannot_hold_them() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autosched import te
 from autosched.errors import ConfigError
 from autosched.state.iterator import Annotation
 from autosched.state.steps import (
@@ -28,10 +29,12 @@ from autosched.state.steps import (
     SplitStep,
     Step,
     StorageAlignStep,
+    inserted_stages,
     step_from_json,
     steps_from_json,
     steps_to_json,
 )
+from autosched.te.intrin.registry import INSTRUCTIONS
 
 ids = st.integers(0, 40)
 id_lists = st.lists(ids, max_size=6).map(tuple)
@@ -105,3 +108,22 @@ def test_a_length_still_open_cannot_be_written() -> None:
 def test_refuses(values: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         step_from_json(values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [it.name for it in INSTRUCTIONS.values() if it.kind == "cpu" and not it.mixes_rows],
+)
+def test_an_instruction_inserts_as_many_stages_as_in_a_schedule(name: str) -> None:
+    it = INSTRUCTIONS[name]
+    m, n, k = (max(2, it.extent(axis)) for axis in "mnk")
+    a, b = (
+        te.placeholder((m, k), it.a.dtype.name, "A"),
+        te.placeholder((k, n), it.b.dtype.name, "B"),
+    )
+    r, c = te.reduce_axis((0, k), "r"), it.c.dtype.name
+    out = te.compute(
+        (m, n), lambda i, j: te.sum(a[i, r].astype(c) * b[r, j].astype(c), axis=r), "C"
+    )
+    made = te.create_schedule(out.op).use_instruction(out, name, (1, 1), pack_a=True)
+    assert inserted_stages(InstructionStep(2, name, 1, 1, pack_a=True)) == len(made)

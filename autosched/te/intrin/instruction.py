@@ -24,7 +24,8 @@ class Operand:
     ordinary vector register, "" is memory, read by the call itself. `lanes` is an array (threads,
     values of a thread, 2) of rows and columns, where the threads of a warp share the tile.
     `wide` is the type to which elements are converted as they are packed, where the call takes
-    another one than the matrix has: int8 as int16, bfloat16 as float32. Every value fits.
+    another one than the matrix has: int8 as int16, bfloat16 as float32. Every value fits, once an
+    instruction's `offset` is added.
     """
 
     dtype: DType
@@ -56,6 +57,9 @@ class Instruction:
     how many hold what one instruction of a call hands to the next.
     `parts` is into how many numbers of the type that the calls take each element of A and B is cut
     as it is packed: each part of A is multiplied with each of B, the sum of the parts is exact.
+    `offset` is added to each element of A as it is packed (128 where the call takes unsigned bytes
+    for signed ones); what the sums have too much then, `offset` times the sum of a column of B, is
+    computed once for all rows by the statements "excess" and taken off.
     `declare` makes its statements, each a TensorIntrin whose operation describes it as a tensor
     expression. Each instruction has "compute"; one whose B is packed, "pack_b"; one with registers
     of its own may have "fill", "load_a", "load_b", "load_c" and "store" beside them.
@@ -73,10 +77,16 @@ class Instruction:
     declare: Callable[[Instruction], Mapping[str, TensorIntrin]]
     parts: int = 1
     between: int = 0
+    offset: int = 0
 
     def extent(self, axis: str) -> int:
         """The size of one call along m, n or k."""
         return max(operand.extent(axis) for operand in (self.a, self.b, self.c))
+
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether several rows of C share an ordinary vector, which no stages are made for."""
+        return self.extent("m") > 1 and self.c.scope == "local"
 
     @property
     def multiply_adds(self) -> int:

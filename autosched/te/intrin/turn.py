@@ -1,6 +1,7 @@
 """Packing of B whose rows run along k: a tile of words of 32 bits is turned.
 
-P[g, l] = B[l // K, g * K + l % K]       K consecutive k of one column are a word
+P[g, l] = B[l // K, g * K + l % K]                 K consecutive k of one column are a word
+P[g, t, l] = B[t * 16 + l // K, g * K + l % K]     several tiles side by side
 
 Four rounds, each of which interleaves row i with row i + 8 of sixteen vectors: the words that
 differ in one bit of their row and column change places.
@@ -41,6 +42,38 @@ def declare_turn(name: str, dtype: DType) -> TensorIntrin:
             )
 
         return turned(rows, store)
+
+    return decl_tensor_intrin(packed.op, statements, name, binds={b: rows_of(b.shape, dtype)})
+
+
+def declare_turns(name: str, dtype: DType, tiles: int) -> TensorIntrin:
+    """The statement of P[g, t, l] = B[t * 16 + l // K, g * K + l % K] for `tiles` such tiles."""
+    group = 4 // dtype.bytes
+    b = placeholder((tiles * WORDS, WORDS * group), dtype.name, "b")
+    packed = compute(
+        (WORDS, tiles, WORDS * group),
+        lambda g, t, i: b[t * WORDS + i // group, g * group + i % group],
+        "p",
+    )
+
+    def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+        at = Ramp(IntImm(0), IntImm(1), WORDS * group)
+        kind = dtype.with_lanes(WORDS * group)
+
+        def tile(number: int) -> Stmt:
+            first = number * WORDS
+            rows = [_words(BufferLoad(ins[0], (IntImm(first + k), at))) for k in range(WORDS)]
+
+            def store(words: Sequence[Expr]) -> Stmt:
+                values = [Call(kind, "reinterpret", (row,)) for row in words]
+                t = IntImm(number)
+                return seq(
+                    *(BufferStore(outs[0], v, (IntImm(g), t, at)) for g, v in enumerate(values))
+                )
+
+            return turned(rows, store)
+
+        return seq(*map(tile, range(tiles)))
 
     return decl_tensor_intrin(packed.op, statements, name, binds={b: rows_of(b.shape, dtype)})
 

@@ -7,22 +7,32 @@ C[0:16] = vpdpbusd(C[0:16], broadcast(reinterpret(A[0:4], int32), 16), reinterpr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction, Operand
 from autosched.te.intrin.interleave import declare_interleave
+from autosched.te.intrin.turn import WORDS, declare_turns
 from autosched.te.operations.compute import compute, placeholder, reduce_axis
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType, int32
+from autosched.tir.dtype import DType
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, StringImm
-from autosched.tir.op import const, sub
+from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, Stmt
 
 _OFFSET = -0x7F7F7F80
 """The bits 0x80808080: 128 in each byte."""
+
+
+TILES_TURNED = (1, 2, 4, 8)
+"""How many columns of calls B's packing turns at a time, where its rows run along k."""
+
+
+def turn_of(tiles: int) -> str:
+    """The name of the statements that turn so many."""
+    return f"turn_b.{tiles}"
 
 
 def dot_operands(
@@ -44,47 +54,61 @@ def dot_operands(
 def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     """The statements of C[n] += A[k] * B[n * K + k] by one instruction.
 
-    vpdpbusd multiplies unsigned by signed bytes. Signed ones of A become unsigned by 128 more, and
-    128 times the sum of B is taken away, by the same instruction, once for all rows of A.
+    vpdpbusd multiplies unsigned by signed bytes. Signed ones of A are packed with 128 more; the sum
+    of 128 * B[n * K + k] is what that adds, "excess", by the same instruction.
     """
     lanes, k = it.extent("n"), it.extent("k")
-    a = placeholder((k,), it.a.dtype.name, "a")
+    a = placeholder((k,), it.a.held.name, "a")
     b = placeholder((lanes * k,), it.b.dtype.name, "b")
     c = description(a, b, it.c.dtype.name, lanes, k)
+    zero = Broadcast(const(0, it.c.dtype), lanes)
+    at = (vector(lanes),)
+
+    def dot(total: Expr, first: Expr, second: Expr) -> Expr:
+        args = (StringImm(it.calls[0]), total, first, second)
+        return Call(it.c.dtype.with_lanes(lanes), "call_llvm_pure_intrin", args)
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
-        at = (vector(lanes),)
-        row = BufferLoad(ins[0], (vector(k),))
-        columns = BufferLoad(ins[1], (vector(lanes * k),))
-        zero = Broadcast(const(0, it.c.dtype), lanes)
-
-        def plus_product(total: Expr) -> Stmt:
-            first, second = Broadcast(words(row), lanes), words(columns)
-            if it.triple == "aarch64":
-                args = (StringImm(it.calls[0]), total, _as_bytes(first), _as_bytes(second))
-            else:
-                args = (StringImm(it.calls[0]), total, first, second)
-            if _needs_offset(it):
-                offset = Broadcast(const(_OFFSET, "int32"), lanes)
-                more = Broadcast(Call(int32, "bitwise_xor", (words(row), offset.value)), lanes)
-                name = StringImm(it.calls[0])
-                kind = it.c.dtype.with_lanes(lanes)
-                value = Call(kind, "call_llvm_pure_intrin", (name, total, more, second))
-                excess = Call(kind, "call_llvm_pure_intrin", (name, zero, offset, second))
-                return BufferStore(outs[0], sub(value, excess), at)
-            call = Call(it.c.dtype.with_lanes(lanes), "call_llvm_pure_intrin", args)
-            return BufferStore(outs[0], call, at)
-
-        clear = BufferStore(outs[0], zero, at)
-        return plus_product(zero), clear, plus_product(BufferLoad(outs[0], at))
+        row: Expr = Broadcast(words(BufferLoad(ins[0], (vector(k),))), lanes)
+        columns = words(BufferLoad(ins[1], (vector(lanes * k),)))
+        if it.triple == "aarch64":
+            row, columns = _as_bytes(row), _as_bytes(columns)
+        return started(outs[0], at, zero, lambda total: dot(total, row, columns))
 
     pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, lanes)
-    return {"compute": decl_tensor_intrin(c.op, statements, it.name), "pack_b": pack}
+    found = {"compute": decl_tensor_intrin(c.op, statements, it.name), "pack_b": pack}
+    if lanes == WORDS:
+        for tiles in TILES_TURNED:
+            name = turn_of(tiles)
+            found[name] = declare_turns(f"{it.name}.{name}", it.b.dtype, tiles)
+    if it.offset:
+        found["excess"] = _declare_excess(it, b, dot)
+    return found
 
 
-def _needs_offset(it: Instruction) -> bool:
-    """Whether A is signed where the instruction wants it unsigned."""
-    return "vpdpbusd" in it.calls[0] and it.a.dtype.is_int
+def _declare_excess(
+    it: Instruction, b: Tensor, dot: Callable[[Expr, Expr, Expr], Expr]
+) -> TensorIntrin:
+    """E[n] += offset * B[n * K + k]."""
+    lanes, k = it.extent("n"), it.extent("k")
+    zero = Broadcast(const(0, it.c.dtype), lanes)
+    offset = Broadcast(const(_OFFSET, "int32"), lanes)
+    e = excess(b, it.c.dtype.name, lanes, k, it.offset)
+
+    def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
+        columns = words(BufferLoad(ins[0], (vector(lanes * k),)))
+        return started(outs[0], (vector(lanes),), zero, lambda total: dot(total, offset, columns))
+
+    return decl_tensor_intrin(e.op, statements, f"{it.name}.excess")
+
+
+def started(
+    out: Buffer, at: tuple[Expr], zero: Expr, plus_product: Callable[[Expr], Expr]
+) -> tuple[Stmt, Stmt, Stmt]:
+    """The first step of a sum, its start, and a further step."""
+    values = plus_product(zero), zero, plus_product(BufferLoad(out, at))
+    first, start, more = (BufferStore(out, value, at) for value in values)
+    return first, start, more
 
 
 def description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:
@@ -96,6 +120,17 @@ def description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:
         "c",
     )
     return c
+
+
+def excess(b: Tensor, dtype: str, lanes: int, k: int, offset: int) -> Tensor:
+    """E[n] = sum(offset * B[n * K + k]) in `dtype`."""
+    axis = reduce_axis((0, k), "k")
+    e: Tensor = compute(
+        (lanes,),
+        lambda n: sum_over(b[n * k + axis].astype(dtype) * offset, axis=axis),
+        "e",
+    )
+    return e
 
 
 def vector(lanes: int) -> Expr:
@@ -127,19 +162,11 @@ def declare_matrix_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
         args = tuple(Call(bits, "reinterpret", (BufferLoad(x, (vector(2 * k),)),)) for x in ins)
         zero = Broadcast(const(0, it.c.dtype), 4)
 
-        def plus_product(total: Expr) -> Stmt:
-            call = Call(
-                it.c.dtype.with_lanes(4),
-                "call_llvm_pure_intrin",
-                (StringImm(it.calls[0]), total, *args),
-            )
-            return BufferStore(outs[0], call, at)
+        def plus_product(total: Expr) -> Expr:
+            name = StringImm(it.calls[0])
+            return Call(it.c.dtype.with_lanes(4), "call_llvm_pure_intrin", (name, total, *args))
 
-        return (
-            plus_product(zero),
-            BufferStore(outs[0], zero, at),
-            plus_product(BufferLoad(outs[0], at)),
-        )
+        return started(outs[0], at, zero, plus_product)
 
     return {"compute": decl_tensor_intrin(c.op, statements, it.name)}
 

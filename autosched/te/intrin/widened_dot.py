@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.interleave import declare_interleave
-from autosched.te.intrin.vector_dot import description, vector, words
+from autosched.te.intrin.vector_dot import description, started, vector, words
 from autosched.te.operations.compute import placeholder
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, StringImm
 from autosched.tir.op import add, const
-from autosched.tir.stmt import BufferStore, Stmt
+from autosched.tir.stmt import Stmt
 
 PlusProduct = Callable[[Expr, Sequence[Buffer]], Expr]
 
@@ -67,8 +67,6 @@ def _compute(it: Instruction, plus_product: PlusProduct) -> TensorIntrin:
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
         at = (vector(lanes),)
         zero = Broadcast(const(0, it.c.dtype), lanes)
-        values = plus_product(zero, ins), zero, plus_product(BufferLoad(outs[0], at), ins)
-        first, clear, more = (BufferStore(outs[0], value, at) for value in values)
-        return first, clear, more
+        return started(outs[0], at, zero, lambda total: plus_product(total, ins))
 
     return decl_tensor_intrin(c.op, statements, it.name)

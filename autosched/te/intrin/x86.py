@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autosched.te.intrin.instruction import Instruction, Operand
 from autosched.te.intrin.split_tile_dot import declare_split_tile_dot
 from autosched.te.intrin.tile_dot import declare_tile_dot
@@ -29,11 +31,9 @@ _PAIR_TYPES = {
 """Types of A and B, every number of which is one of int16."""
 
 
-def _dot(
-    name: str, features: str, call: str, a: str, b: str, c: str, bits: int, suffix: str = ""
-) -> Instruction:
+def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int) -> Instruction:
     return Instruction(
-        f"{name}.{_REGISTERS[bits]}{suffix}",
+        f"{name}.{_REGISTERS[bits]}",
         "cpu",
         "x86_64",
         tuple(features.split()),
@@ -42,6 +42,12 @@ def _dot(
         32 if "avx512" in features else 16,
         declare_vector_dot,
     )
+
+
+def _signed(unsigned: Instruction) -> Instruction:
+    """The same of a signed A, packed with 128 more."""
+    a = replace(unsigned.a, dtype=DType("int8"), wide=unsigned.a.dtype)
+    return replace(unsigned, name=f"{unsigned.name}.s8", a=a, offset=128)
 
 
 def _tiles(
@@ -97,6 +103,11 @@ def _multiply_add(bits: int, dtype: str, suffix: str) -> Instruction:
     )
 
 
+_BYTES, _SHORT_BYTES = (
+    _dot("vpdpbusd", feature, "avx512.vpdpbusd", "uint8", "int8", "int32", bits)
+    for feature, bits in (("avx512vnni", 512), ("avxvnni", 256))
+)
+
 X86: tuple[Instruction, ...] = (
     _tiles("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32"),
     _tiles("tdpbf16ps", "amx-bf16", "float16", "float16", "float32", ".f16", 2),
@@ -105,12 +116,12 @@ X86: tuple[Instruction, ...] = (
     _tiles("tdpbsud", "amx-int8", "int8", "uint8", "int32"),
     _tiles("tdpbuud", "amx-int8", "uint8", "uint8", "int32"),
     _dot("vdpbf16ps", "avx512bf16", "avx512bf16.dpbf16ps", "bfloat16", "bfloat16", "float32", 512),
-    _dot("vpdpbusd", "avx512vnni", "avx512.vpdpbusd", "uint8", "int8", "int32", 512),
-    _dot("vpdpbusd", "avx512vnni", "avx512.vpdpbusd", "int8", "int8", "int32", 512, ".s8"),
+    _BYTES,
+    _signed(_BYTES),
     _dot("vpdpwssd", "avx512vnni", "avx512.vpdpwssd", "int16", "int16", "int32", 512),
     # LLVM writes them with the prefix {vex} where the machine has no AVX512-VNNI.
-    _dot("vpdpbusd", "avxvnni", "avx512.vpdpbusd", "uint8", "int8", "int32", 256),
-    _dot("vpdpbusd", "avxvnni", "avx512.vpdpbusd", "int8", "int8", "int32", 256, ".s8"),
+    _SHORT_BYTES,
+    _signed(_SHORT_BYTES),
     _dot("vpdpwssd", "avxvnni", "avx512.vpdpwssd", "int16", "int16", "int32", 256),
     *_pairs(512),
     *_pairs(256),

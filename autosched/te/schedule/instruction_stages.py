@@ -12,17 +12,34 @@ from typing import Any
 from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, extent
+from autosched.te.intrin.registry import statements
 from autosched.te.intrin.split_tile_dot import part_of
-from autosched.te.operations.operation import ComputeOp
+from autosched.te.intrin.turn import WORDS
+from autosched.te.intrin.vector_dot import turn_of
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Range, Var
-from autosched.tir.op import add, all_, cast, const, floordiv, floormod, if_then_else, lt, min_, mul
-from autosched.tir.walk import substitute
+from autosched.tir.op import (
+    add,
+    all_,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    lt,
+    min_,
+    mul,
+    sub,
+)
+from autosched.tir.walk import free_vars, substitute
 
 INSTRUCTION = "tensor_instruction"
 """The attribute of an operation that an instruction does: its name, a colon, which statements."""
+
+_EXCESS = ":excess"
 
 PACKED = "packed_input"
 """The attribute of a stage that packs B without padding: (axis of B, extent) for each digit of
@@ -51,6 +68,7 @@ class InstructionStages:
         self.parts = it.parts
         self.group = 4 // it.b.held.bytes  # consecutive k of a column, side by side
         self.wide = it.a.wide, it.b.wide
+        self.offset = it.offset
         self.over = product.over() if over else None
         block = f"{'.over' if over else ''}.{tile.m}x{tile.n}"
         self.part = f"compute{block}" if self.height > 1 else "compute"
@@ -69,9 +87,12 @@ class InstructionStages:
         new: list[ComputeOp] = []
         if pack_a:
             new.append(self._packed_a())
-        new.append(self._packed_b())
+        packed_b = self._packed_b()
+        new.append(packed_b)
         a = new[0].output(0) if pack_a else product.a.producer
-        new.append(self._sums(a, new[-1].output(0), pack_a))
+        if self.offset:
+            new.append(self._excess(packed_b.output(0)))
+        new.append(self._sums(a, packed_b.output(0), pack_a))
         if self.height > 1:
             new.append(self._stored(new[-1].output(0)))
         return new
@@ -107,6 +128,8 @@ class InstructionStages:
             indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
             bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
         value = _within(load.producer[tuple(indices)], bounds)
+        if self.offset:  # in a type that holds the sum
+            value = add(cast("int16", value), self.offset)
         value = part_of(value, half.var) if self.parts > 1 else _widened(value, self.wide[0])
         return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
 
@@ -143,14 +166,20 @@ class InstructionStages:
         part = ""
         plain = body is value and not half and self.wide[1] is None
         if body is value:  # the statements read whole rows
-            turned = load.indices[-1] is k.var and self.height > 1
             rows = load.indices[-1] is n.var and self.group > 1
-            part = "pack_b" if rows else "turn_b" if turned else ""
+            part = "pack_b" if rows else self._turn() if load.indices[-1] is k.var else ""
         body = part_of(body, half[0].var) if half else _widened(body, self.wide[1])
         attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{part}"} if part else {}
         if plain:
             attrs[PACKED] = self._digits_of_b()
         return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
+
+    def _turn(self) -> str:
+        """The statements that turn B whose rows run along k; "" where there are none."""
+        if self.height > 1:
+            return "turn_b"
+        name = turn_of(self.columns)
+        return name if self.steps % WORDS == 0 and name in statements(self.name) else ""
 
     def _digits_of_b(self) -> tuple[tuple[int, int], ...]:
         """The axes of packed B as (axis of B, extent), the last cut in lanes and their group."""
@@ -188,8 +217,7 @@ class InstructionStages:
         left = self._indices_of_a(table, pack_a)
         if parts:
             left.insert(len(left) - 2 - (self.over is not None), parts[0].var)
-        fixed = (product.n.var, product.k.var)
-        others = [substitute(i, table) for i in product.b.indices if all(i is not v for v in fixed)]
+        others = self._others_of_b(table)
         lane = add(mul(ni.var, self.group), floormod(ki.var, self.group) if within else ki.var)
         groups = [floordiv(ki.var, self.group)] if within else []
         right = (no.var, *others, ko.var, nt.var, *[iv.var for iv in parts[1:]], *groups, lane)
@@ -208,6 +236,33 @@ class InstructionStages:
             )
         name = f"{product.op.name}.tile"
         return ComputeOp(name, [*axes, mo, no, mt, nt, *within, ni], [body], attrs=attrs)
+
+    def _excess(self, b: Tensor) -> ComputeOp:
+        """What the offset adds to each column [other axes of B, no, nt, ni], whatever the row."""
+        product, data, reductions = self.product, self._data_of_b(), self.product.others()[1]
+        axes, outer = [_renamed(iv) for iv in data], [_renamed(iv) for iv in reductions]
+        table: dict[Var, Expr] = {}
+        for old, new in zip((*data, *reductions), (*axes, *outer), strict=True):
+            table[old.var] = new.var
+        no, nt, ni = _axis("no", self.across), _axis("nt", self.columns), _axis("ni", self.lanes)
+        ko, ki = _axis("ko", self.steps, True), _axis("ki", self.depth, True)
+        lane = add(mul(ni.var, self.group), ki.var)
+        load = ProducerLoad(b, (no.var, *self._others_of_b(table), ko.var, nt.var, lane))
+        dtype = product.op.body[0].dtype
+        body = sum_over(mul(cast(dtype, load), self.offset), axis=[*outer, ko, ki])
+        attrs = {INSTRUCTION: self.name + _EXCESS}
+        return ComputeOp(f"{product.op.name}.excess", [*axes, no, nt, ni], [body], attrs=attrs)
+
+    def _data_of_b(self) -> list[IterVar]:
+        """The axes of the result besides the columns that move B."""
+        used = {v for index in self.product.b.indices for v in free_vars(index)}
+        return [iv for iv in self.data if iv.var in used]
+
+    def _others_of_b(self, table: dict[Var, Expr]) -> list[Expr]:
+        """B's indices besides the columns and the reduction that calls do."""
+        fixed = (self.product.n.var, self.product.k.var)
+        indices = self.product.b.indices
+        return [substitute(i, table) for i in indices if all(i is not v for v in fixed)]
 
     def _indices_of_a(self, table: dict[Var, Expr], packed: bool) -> list[Expr]:
         load, k, m = self.product.a, self.product.k, self.product.m
@@ -238,32 +293,46 @@ class InstructionStages:
         name = f"{self.product.op.name}.sums"
         return ComputeOp(name, [*axes, *above, m, n], [load], attrs=attrs)
 
-    def copy(self, sums: Tensor) -> ComputeOp:
-        """The operation itself, as a copy of the tiles."""
-        product = self.product
+    def copy(self, new: Sequence[ComputeOp]) -> ComputeOp:
+        """The operation itself, as a copy of the tiles: the last of the `new` operations."""
+        product, sums = self.product, new[-1].output(0)
         n, others = product.n.var, [iv.var for iv in self.data]
         rows = [iv.var for iv in (self.over, product.m) if iv is not None]
         op = product.op
         if self.height == 1:
-            load = ProducerLoad(sums, self._in_tiles(others, rows, n))
-            return ComputeOp(op.name, op.axis, [load], op.tag)
+            value: Expr = ProducerLoad(sums, self._in_tiles(others, rows, n))
+            if self.offset:
+                place = (*[iv.var for iv in self._data_of_b()], *self._column(n))
+                value = sub(value, ProducerLoad(new[-2].output(0), place))
+            return ComputeOp(op.name, op.axis, [value], op.tag)
         load = ProducerLoad(sums, (*others, *rows, n))
         return ComputeOp(op.name, op.axis, [load], op.tag, {INSTRUCTION: self.store})
 
     def _in_tiles(self, others: Sequence[Expr], rows: Sequence[Expr], n: Expr) -> tuple[Expr, ...]:
         """Where the tiles hold a row, `over` and m or m alone, and column n."""
-        width = self.columns * self.lanes
         *over, m = rows
+        block, column, lane = self._column(n)
         tile, inner = (over[0], m) if over else (floordiv(m, self.height), floormod(m, self.height))
         return (
             *others,
             floordiv(tile, self.rows),
-            floordiv(n, width),
+            block,
             floormod(tile, self.rows),
-            floormod(floordiv(n, self.lanes), self.columns),
+            column,
             *([inner] if self.height > 1 else []),
-            floormod(n, self.lanes),
+            lane,
         )
+
+    def _column(self, n: Expr) -> tuple[Expr, Expr, Expr]:
+        """The tile, the call and the lane that column n is in."""
+        call = floordiv(n, self.lanes)
+        width = self.columns * self.lanes
+        return floordiv(n, width), floormod(call, self.columns), floormod(n, self.lanes)
+
+
+def is_excess(op: Operation) -> bool:
+    """Whether the operation is what an instruction's offset adds to the columns."""
+    return str(op.attrs.get(INSTRUCTION, "")).endswith(_EXCESS)
 
 
 def _widened(value: Expr, wide: DType | None) -> Expr:

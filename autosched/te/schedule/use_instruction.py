@@ -35,6 +35,9 @@ def use_instruction(
     With `over` the tiles of a column are steps of the axis before the rows, as many as divide it:
     the rows of a convolution's image that are shorter than a tile. A is packed then.
 
+    An instruction with an `offset` has A packed with it, and a stage between B's and the tiles'
+    that computes what it adds to each column; the tensor's stage takes that off.
+
     Tiles of AMX stay in its registers: the sums have a further stage that stores them, row by row
     and padded to whole tiles, which may be inlined where the tensor is made of whole tiles.
 
@@ -72,12 +75,12 @@ def use_instruction(
     position = schedule.stages.index(stage)
     for offset, made in enumerate(new):
         inserted = schedule.insert_stage(position + offset, made, stage.group)
-        if offset >= 1 + pack_a:
+        if offset >= 1 + pack_a + bool(it.offset):
             inserted.scope = "local"
         elif writer.height > 1 and INSTRUCTION not in made.attrs:
             # Elements moved one by one: a loop around whose sums are unrolled says nothing of them.
             inserted.pragma(made.axis[-1], "auto_unroll_max_step", 0)
-    copy = writer.copy(new[-1].output(0))
+    copy = writer.copy(new)
     schedule.replace_ops({op: copy})
     stage.reset_loops(copy)
     return [made.output(0) for made in new]
@@ -85,6 +88,8 @@ def use_instruction(
 
 def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, over: bool) -> str:
     """Why the instruction cannot compute the product so; empty where it can."""
+    if it.mixes_rows:
+        return f"rows share the vectors of {it.name}, which can be tensorized by hand only"
     if product is None:
         return f"it is no product of matrices of the types of {it.name}"
     if pack_a and not can_pack(product, it):
