@@ -21,6 +21,7 @@ from functools import lru_cache
 
 from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next
+from autosched.search.rules.instruction_tiles import few_registers, tiles_of, tiles_over_rows
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
@@ -29,7 +30,6 @@ from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, St
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import statements
-from autosched.te.intrin.tile_dot import BLOCKS
 from autosched.te.intrin.turn import WORDS
 from autosched.te.intrin.vector_dot import turn_of
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
@@ -38,23 +38,9 @@ from autosched.te.schedule.use_instruction import (
     can_pack,
     instruction_of,
     reads_in_place,
-    tiles_over,
 )
 from autosched.tir.expr import IterVar, ProducerLoad, Var
 from autosched.tir.walk import free_vars
-
-VECTOR_TILES = ((6, 4), (4, 4), (12, 2), (8, 2), (14, 1), (1, 8), (1, 4), (1, 2))
-"""Calls down and across whose accumulators, a row of B and an element of A fit 32 registers.
-
-Those for more than one row have sixteen or more products under way, one or two begun a cycle and
-done some five later."""
-
-FEW_REGISTERS = (
-    *((6, 2), (4, 3), (5, 2), (4, 2), (2, 4), (14, 1), (12, 1), (7, 1)),
-    *((1, 8), (1, 4), (1, 2)),
-)
-"""The same for 16 registers: seven products or more, but for one row."""
-
 
 _LARGE = 1 << 16
 """Products from which on nothing else is tried: an instruction does them several times as fast,
@@ -66,8 +52,6 @@ _STEPS = 2
 tenth of the instructions that one step begins."""
 _FEW_ROWS, _LARGE_B = 64, 1 << 18
 """Rows of an image and bytes of B, see `_columns_first`."""
-_MOST = 4
-"""Tiles of one instruction that are tried."""
 
 
 def _product(context: Context, state: State, stage_id: int) -> tuple[Product, Instruction] | None:
@@ -80,7 +64,7 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
         if product is None or it.mixes_rows or _widened_already(product, it):
             continue
         if extent(product.n) >= it.extent("n"):
-            tiles = _tiles(product, it)
+            tiles = tiles_of(product, it)
             if tiles and all(_reads(product, it, rows) for rows, _ in tiles):
                 return product, it
     return None
@@ -121,10 +105,10 @@ def _states(context: Context, state: State, stage_id: int) -> tuple[State, ...]:
     product, it = found
     ways = [
         (tile, pack_a, False)
-        for tile in _tiles(product, it)
+        for tile in tiles_of(product, it)
         for pack_a in _packings(product, it, tile[0])
     ]
-    ways = [*((tile, True, True) for tile in _tiles_over(product, it)), *ways]
+    ways = [*((tile, True, True) for tile in tiles_over_rows(product, it)), *ways]
     made = (_tiled(state, stage_id, product, it, *way) for way in ways)
     return tuple(each for each in made if _can_be_lowered(context, each))
 
@@ -145,67 +129,6 @@ def _can_be_lowered(context: Context, state: State) -> bool:
 
 
 USE_INSTRUCTION = FunctionRule("UseInstruction", _condition, _apply)
-
-
-def _tiles(product: Product, it: Instruction) -> list[tuple[int, int]]:
-    """The tiles that waste the least: at most four, without those larger than the result."""
-    sizes = extent(product.m), extent(product.n)
-    calls = it.extent("m"), it.extent("n")
-    scored: list[tuple[float, tuple[int, int]]] = []
-    vectors = FEW_REGISTERS if _few_registers(it) else VECTOR_TILES
-    for tile in vectors if it.extent("m") == 1 else BLOCKS:
-        tiles = work = 1
-        for size, call, count in zip(sizes, calls, tile, strict=True):
-            tiles *= -(-size // (call * count))
-            work *= -(-size // (call * count)) * call * count
-        if tiles * math.prod(map(extent, product.others()[0])) == 1:
-            continue  # no loop is left to run in parallel
-        if math.prod(tile) + _operands(tile, it) <= it.registers:
-            scored.append((work * _cost(tile) if vectors is FEW_REGISTERS else work, tile))
-    least = min((work for work, _ in scored), default=0)
-    most = _MOST if it.extent("m") == 1 else _MOST // 2  # each is tried with A packed as well
-    return [tile for work, tile in sorted(scored, key=lambda s: s[0]) if work <= 1.25 * least][
-        :most
-    ]
-
-
-def _few_registers(it: Instruction) -> bool:
-    """Whether it has sixteen vector registers, not tiles of its own."""
-    return it.extent("m") == 1 and it.registers <= 16
-
-
-def _operands(tile: tuple[int, int], it: Instruction) -> int:
-    """Registers besides the accumulators: of vectors a row of B, or A's elements, and one more.
-
-    What is between two instructions takes the place of an operand that is used once.
-    """
-    if it.extent("m") > 1:
-        return sum(tile)
-    return min(tile) + 1 + (it.between if min(tile) > 1 else 0)
-
-
-def _cost(tile: tuple[int, int]) -> float:
-    """Of one product in a tile of vectors, as a share of that of the best.
-
-    Two products and two loads begin a cycle, and a sum is there four cycles later. Fewer loads
-    still take their share: most those of B, which comes from the second cache once for each tile.
-    """
-    rows, columns = tile
-    products = rows * columns
-    return max(1.0, (rows + columns) / products, 8 / products) + 0.8 / rows + 0.15 / columns
-
-
-def _tiles_over(product: Product, it: Instruction) -> list[tuple[int, int]]:
-    """The largest tiles whose rows are steps of another axis, which a short row leaves unused."""
-    if not can_pack(product, it):
-        return []
-    calls = -(-extent(product.n) // it.extent("n"))
-    whole = [
-        tile
-        for tile in BLOCKS
-        if tile[0] > 1 and tile[1] <= calls and tiles_over(product, it, tile[0])
-    ]
-    return sorted(whole, key=lambda tile: -math.prod(tile))[: _MOST // 2]
 
 
 def _packings(product: Product, it: Instruction, rows: int) -> list[bool]:
@@ -254,7 +177,7 @@ def _tiled(
     last, width = state.stages[target].iters[-1], columns * it.extent("n")
     lengths = [width] if stored else [columns, it.extent("n")]
     state, (across, *inner_n) = state.split(target, last, lengths)
-    state = _tensorized(state, tiles, _STEPS if _few_registers(it) else 1)
+    state = _tensorized(state, tiles, _STEPS if few_registers(it) else 1)
     for before in range(stage_id, tiles):
         if instruction_of(state.stages[before].op) is not None:
             state = _tensorized(_in_words(state, before, it, columns), before)
@@ -301,7 +224,7 @@ def _columns_first(product: Product, it: Instruction) -> bool:
     Where rows are few and B is larger than half a second cache, the image's rows would read all of
     B from the third cache again and again.
     """
-    if not _few_registers(it) or not product.others()[0]:
+    if not few_registers(it) or not product.others()[0]:
         return False
     columns = [iv.var for iv in product.op.axis if _indexes(product.b, iv.var)]
     size = math.prod(extent(iv) for iv in (product.n, product.k, *product.others()[1]))

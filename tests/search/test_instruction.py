@@ -397,20 +397,6 @@ def test_what_is_float32_as_it_is_needs_no_packing() -> None:
         assert bool(using(space_of(padded(TYPES[name], 14, 16, 16, 1), name))) is uses
 
 
-def _tiles_of(name: str, rows: int, columns: int) -> list[tuple[int, int]]:
-    sketches = using(space_of(product(TYPES[name], rows, columns, 64), name))
-    steps = [p for s in sketches for p in s.steps if isinstance(p, InstructionStep)]
-    return [(p.rows, p.columns) for p in steps]
-
-
-def test_tiles_that_fit_sixteen_registers() -> None:
-    """Sums, what is loaded of B, an element of A, and the product before it is added."""
-    assert _tiles_of("vfmadd.ymm.bf16", 512, 512) == [(6, 2), (5, 2), (4, 2), (4, 3)]
-    assert _tiles_of("vpmaddwd.ymm.s8", 512, 512) == [(6, 2), (5, 2), (4, 2), (14, 1)]
-    assert _tiles_of("vpmaddwd.ymm.s8", 14, 256)[0] == (14, 1)  # no row is wasted
-    assert _tiles_of("vpdpwssd.zmm", 512, 512) == [(4, 4), (8, 2), (1, 8), (1, 4)]  # of 32
-
-
 @pytest.mark.parametrize("k, steps", [(64, [2]), (62, [])])
 def test_two_steps_of_the_sum_are_unrolled_where_they_divide_it(k: int, steps: list[int]) -> None:
     tensors = product(TYPES["vpmaddwd.ymm.s8"], 512, 512, k)
