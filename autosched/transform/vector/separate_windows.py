@@ -38,28 +38,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
-from math import prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from autosched.nest.core import core_of
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Ramp, Shuffle, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, kinds_in
-from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import add, const
-from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
-from autosched.tir.walk import free_vars, map_children, substitute
+from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, SeqStmt, Stmt, seq
+from autosched.tir.walk import map_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
-from autosched.transform.vector.held_reduction import is_pragma, nest_of
-
-MOST_STEPS = 64
-"""Elements of a window: larger ones stay as they are."""
-
-LEAST_BYTES = 4
-"""Shuffles of shorter elements take several instructions."""
+from autosched.transform.vector.held_reduction import is_pragma
+from autosched.transform.vector.window_groups import (
+    Window,
+    WindowGroup,
+    from_whole_vectors,
+    groups_of,
+    most_at_once,
+    sources_of,
+    steps_of,
+    windows_of,
+)
 
 SPARE = 4
 """Registers for neither accumulators nor columns."""
@@ -107,21 +108,21 @@ def _in_registers(allocate: Allocate, vector_bytes: int, arguments: frozenset[Va
         s = s.body
     if own.scope != "local" or not isinstance(s, SeqStmt) or not isinstance(size, IntImm):
         return None
-    steps = [_steps(part, own) for part in s.stmts]
+    steps = [steps_of(part, own) for part in s.stmts]
     places = [k for k, found in enumerate(steps) if found]
     if not places or len(places) != places[-1] + 1 - places[0]:
         return None
-    windows = _windows([step for k in places for step in steps[k]])
+    windows = windows_of([step for k in places for step in steps[k]])
     if windows is None:
         return None
     vector = vector_bytes // windows[0].load.buffer.dtype.bytes
-    groups = [_from_whole_vectors(group, vector, arguments) for group in _groups(windows)]
+    groups = [from_whole_vectors(group, vector, arguments) for group in groups_of(windows)]
     most = max(len(group.starts(vector)) for group in groups)
     held = -(-size.value * allocate.dtype.bytes // vector_bytes)
     free = core_of(vector_bytes).registers - SPARE - held
     build = _group
     if most > free:
-        one = max(_most_at_once(group, vector) for group in groups)
+        one = max(most_at_once(group, vector) for group in groups)
         if one > free or vector_bytes > MOST_BYTES_IN_TURN:
             return None
         build = _group_in_turn
@@ -134,192 +135,7 @@ def _in_registers(allocate: Allocate, vector_bytes: int, arguments: frozenset[Va
     return allocate.with_(body=Allocate(data, source.dtype, columns.shape, TRUE, body))
 
 
-# -- what is compared -----------------------------------------------------------------------------
-
-
-class _Step(NamedTuple):
-    """`store` compares an accumulator with what is loaded, at `offset` from the terms of `base`."""
-
-    store: BufferStore
-    fold: type[Max] | type[Min]
-    load: BufferLoad
-    base: Expr
-    terms: dict[Expr, int]
-    offset: int
-
-
-def _steps(s: Stmt, own: Var) -> list[_Step]:
-    """All steps of a statement and its loops; none when it does something else, or too many."""
-    loops, stores = nest_of(s)
-    variables = [loop.loop_var for loop in loops]
-    extents = [_extent(loop) for loop in loops]
-    zero: dict[Var, Expr] = {v: const(0, v.dtype) for v in variables}
-    found: list[_Step] = []
-    for store in stores:
-        step = _step(store, own) if isinstance(store, BufferStore) else None
-        if step is None or not all(extents):
-            return []
-        factors = [step.terms.pop(v, 0) for v in variables]
-        if any(not free_vars(e).isdisjoint(variables) for e in (*step.terms, *step.store.indices)):
-            return []
-        base = substitute(step.base, zero)
-        for place in product(*map(range, extents)):
-            moved = sum(k * factor for k, factor in zip(place, factors, strict=True))
-            found.append(step._replace(base=base, offset=step.offset + moved))
-            if len(found) > MOST_STEPS * len(stores):
-                return []
-    return found
-
-
-def _extent(loop: For) -> int:
-    """The iterations of a loop from 0 to a constant, 0 for others."""
-    plain = isinstance(loop.min, IntImm) and loop.min.value == 0
-    return loop.extent.value if plain and isinstance(loop.extent, IntImm) else 0
-
-
-def _step(s: BufferStore, own: Var) -> _Step | None:
-    value, old = s.value, BufferLoad(s.buffer, s.indices)
-    if s.buffer.data is not own or s.predicate is not None or not isinstance(value, Max | Min):
-        return None
-    other = value.b if value.a is old else value.a
-    if old not in (value.a, value.b) or not isinstance(other, BufferLoad):
-        return None
-    plain = other.predicate is None and other.buffer.dtype.lanes == 1
-    if not plain or other.buffer.data is own or other.buffer.dtype.bytes < LEAST_BYTES:
-        return None
-    match other.indices:
-        case (Ramp(base, IntImm(stride), _),) if stride > 0:
-            first, terms = linear(base)
-            return _Step(s, type(value), other, base, terms, first)
-    return None
-
-
-class _Window(NamedTuple):
-    """The accumulator of `store` is compared with `width` vectors that begin at `first` and next to
-    it, and with the same in the rows that are `rows` further."""
-
-    store: BufferStore
-    fold: type[Max] | type[Min]
-    load: BufferLoad
-    base: Expr
-    rows: tuple[int, ...]
-    width: int
-    first: int
-    stride: int
-
-    @property
-    def columns(self) -> int:
-        """The columns from the first to the last."""
-        return (self.store.value.dtype.lanes - 1) * self.stride + self.width
-
-
-def _windows(steps: Sequence[_Step]) -> list[_Window] | None:
-    """What the steps make up, for each accumulator; None where that is not separable windows."""
-    head = steps[0]
-    offsets: dict[tuple[Expr, ...], list[int]] = {}
-    by_place: dict[tuple[Expr, ...], _Step] = {}
-    for step in steps:
-        alike = step.load.buffer is head.load.buffer and step.fold is head.fold
-        if not alike or step.terms != head.terms:
-            return None
-        first = by_place.setdefault(step.store.indices, step)
-        if _ramp(first.load).stride is not _ramp(step.load).stride:
-            return None
-        offsets.setdefault(step.store.indices, []).append(step.offset)
-    base = sum_of(head.terms, 0, head.base.dtype)
-    found: list[_Window] = []
-    for place, step in by_place.items():
-        rows, width = _rectangle(offsets[place])
-        if len(rows) < 2 or width < 2:
-            return None
-        stride = _ramp(step.load).stride
-        assert isinstance(stride, IntImm), "_step takes constant strides"
-        apart = tuple(row - rows[0] for row in rows)
-        found.append(
-            _Window(step.store, step.fold, step.load, base, apart, width, rows[0], stride.value)
-        )
-    return found
-
-
-def _ramp(load: BufferLoad) -> Ramp:
-    (index,) = load.indices
-    assert isinstance(index, Ramp), "_step takes vectors alone"
-    return index
-
-
-def _rectangle(offsets: Sequence[int]) -> tuple[list[int], int]:
-    """The first offset of each row, and how many follow one another in each of them; no rows when
-    they are not alike."""
-    known = set(offsets)
-    rows = sorted(k for k in known if k - 1 not in known)
-    width = len(known) // len(rows)
-    whole = all(row + k in known for row in rows for k in range(width))
-    return (rows, width) if whole and width * len(rows) == len(known) else ([], 0)
-
-
-class _Group(NamedTuple):
-    """Windows of the same rows whose `columns` columns, the first at `first`, overlap or touch."""
-
-    windows: tuple[_Window, ...]
-    first: int
-    columns: int
-
-    def starts(self, vector: int) -> list[int]:
-        """Where the vectors begin that the columns are read in; the last ends with the last."""
-        if self.columns <= vector:
-            return [0]
-        return [*range(0, self.columns - vector, vector), self.columns - vector]
-
-
-def _groups(windows: Sequence[_Window]) -> Iterator[_Group]:
-    """The windows that overlap or touch, from the first to the last of each row."""
-    group: list[_Window] = []
-    end = 0
-    for window in sorted(windows, key=lambda w: (w.rows, w.width, w.first)):
-        if group:
-            same = (window.rows, window.width) == (group[0].rows, group[0].width)
-            if not same or window.first > end:
-                yield _Group(tuple(group), group[0].first, end - group[0].first)
-                group = []
-        end = max(end, window.first + window.columns) if group else window.first + window.columns
-        group.append(window)
-    yield _Group(tuple(group), group[0].first, end - group[0].first)
-
-
-def _from_whole_vectors(group: _Group, vector: int, arguments: frozenset[Var]) -> _Group:
-    """The group with columns before and behind it up to whole vectors, where these are no more.
-
-    A whole vector of which one element is inside of a buffer of whole vectors is inside as well.
-    """
-    head = group.windows[0]
-    buffer, (_, terms) = head.load.buffer, linear(head.base)
-    size = prod(e.value if isinstance(e, IntImm) else 1 for e in buffer.shape)
-    if buffer.data not in arguments or any(n % vector for n in (size, *head.rows, *terms.values())):
-        return group
-    before = group.first % vector
-    count = -(-(before + group.columns) // vector)
-    if count > len(group.starts(vector)):
-        return group
-    return _Group(group.windows, group.first - before, count * vector)
-
-
-def _most_at_once(group: _Group, vector: int) -> int:
-    """How many vectors of columns one window uses at most."""
-    starts = group.starts(vector)
-    return max(len(_sources(group, window, starts, vector)) for window in group.windows)
-
-
-def _sources(group: _Group, window: _Window, starts: Sequence[int], vector: int) -> range:
-    """Which of the vectors at `starts` behind the group's first column hold the window's."""
-    first = window.first - group.first
-    last = first + window.columns - 1
-    return range(min(first // vector, len(starts) - 1), min(last // vector, len(starts) - 1) + 1)
-
-
-# -- building -------------------------------------------------------------------------------------
-
-
-def _group(columns: Buffer, group: _Group, vector: int) -> Iterator[Stmt]:
+def _group(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
     """The extremes of the columns that the group uses, and of these for each accumulator."""
     starts, width = group.starts(vector), min(vector, group.columns)
     for number in range(len(starts)):
@@ -328,12 +144,12 @@ def _group(columns: Buffer, group: _Group, vector: int) -> Iterator[Stmt]:
         yield _extreme_of_taps(columns, group, window, starts, width)
 
 
-def _group_in_turn(columns: Buffer, group: _Group, vector: int) -> Iterator[Stmt]:
+def _group_in_turn(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
     """The same, one accumulator after the other, with the columns that none before has used."""
     starts, width = group.starts(vector), min(vector, group.columns)
     done = 0
     for window in group.windows:
-        needed = _sources(group, window, starts, width).stop
+        needed = sources_of(group, window, starts, width).stop
         for number in range(done, needed):
             yield _extremes(columns, group, starts, width, number)
         done = max(done, needed)
@@ -341,7 +157,7 @@ def _group_in_turn(columns: Buffer, group: _Group, vector: int) -> Iterator[Stmt
 
 
 def _extremes(
-    columns: Buffer, group: _Group, starts: Sequence[int], width: int, number: int
+    columns: Buffer, group: WindowGroup, starts: Sequence[int], width: int, number: int
 ) -> Stmt:
     """One vector of columns: the extremes over the rows."""
     head = group.windows[0]
@@ -357,7 +173,7 @@ def _slot(columns: Buffer, width: int, number: int) -> BufferLoad:
 
 
 def _extreme_of_taps(
-    columns: Buffer, group: _Group, window: _Window, starts: Sequence[int], width: int
+    columns: Buffer, group: WindowGroup, window: Window, starts: Sequence[int], width: int
 ) -> Stmt:
     """What the window's accumulator becomes: the extreme of it and of every tap.
 
