@@ -30,8 +30,7 @@ from autosched.state.steps import AnnotationStep, InstructionStep, SplitStep, St
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, as_product, extent
 from autosched.te.intrin.registry import statements
-from autosched.te.intrin.turn import WORDS
-from autosched.te.intrin.vector_dot import turn_of
+from autosched.te.intrin.turn import WORDS, turn_of
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.schedule.use_instruction import (

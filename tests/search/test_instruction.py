@@ -46,6 +46,8 @@ TYPES = {
     "vpdpwssd.zmm": ("int16", "int16", "int32"),
     "vdpbf16ps.zmm": ("bfloat16", "bfloat16", "float32"),
     "vpmaddwd.ymm": ("int16", "int16", "int32"),
+    "vpmaddwd.zmm.s8.u8": ("int8", "uint8", "int32"),
+    "vfmadd.zmm.f16": ("float16", "float16", "float32"),
     "vpmaddwd.ymm.s8": ("int8", "int8", "int32"),
     "vpmaddwd.ymm.u8.s8": ("uint8", "int8", "int32"),
     "vfmadd.ymm.bf16": ("bfloat16", "bfloat16", "float32"),
@@ -174,6 +176,11 @@ CASES: dict[str, tuple[str, list[Tensor]]] = {
     "16 bits": ("vpdpwssd.zmm", product(TYPES["vpdpwssd.zmm"], 5, 31, 17)),
     "bfloat16": ("vdpbf16ps.zmm", product(TYPES["vdpbf16ps.zmm"], 13, 40, 15)),
     "bfloat16 by rows": ("vdpbf16ps.zmm", product(TYPES["vdpbf16ps.zmm"], 6, 32, 32, turned=True)),
+    "float16 by rows": ("vfmadd.zmm.f16", product(TYPES["vfmadd.zmm.f16"], 6, 32, 32, turned=True)),
+    "bytes by rows, as int16": (
+        "vpmaddwd.zmm.s8.u8",
+        product(TYPES["vpmaddwd.zmm.s8.u8"], 14, 64, 64, turned=True),
+    ),
     "convolution": ("vpdpbusd.zmm", convolution(TYPES["vpdpbusd.zmm"], 7, 6, 20)),
     "pairs in place": ("vpmaddwd.ymm", product(TYPES["vpmaddwd.ymm"], 12, 32, 16)),
     "bytes in pairs": ("vpmaddwd.ymm.s8", product(TYPES["vpmaddwd.ymm.s8"], 24, 64, 16)),
@@ -245,7 +252,9 @@ def _steps(case: str = "nothing divides") -> tuple[SearchSpace, tuple[Step, ...]
     return space, space.sample(np.random.default_rng(0), 1, sketch=using(space)[0])[0]
 
 
-@pytest.mark.parametrize("name", ["vpdpbusd.zmm.s8", "vdpbf16ps.zmm"])
+@pytest.mark.parametrize(
+    "name", ["vpdpbusd.zmm.s8", "vdpbf16ps.zmm", "vpmaddwd.zmm.s8.u8", "vfmadd.zmm.f16"]
+)
 def test_weights_by_rows_are_turned_in_registers(name: str) -> None:
     """Where whole tiles of sixteen words divide them; a gather for each vector elsewhere."""
     depth = instruction(name).extent("k")

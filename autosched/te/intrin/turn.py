@@ -16,6 +16,7 @@ from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intr
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var
+from autosched.tir.op import cast
 from autosched.tir.stmt import BufferStore, LetStmt, Stmt, seq
 
 WORDS = 16
@@ -46,23 +47,41 @@ def declare_turn(name: str, dtype: DType) -> TensorIntrin:
     return decl_tensor_intrin(packed.op, statements, name, binds={b: rows_of(b.shape, dtype)})
 
 
-def declare_turns(name: str, dtype: DType, tiles: int) -> TensorIntrin:
-    """The statement of P[g, t, l] = B[t * 16 + l // K, g * K + l % K] for `tiles` such tiles."""
-    group = 4 // dtype.bytes
+TILES = (1, 2, 4, 8)
+"""How many tiles side by side are turned at a time."""
+
+
+def turn_of(tiles: int) -> str:
+    """The name of the statements that turn so many."""
+    return f"turn_b.{tiles}"
+
+
+def declare_turns(name: str, dtype: DType, wide: DType | None) -> dict[str, TensorIntrin]:
+    """The statements that turn several tiles, by their names among those of the instruction `name`.
+
+    Elements are converted to `wide` as they are turned, where that is a type.
+    """
+    return {turn_of(n): _declare(f"{name}.{turn_of(n)}", dtype, wide or dtype, n) for n in TILES}
+
+
+def _declare(name: str, dtype: DType, held: DType, tiles: int) -> TensorIntrin:
+    """P[g, t, l] = B[t * 16 + l // K, g * K + l % K] for `tiles` tiles, as `held`."""
+    group = 4 // held.bytes
     b = placeholder((tiles * WORDS, WORDS * group), dtype.name, "b")
     packed = compute(
         (WORDS, tiles, WORDS * group),
-        lambda g, t, i: b[t * WORDS + i // group, g * group + i % group],
+        lambda g, t, i: cast(held, b[t * WORDS + i // group, g * group + i % group]),
         "p",
     )
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         at = Ramp(IntImm(0), IntImm(1), WORDS * group)
-        kind = dtype.with_lanes(WORDS * group)
+        kind = held.with_lanes(WORDS * group)
 
         def tile(number: int) -> Stmt:
             first = number * WORDS
-            rows = [_words(BufferLoad(ins[0], (IntImm(first + k), at))) for k in range(WORDS)]
+            loads = [BufferLoad(ins[0], (IntImm(first + k), at)) for k in range(WORDS)]
+            rows = [_words(cast(kind, load)) for load in loads]
 
             def store(words: Sequence[Expr]) -> Stmt:
                 values = [Call(kind, "reinterpret", (row,)) for row in words]

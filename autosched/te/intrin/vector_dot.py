@@ -26,15 +26,6 @@ _OFFSET = -0x7F7F7F80
 """The bits 0x80808080: 128 in each byte."""
 
 
-TILES_TURNED = (1, 2, 4, 8)
-"""How many columns of calls B's packing turns at a time, where its rows run along k."""
-
-
-def turn_of(tiles: int) -> str:
-    """The name of the statements that turn so many."""
-    return f"turn_b.{tiles}"
-
-
 def dot_operands(
     a: str, b: str, c: str, lanes: int, wide: str = ""
 ) -> tuple[Operand, Operand, Operand]:
@@ -78,9 +69,7 @@ def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
     pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, k, lanes)
     found = {"compute": decl_tensor_intrin(c.op, statements, it.name), "pack_b": pack}
     if lanes == WORDS:
-        for tiles in TILES_TURNED:
-            name = turn_of(tiles)
-            found[name] = declare_turns(f"{it.name}.{name}", it.b.dtype, tiles)
+        found |= declare_turns(it.name, it.b.dtype, it.b.wide)
     if it.offset:
         found["excess"] = _declare_excess(it, b, dot)
     return found

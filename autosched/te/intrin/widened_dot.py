@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.interleave import declare_interleave
+from autosched.te.intrin.turn import WORDS, declare_turns
 from autosched.te.intrin.vector_dot import description, started, vector, words
 from autosched.te.operations.compute import placeholder
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
@@ -43,7 +44,7 @@ def declare_pair_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
         return add(total, Call(total.dtype, "call_llvm_pure_intrin", args))
 
     pack = declare_interleave(f"{it.name}.pack_b", it.b.dtype, 2, lanes, it.b.wide)
-    return {"compute": _compute(it, plus_product), "pack_b": pack}
+    return {"compute": _compute(it, plus_product), "pack_b": pack, **_turns(it)}
 
 
 def declare_multiply_add(it: Instruction) -> Mapping[str, TensorIntrin]:
@@ -55,7 +56,12 @@ def declare_multiply_add(it: Instruction) -> Mapping[str, TensorIntrin]:
         args = (StringImm(it.calls[0]), row, BufferLoad(ins[1], (vector(lanes),)), total)
         return Call(total.dtype, "call_llvm_pure_intrin", args)
 
-    return {"compute": _compute(it, plus_product)}
+    return {"compute": _compute(it, plus_product), **_turns(it)}
+
+
+def _turns(it: Instruction) -> Mapping[str, TensorIntrin]:
+    """B's packing where its rows run along k, in registers of sixteen words."""
+    return declare_turns(it.name, it.b.dtype, it.b.wide) if it.extent("n") == WORDS else {}
 
 
 def _compute(it: Instruction, plus_product: PlusProduct) -> TensorIntrin:

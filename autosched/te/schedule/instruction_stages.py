@@ -14,8 +14,7 @@ from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.product import Product, extent
 from autosched.te.intrin.registry import statements
 from autosched.te.intrin.split_tile_dot import part_of
-from autosched.te.intrin.turn import WORDS
-from autosched.te.intrin.vector_dot import turn_of
+from autosched.te.intrin.turn import WORDS, turn_of
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
