@@ -7,12 +7,14 @@ of several places, some of which a candidate leaves free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autosched.features.batched.autosched_1.border_copy import Copied, OwnLoop, copies_of
+from autosched.features.batched.autosched_1.border_leaves import copies_by_rule
+from autosched.features.batched.autosched_1.border_numbers import borders_of
 from autosched.features.batched.autosched_1.branch_places import replaced
 from autosched.features.batched.autosched_1.piece import Piece
 from autosched.features.batched.autosched_1.surroundings import Surroundings
@@ -65,28 +67,55 @@ def _most(made: Sequence[Sequence[Copied] | None], kind: int) -> int:
     return max(sum(one.loads == kind for one in copied or ()) for copied in made)
 
 
-def _worked_out(
-    forms: Forms, store: Store, rows: Rows, known: KnownBorders
-) -> tuple[list[tuple[Copied, ...] | None], Rows]:
-    """What becomes of the copy in the candidates `rows`: all there is, and which each has.
+Made = tuple[list[tuple[Copied, ...] | None], Rows]
+"""What becomes of a copy in some candidates: all there is, and which each has."""
 
-    Where a branch simplifies indices, all of them are looked at.
-    """
-    part = _conditional_part(store)
-    made, which = _alike_worked_out(forms, store, rows, known, part)
-    again = np.array([copied is None for copied in made])[which].nonzero()[0]
-    if len(again):
-        both = _with_place(store)
-        more, which[again] = _alike_worked_out(forms, store, rows[again], known, both)
-        which[again] += len(made)
-        made += more
+
+def _worked_out(forms: Forms, store: Store, rows: Rows, known: KnownBorders) -> Made:
+    """What becomes of the copy in the candidates `rows`, by rule where there is one."""
+    made = by_rule(forms, store, rows)
+    return _rest(made, lambda those: by_passes(forms, store, rows[those], known))
+
+
+def by_rule(forms: Forms, store: Store, rows: Rows) -> Made:
+    """Where a branch changes indices, all of them are looked at."""
+    made = _ruled(forms, store, rows, False)
+    return _rest(made, lambda those: _ruled(forms, store, rows[those], True))
+
+
+def by_passes(forms: Forms, store: Store, rows: Rows, known: KnownBorders) -> Made:
+    """The same by running the passes."""
+    made = _alike_worked_out(forms, store, rows, known, _conditional_part(store))
+    both = _with_place(store)
+    return _rest(made, lambda those: _alike_worked_out(forms, store, rows[those], known, both))
+
+
+def _rest(made: Made, way: Callable[[Rows], Made]) -> Made:
+    """With those that nothing is known of, by number, in another `way`."""
+    every, which = made
+    again = np.array([copied is None for copied in every])[which].nonzero()[0]
+    if not len(again):
+        return made
+    more, those = way(again)
+    which[again] = those + len(every)
+    return every + more, which
+
+
+def _ruled(forms: Forms, store: Store, rows: Rows, placed: bool) -> Made:
+    borders, which = borders_of(forms, store, rows, placed)
+    made = []
+    for numbered in borders:
+        found = None if numbered is None else copies_by_rule(numbered.border)
+        if numbered is not None and found is not None:
+            found = _with_slots(found, numbered.slots)
+        made.append(found if found is None or len(found) <= _MOST_PIECES else None)
     return made, which
 
 
 def _alike_worked_out(
     forms: Forms, store: Store, rows: Rows, known: KnownBorders, value: Expr
-) -> tuple[list[tuple[Copied, ...] | None], Rows]:
-    """The same of `value`."""
+) -> Made:
+    """What the passes make of `value`."""
     stage = store.stage
     text = stage.context.text(value)
     axes = dict(text.axes)
@@ -134,7 +163,7 @@ def _copied(
     variables: Mapping[int, Var],
     slots: Sequence[int],
 ) -> tuple[Copied, ...] | None:
-    """The stores of candidate n; the extent of a loop that is whole in all of them is -1."""
+    """The stores of candidate n; the extent of a loop that is whole is -1."""
     loops = store.stage.loops
     own, places = [], []
     for k, slot in enumerate(loops.slots):
@@ -154,20 +183,18 @@ def _copied(
     found = copies_of(value, own, outer, place)
     if len(found) > _MOST_PIECES or not all(copied.same for copied in found):
         return None
-    whole = [
-        all(copied.extents[k] == loop.extent for copied in found) for k, loop in enumerate(own)
-    ]
     count = len(loops.slots)
     numbers = {var.name: slots.index(slot) for slot, var in variables.items()}
-    spread = [_spread(copied, places, whole, count) for copied in found]
+    extents = [loop.extent for loop in own]
+    spread = [_spread(copied, places, extents, count) for copied in found]
     return tuple([replace(copied, slots=numbers) for copied in spread])
 
 
-def _spread(copied: Copied, places: list[int], whole: list[bool], count: int) -> Copied:
-    """With an entry for every loop of the stage."""
+def _spread(copied: Copied, places: list[int], whole: list[int], count: int) -> Copied:
+    """With an entry for every loop of the stage, -1 for the extent of one that is whole."""
     extents, nodes, asked = [0] * count, [0] * count, [False] * count
     for k, place in enumerate(places):
-        extents[place] = -1 if whole[k] else copied.extents[k]
+        extents[place] = -1 if copied.extents[k] == whole[k] else copied.extents[k]
         nodes[place], asked[place] = copied.nodes[k], copied.asked[k]
     return replace(copied, extents=tuple(extents), nodes=tuple(nodes), asked=tuple(asked))
 
