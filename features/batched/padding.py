@@ -110,6 +110,11 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
     """
     first, end, free = comparisons(forms, text, known)
     stays = first.astype(np.int64) + end
+    return counts_of(forms, known, stays), stays, free
+
+
+def counts_of(forms: Forms, known: Padding, stays: Ints) -> Ints:
+    """The counts of so many comparisons and of the choice, without those of indices."""
     some = (stays > 0).astype(np.int64)
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     for each, times in ((known.counts, some), (known.compared, stays)):
@@ -117,7 +122,7 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
             counts[slot] += each[slot] * times
     for slot in np.flatnonzero(known.joined):
         counts[slot] += known.joined[slot] * np.maximum(stays - 1, 0)
-    return counts, stays, free
+    return counts
 
 
 def comparisons(forms: Forms, text: Text, known: Padding) -> tuple[Flags, Flags, Flags]:

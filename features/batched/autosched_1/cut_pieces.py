@@ -19,6 +19,7 @@ from autosched.features.batched.autosched_1.borders import (
     border_pieces,
     is_padded,
 )
+from autosched.features.batched.autosched_1.cut_texts import CutTerm, CutText, cut_text
 from autosched.features.batched.autosched_1.cut_trees import FREE, Instance, Path, Place
 from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
@@ -26,8 +27,11 @@ from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, times
 from autosched.features.walk.count import NUM_COUNTERS
+from autosched.tir.expr import Var
 
 _INT_ADDSUB, _INT_MUL = 8, 9
+AGAIN = "a value with conditions in a loop that is cut, simplified again"
+FIRST = "a copy with a border in the first piece of a loop"
 Group = tuple[int, ...]
 """The stores of what takes a place."""
 Grouped = dict[Group, list[list[Instance]]]
@@ -37,11 +41,13 @@ Grouped = dict[Group, list[list[Instance]]]
 class CopiesOf:
     """The copies of stores by kind, each in a row of the candidates that have it; None of kind 0.
 
-    Of `different` pieces, by number: the first of their kinds, and how many they have.
+    `dead` and `simplified` are those of their `Pieces`. Of `different` pieces, by number: the first
+    of their kinds, and how many they have.
     """
 
     kinds: list[dict[Group, list[Instance]]]
     dead: list[bool]
+    simplified: list[bool]
     first: Ints
     number: Ints
 
@@ -50,7 +56,7 @@ class CopiesOf:
         """The copies of these pieces."""
         buffers = [store.buffer for store in stores]
         kinds: list[dict[Group, list[Instance]]] = [{}]
-        dead, first = [False], []
+        dead, simplified, first = [False], [False], []
         for own in different:
             first.append(len(kinds))
             grouped = _groups(own, buffers)
@@ -58,14 +64,18 @@ class CopiesOf:
                 own_kind = {g: those[k] for g, those in grouped.items() if k < len(those)}
                 kinds.append(own_kind)
                 dead.append(own.dead)
+                simplified.append(own.simplified)
         ends = np.array([*first, len(kinds)])
-        return CopiesOf(kinds, dead, ends[:-1], ends[1:] - ends[:-1])
+        return CopiesOf(kinds, dead, simplified, ends[:-1], ends[1:] - ends[:-1])
 
 
 def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders) -> list[Piece]:
     """The pieces of a population, each row of which has copies of a kind (`which`)."""
     found: list[Piece] = []
     nodes: dict[Path, int] = {}
+    forms = ready.nest.forms
+    compared = np.zeros(forms.count, bool)
+    moved = np.array(copies.simplified)[which]
     for group in sorted({group for own in copies.kinds for group in own}):
         first = len(found)
         every = [own.get(group) for own in copies.kinds]
@@ -74,20 +84,32 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
             if is_padded(ready.stores[store]):
                 hinted = [item if _is_hinted(item) else None for item in items]
                 whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
-                dead = np.array(copies.dead)[which]
-                found += _with_border(ready, whole, dead, borders)
+                cut = _with_border(ready, whole, borders)
+                moved = np.logical_or.reduce([moved, *_simplifying(cut)])
+                found += cut
                 items = [None if _is_hinted(item) else item for item in items]
                 first = len(found)
+                forms.refuse(np.array([_keeps_hint(item) for item in items])[which], FIRST)
             piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
             piece.beside = tuple(range(first, first + len(group)))
             piece.together = piece.together & (len(group) > 1)
+            for text in piece.compared.values():
+                compared = compared | text.where
             found.append(piece)
+    dead = np.array(copies.dead)[which]
+    forms.refuse(moved & dead, "starts that simplification takes out")
+    forms.refuse(moved & compared, AGAIN)
     return found
 
 
 def _is_hinted(item: Instance | None) -> bool:
     """Whether HintBorders marks a copy with a border: one that no condition is around."""
     return item is not None and not item.asked and not item.path
+
+
+def _keeps_hint(item: Instance | None) -> bool:
+    """Whether a copy in a cut loop keeps the mark: the first piece keeps the loops' variables."""
+    return item is not None and not item.asked and not any(number for _, number in item.path)
 
 
 def _groups(pieces: Pieces, buffers: Sequence[int]) -> dict[Group, list[list[Instance]]]:
@@ -116,19 +138,16 @@ def _together(those: Sequence[int], pieces: Pieces, buffers: Sequence[int]) -> b
     return len(places) == 1
 
 
-def _with_border(ready: Ready, piece: Piece, dead: Flags, borders: KnownBorders) -> list[Piece]:
+def _with_border(ready: Ready, piece: Piece, borders: KnownBorders) -> list[Piece]:
     """The pieces of a copy with a border."""
-    forms = ready.nest.forms
     assert piece.exists is not None
     if not piece.exists.any():
         return []
-    found = border_pieces(forms, piece.store, piece.around, borders, piece.exists)
-    moved = np.zeros(forms.count, bool)
-    for own in found:
-        if own.simplifies is not None:
-            moved = moved | own.simplifies
-    forms.refuse(moved & dead, "starts that simplification takes out")
-    return found
+    return border_pieces(ready.nest.forms, piece.store, piece.around, borders, piece.exists)
+
+
+def _simplifying(pieces: Sequence[Piece]) -> list[Flags]:
+    return [piece.simplifies for piece in pieces if piece.simplifies is not None]
 
 
 class _Copies:
@@ -178,7 +197,9 @@ class _Copies:
             among,
             np.zeros(forms.count, bool),
         )
-        return Piece(copy, around, (), among, self._correction(), self._exists)
+        piece = Piece(copy, around, (), among, self._correction(), self._exists)
+        piece.compared = self._compared()
+        return piece
 
     def _numbers(self, values: Sequence[int], default: int = 0) -> Ints:
         """By candidate; `values` are those of the copies that there are."""
@@ -226,7 +247,7 @@ class _Copies:
         """What the constants in place of variables, and added to them, change in the counters."""
         forms, store = self._forms, self._store
         found = np.zeros((NUM_COUNTERS, forms.count), np.int64)
-        if store.ops.conditional:
+        if store.ops.conditional and not all(store.ops.paddings):
             cut = self._numbers([bool(item.path) for item in self._items]) > 0
             forms.refuse(cut, "a value with conditions in a loop that is cut")
         for form in own_indices(forms, store) * store.ops.updates:
@@ -235,6 +256,23 @@ class _Copies:
             for form in indices:
                 found += self._of_index(form)
         return found
+
+    def _compared(self) -> dict[Var, CutText]:
+        """By axis that conditions compare, where it is cut and what changes in its text."""
+        store = self._store
+        axes = [padding.axis for padding in store.ops.paddings if padding is not None]
+        if not any(item.path for item in self._items):
+            return {}
+        return {axis: self._text(store.stage.axes[axis]) for axis in axes}
+
+    def _text(self, form: Form) -> CutText:
+        terms = []
+        for slot, term in form.every():
+            self._note(slot)
+            there = (term.scale != 0) & self._exists
+            added = np.where(self._cut[slot], self._added[slot], 0)
+            terms.append(CutTerm(there, term.scale, self._stays[slot], added))
+        return cut_text(terms, self._of_index(form))
 
     def _of_index(self, form: Form) -> Ints:
         forms = self._forms

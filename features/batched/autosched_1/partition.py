@@ -43,12 +43,13 @@ class Pieces:
     indices; copies that store to one buffer and have the same are at one place.
 
     `dead`: one is in a condition that never holds, which stays unless something simplifies the
-    program.
+    program; `simplified`: something does.
     """
 
     instances: tuple[Instance, ...]
     at: list[tuple[int, ...]]
     dead: bool
+    simplified: bool
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -214,7 +215,8 @@ class Trees:
             self._stores[item.store].ops.is_init and not self._guarding.isdisjoint(item.added)
             for item in found.instances
         )
-        return Pieces(found.instances, [self._at(item, n) for item in found.instances], dead)
+        at = [self._at(item, n) for item in found.instances]
+        return Pieces(found.instances, at, dead, found.simplified)
 
     def _check(self, found: Cut) -> None:
         if any(map(is_padded, self._stores)) and found.budget < _LEFT:
@@ -274,7 +276,7 @@ class Trees:
                 body = wrapped(k, False, [*attached.get(k, ()), *body])
             if k == common:
                 begin = start(k)
-                body = [Alone(tuple(begin)), *body] if guarded else [*begin, *body]
+                body = [Alone(tuple(begin), guard=True), *body] if guarded else [*begin, *body]
         return body
 
     def _in_order(self, s: int, n: int) -> Iterable[int]:
