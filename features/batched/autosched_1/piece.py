@@ -64,3 +64,11 @@ class Ready:
     stores: list[Store]
     conditional: Flags
     kept: list[Kept]
+
+    @property
+    def left(self) -> Flags:
+        """Where no loop is cut, and nothing is made again."""
+        found = ~(self.nest.forms.bad | self.conditional)
+        for kept in self.kept:
+            found = found & ~kept.where
+        return found
