@@ -39,9 +39,9 @@ def test_random_sums_of_digits(seed: int) -> None:
         for form in index:
             total: Expr = const(0)
             for term in form.terms.get(slot, ()):
-                lower, upper, scale = (int(x[n]) for x in (term.lower, term.upper, term.scale))
-                digit: Expr = floormod(var, IntImm(upper)) if upper < extent else var
-                total = add(total, mul(floordiv(digit, lower), scale))
+                low, high, scale = (int(x[n]) for x in (term.lower, term.upper, term.scale))
+                digit: Expr = floormod(var, IntImm(high)) if high < extent else var
+                total = add(total, mul(floordiv(digit, low), scale))
             written.append(total)
         terms_of = flat_terms(tuple(written), [int(own[n]) for own in storage])
         assert (step[n], block[n]) == step_along(terms_of, var), written
