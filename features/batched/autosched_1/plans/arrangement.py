@@ -17,7 +17,7 @@ from autosched.features.batched.autosched_1.plans.tiles import (
 )
 from autosched.features.batched.autosched_1.plans.walks import walks
 from autosched.features.batched.autosched_1.plans.windows import Windows, unrolled
-from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.forms import Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.arrangement import (
     HELD_CYCLES,
@@ -91,10 +91,6 @@ def _unroll(
     own = order_of(nests, problems, every, best.tile[every], best.short[every])
     inside = np.zeros((len(nests.extent), nests.count), bool)
     inside[:, every] = own.inside
-    limit = np.zeros(nests.count)
-    limit[every] = _unrolled_cycles(
-        nests, problems, windows, every, best.tile[every], own, element
-    ).cycles
     of = np.concatenate([chosen.of for chosen in tiles])
     tile = np.concatenate([chosen.tile for chosen in tiles])
     asked = windows.where[of]
@@ -105,27 +101,25 @@ def _unroll(
     rows = np.concatenate([one.nonzero()[0], two.nonzero()[0]])
     short = np.repeat([SHORT_REDUCTION, 1], [np.count_nonzero(one), np.count_nonzero(two)])
     order = Order.joined([first.of(one), second.of(two)])
-    found = _unrolled_cycles(nests, problems, windows, of[rows], tile[rows], order, element)
-    place = np.lexsort((short == 1, rows, found.cycles, of[rows]))
-    place = place[found.windows[place]]
+    found = unrolled(nests, problems, windows, of[rows], tile[rows], order.steps)
+    rows, short, order = rows[found.where], short[found.where], order.of(found.where)
+    of, tile, each = of[rows], tile[rows], found.cycles[found.where]
+    cycles = _cycles_of(nests, problems, of, tile, order, element, each)
+    limit = np.zeros(nests.count)
+    some = np.isin(every, of)
+    every, own = every[some], own.of(some)
+    limit[every] = _unrolled(nests, problems, windows, every, best.tile[every], own, element)
+    place = np.lexsort((short == 1, rows, cycles, of))
     kept = np.ones(len(place), bool)
-    kept[1:] = of[rows][place][1:] != of[rows][place][:-1]
+    kept[1:] = of[place][1:] != of[place][:-1]
     chosen = place[kept]
-    chosen = chosen[found.cycles[chosen] < limit[of[rows][chosen]]]
-    at = of[rows][chosen]
-    best.tile[at], best.short[at] = tile[rows][chosen], short[chosen]
+    chosen = chosen[cycles[chosen] < limit[of[chosen]]]
+    at = of[chosen]
+    best.tile[at], best.short[at] = tile[chosen], short[chosen]
     best.steps[at] = order.steps[chosen]
 
 
-@dataclass(eq=False)
-class _Unrolled:
-    """Cycles of nests with a tile each, and which of them become a window."""
-
-    cycles: Floats
-    windows: Flags
-
-
-def _unrolled_cycles(
+def _unrolled(
     nests: Nests,
     problems: Problems,
     windows: Windows,
@@ -133,12 +127,12 @@ def _unrolled_cycles(
     tile: _Intp,
     order: Order,
     element: int,
-) -> _Unrolled:
-    """Of all steps, in a window where the tile becomes one, and of what they move."""
+) -> Floats:
+    """Cycles of all steps, in a window where the tile becomes one, and of what they move."""
     found = unrolled(nests, problems, windows, of, tile, order.steps)
     each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
     each = np.where(found.where, found.cycles, each)
-    return _Unrolled(_cycles_of(nests, problems, of, tile, order, element, each), found.where)
+    return _cycles_of(nests, problems, of, tile, order, element, each)
 
 
 def _take(best: Arranged, found: Arranged, limit: Floats) -> Floats:

@@ -7,7 +7,6 @@ each different sequence of loops that move it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -188,41 +187,49 @@ def _counted(span: Ints, gaps: list[tuple[Flags, Ints, Ints]], line: int) -> Int
 
 
 class _Places:
-    """Which lines of a page are touched: for each nest the number of a set of them."""
+    """Which lines of a page are touched: for each nest the number of a set of them, as bits."""
 
     def __init__(self, slots: int, run: Ints) -> None:
         """The first lines of a page, as many as a run has."""
         self._slots = slots
+        self._type = np.uint64 if slots <= 64 else object
         self._sets = [(1 << k) - 1 for k in range(slots + 1)]
         self._numbers = {places: k for k, places in enumerate(self._sets)}
         self._of = np.minimum(run, slots)
 
     def spread(self, where: Flags, stride: Ints, times: Ints) -> None:
         """Touch the same again `times` times, `stride` bytes apart."""
-        apart = np.minimum(times, PAGE // np.maximum(np.minimum(stride & -stride, PAGE), 1))
-        at = (where & (apart > 1) & (self._of != self._slots)).nonzero()
-        keys = (self._of[at] * PAGE + stride[at] % PAGE) * (PAGE + 1) + apart[at]
+        at = (where & (times > 1) & (self._of != self._slots)).nonzero()
+        bytes_ = stride[at]
+        apart = np.minimum(times[at], PAGE // np.clip(bytes_ & -bytes_, 1, PAGE))
+        keys = (self._of[at] * PAGE + bytes_ % PAGE) * (PAGE + 1) + apart
         unique, which = np.unique(keys, return_inverse=True)
+        rest, apart = np.divmod(unique, PAGE + 1)
+        number, offset = np.divmod(rest, PAGE)
         found = []
-        for key in unique.tolist():
-            rest, times_apart = divmod(key, PAGE + 1)
-            number, offset = divmod(rest, PAGE)
-            places = _spread(self._sets[number], offset, times_apart, self._slots)
+        for places in self._touched(number, offset, apart):
             found.append(self._numbers.setdefault(places, len(self._sets)))
             if found[-1] == len(self._sets):
                 self._sets.append(places)
         self._of[at] = np.array(found, np.int64)[which]
 
+    def _touched(self, number: Ints, stride: Ints, times: Ints) -> list[int]:
+        """The sets of these numbers again and again."""
+        order = np.argsort(-times)
+        stride, times = stride[order], times[order]
+        once = np.array(self._sets, self._type)[number[order]]
+        places, size = once.copy(), PAGE // self._slots
+        for k in range(1, int(times.max(initial=0))):
+            count = int(np.searchsorted(-times, -k))  # those of more times
+            by = (k * stride[:count] // size % self._slots).astype(self._type)
+            places[:count] |= (once[:count] << by) | (once[:count] >> (self._slots - by))
+        places &= np.array([self._sets[self._slots]], self._type)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        found: list[int] = places[back].tolist()
+        return found
+
     def room(self) -> Ints:
         """How many lines of a page are touched."""
         counts: Ints = np.array([places.bit_count() for places in self._sets], np.int64)[self._of]
         return counts
-
-
-@lru_cache(maxsize=50_000)
-def _spread(places: int, stride: int, times: int, slots: int) -> int:
-    line = PAGE // slots
-    whole, every = places << slots | places, (1 << slots) - 1
-    for by in {k * stride // line % slots for k in range(times)}:
-        places |= whole >> (slots - by) & every
-    return places
