@@ -25,6 +25,7 @@ from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import Axes, Rows, alike, signature, simplified
 from autosched.features.batched.ops import loads_of
 from autosched.features.batched.stores import LoopAround, Store, Touched, own_indices, times
+from autosched.features.walk.count import NUM_COUNTERS
 from autosched.tir.expr import Call, Expr, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
@@ -250,29 +251,29 @@ class _Slot:
             chosen.append(those[number] if number < len(those) else None)
         some = next(own for own in chosen if own is not None)
         every = [own or some for own in chosen]
-        self.exists = table.flags([own is not None for own in chosen])
-        self.at = table.ints([at for at, _ in every])
-        self.hoisted = table.flags([own is not None and own[1].hoisted for own in chosen])
-        self.guarded = table.flags([c.guarded for _, c in every])
-        self.extents = table.ints([c.extents for _, c in every])
-        self.nodes = table.ints([c.nodes for _, c in every])
-        self.asked = table.ints([c.asked for _, c in every]) > 0
-        self.floor = table.ints([c.floor for _, c in every])
-        self.counts = table.ints([c.counts for _, c in every])
-        weights = np.array([c.weight for _, c in every])
-        self.weight = np.ones(table.count)
-        self.weight[table.rows] = weights[table.which]
-        shares = np.array([c.share for _, c in every])
-        self.share = np.ones(table.count)
-        self.share[table.rows] = shares[table.which]
         self.copied = [c for _, c in every]
-        self.placed = table.flags([bool(c.stored) for c in self.copied])
-        self.ints, self.flags = table.ints, table.flags
-        most = max(len(c.guards) for _, c in every)
-        self.guards = [
-            table.ints([c.guards[k] if k < len(c.guards) else -1 for _, c in every])
-            for k in range(most)
+        most = max(len(c.guards) for c in self.copied)
+        there = [own is not None for own in chosen]
+        numbers = [
+            (
+                *(has, at, has and c.hoisted, c.guarded, c.floor, bool(c.stored)),
+                *(*c.extents, *c.nodes, *c.asked, *c.counts),
+                *(*c.guards, *[-1] * (most - len(c.guards))),
+            )
+            for has, (at, c) in zip(there, every, strict=True)
         ]
+        known, rest = np.split(table.ints(numbers), [6])
+        self.exists, self.hoisted = known[0] > 0, known[2] > 0
+        self.guarded, self.placed = known[3] > 0, known[5] > 0
+        self.at, self.floor = known[1], known[4]
+        count = len(some[1].extents)
+        ends = np.cumsum([count, count, count, NUM_COUNTERS])
+        self.extents, self.nodes, asked, self.counts, guards = np.split(rest, ends)
+        self.asked, self.guards = asked > 0, list(guards)
+        floats = np.array([(c.weight, c.share) for c in self.copied]).T
+        self.weight, self.share = np.ones((2, table.count))
+        self.weight[table.rows], self.share[table.rows] = floats[:, table.which]
+        self.ints, self.flags = table.ints, table.flags
 
 
 def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:

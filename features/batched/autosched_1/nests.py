@@ -178,12 +178,13 @@ def wanted(
     lanes = np.zeros_like(facts.extent)
     weight = np.full(facts.forms.count, value.weight)
     if chosen is not None:
-        conditional, weight = inside & chosen.conditional, chosen.weight
+        conditional, weight = inside & facts.packed.loops(chosen.conditional), chosen.weight
         if chosen.asked is None:
             masked: Flags = np.any(conditional & facts.uneven, axis=0)
             facts.forms.refuse(masked, "a condition on what moves unevenly")
         elif len(facts.accesses) > 1:
-            lanes = np.where(conditional & chosen.asked, facts.blocks[1], 0)
+            asked = facts.packed.loops(chosen.asked)
+            lanes = np.where(conditional & asked, facts.blocks[1], 0)
     return Wanted(facts, value, start, inside, conditional, lanes, weight, exists)
 
 

@@ -7,6 +7,7 @@ each different sequence of loops that move it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -215,11 +216,15 @@ class _Places:
 
     def _touched(self, number: Ints, stride: Ints, times: Ints) -> list[int]:
         """The sets of these numbers again and again."""
+        most = int(times.max(initial=0))
+        if len(number) < most:  # arrays are not worth their calls
+            every = zip(number.tolist(), stride.tolist(), times.tolist(), strict=True)
+            return [_spread(self._sets[k], by, again, self._slots) for k, by, again in every]
         order = np.argsort(-times)
         stride, times = stride[order], times[order]
         once = np.array(self._sets, self._type)[number[order]]
         places, size = once.copy(), PAGE // self._slots
-        for k in range(1, int(times.max(initial=0))):
+        for k in range(1, most):
             count = int(np.searchsorted(-times, -k))  # those of more times
             by = (k * stride[:count] // size % self._slots).astype(self._type)
             places[:count] |= (once[:count] << by) | (once[:count] >> (self._slots - by))
@@ -233,3 +238,12 @@ class _Places:
         """How many lines of a page are touched."""
         counts: Ints = np.array([places.bit_count() for places in self._sets], np.int64)[self._of]
         return counts
+
+
+@lru_cache(maxsize=20_000)
+def _spread(places: int, stride: int, times: int, slots: int) -> int:
+    line = PAGE // slots
+    whole, every = places << slots | places, (1 << slots) - 1
+    for by in {k * stride // line % slots for k in range(times)}:
+        places |= whole >> (slots - by) & every
+    return places
