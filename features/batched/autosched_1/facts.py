@@ -16,7 +16,7 @@ from autosched.features.batched.autosched_1.device.fetched import fetched_access
 from autosched.features.batched.autosched_1.device.parts import part_access
 from autosched.features.batched.autosched_1.packed_loops import PackedLoops
 from autosched.features.batched.autosched_1.texts import TextAccess, either, text_access
-from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
+from autosched.features.batched.forms import Flags, Form, Ints
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.stores import Floats, Store, Touched
@@ -108,7 +108,7 @@ class Facts:
             for slot, term in form.every():
                 j = self.store.at.get(slot)
                 if j is not None:
-                    uneven[j] |= plain & _is_digit(forms, slot, term)
+                    uneven[j] |= plain & forms.is_digit(slot, term)
         if text is not None:
             uneven |= text.where & text.uneven
 
@@ -187,7 +187,7 @@ class Facts:
             if j is not None:
                 last = loops[j].extent - 1
                 if term.upper is not self.forms.whole or term.lower is not self.forms.one:
-                    digit = _is_digit(self.forms, slot, term)
+                    digit = self.forms.is_digit(slot, term)
                     last = np.where(digit, self.forms.largest(slot, term), last)
                 reach[j] += np.abs(term.scale) * last
         found = np.ones_like(self.inner)
@@ -228,7 +228,7 @@ class Facts:
     def at(self, table: Floats, level: Ints) -> Floats: ...
     def at(self, table: Ints | Floats, level: Ints) -> Ints | Floats:
         """The entries of a table by level."""
-        found: Ints | Floats = np.take_along_axis(table, level[None], axis=0)[0]
+        found: Ints | Floats = table[level, self.forms.every]
         return found
 
     def level_of(self, depth: Ints) -> Ints:
@@ -261,12 +261,6 @@ def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | No
     on_device = store.stage.context.forms.virtual or any(loop.thread for loop in store.loops)
     rest = part_access if store.ops.parts and on_device else text_access
     return either(found, rest(store, access, storage, where))
-
-
-def _is_digit(forms: Forms, slot: int, term: Term) -> Flags:
-    part = (term.lower > 1) | (term.upper < forms.extents[slot])
-    found: Flags = part & (term.scale != 0)
-    return found
 
 
 def storage_of(nest: Nest, buffer: int) -> list[Ints]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.autosched_1.plans.unique import Keys, different, mixed
+from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import PAGE, Memory
@@ -107,36 +107,24 @@ def _by_level(
     moves = (stride != 0) & (extents > 1)
     number = np.zeros((places + 1, len(element)), np.intp)
     np.cumsum(moves[::-1], axis=0, out=number[-2::-1])
-    first, which = different(_keys(element, stride, extents, moves))
-    table = _touched(*_moving(stride, extents, moves, number, first), element[first], line)
+    bytes_, times = _moving(stride, extents, moves, number)
+    first, which = different(keys_of([element, *bytes_, *times]))
+    table = _touched(bytes_[:, first], times[:, first], element[first], line)
     at = number * table.shape[2] + which
     by_access = [own.ravel()[at].reshape(places + 1, accesses, count) for own in table]
     lines, runs, pages = (own.sum(axis=1) for own in by_access[:3])
     return lines, runs, pages, np.maximum(line * lines, by_access[3].max(axis=1))
 
 
-def _keys(element: Ints, stride: Ints, extents: Ints, moves: Flags) -> Keys:
-    """Two keys of each access, which tell its element and sequence of moving loops from others."""
-    stride, extents = np.where(moves, stride, 0), np.where(moves, extents, 0)
-    keys = np.stack([mixed(element.astype(np.uint64), element, element, way) for way in range(2)])
-    for own, times, moving in zip(stride, extents, moves, strict=True):
-        for way in range(2):
-            keys[way] = np.where(moving, mixed(keys[way], own, times, way), keys[way])
-    return keys
-
-
-def _moving(
-    stride: Ints, extents: Ints, moves: Flags, number: _Intp, those: _Intp
-) -> tuple[Ints, Ints]:
-    """(loop, access) of the accesses `those`: bytes that each moving loop moves it by and its
-    extent, from the innermost one on; a loop that is not there has extent 1."""
-    number, moves = number[:, those], moves[:, those]
+def _moving(stride: Ints, extents: Ints, moves: Flags, number: _Intp) -> tuple[Ints, Ints]:
+    """(loop, access): bytes that each loop that moves an access moves it by and its extent, from
+    the innermost one on; a loop that is not there has extent 1."""
     depth = int(number[0].max(initial=0))
-    bytes_, times = np.full((depth, len(those)), _FAR), np.ones((depth, len(those)), np.int64)
-    loop, at = moves.nonzero()
-    place = number[loop + 1, at]
-    bytes_[place, at] = stride[loop, those[at]]
-    times[place, at] = extents[loop, those[at]]
+    shape = depth, stride.shape[1]
+    bytes_, times = np.full(shape, _FAR), np.ones(shape, np.int64)
+    at = moves.nonzero()
+    place = number[1:][at], at[1]
+    bytes_[place], times[place] = stride[at], extents[at]
     return bytes_, times
 
 
