@@ -104,11 +104,25 @@ class Forms:
         else:
             self._refuse_owners(where, why)
 
-    def _refuse_owners(self, where: Flags, why: str) -> None:
+    def in_all_rows(self, where: Flags) -> Flags:
+        """Where that is so in some row of the same candidate."""
+        if self.owner is None:
+            return where
+        every = self._owners(where)
+        found: Flags = every[self.owner]
+        return found
+
+    def _owners(self, where: Flags) -> Flags:
+        """The candidates that have such rows, and an entry for the row of none."""
         assert self.owner is not None
         every = np.zeros(int(self.owner[0]) + 1, bool)
         every[self.owner[where]] = True
         every[-1] = False
+        return every
+
+    def _refuse_owners(self, where: Flags, why: str) -> None:
+        assert self.owner is not None
+        every = self._owners(where)
         before = np.zeros_like(every)
         before[self.owner[self.bad]] = True
         new = int((every & ~before).sum())

@@ -19,17 +19,28 @@ from autosched.features.batched.autosched_1.borders import (
     border_pieces,
     is_padded,
 )
-from autosched.features.batched.autosched_1.cut_texts import CutTerm, CutText, cut_text
-from autosched.features.batched.autosched_1.cut_trees import FREE, Instance, Path, Place
+from autosched.features.batched.autosched_1.cut_texts import (
+    CutTerm,
+    CutText,
+    IndexTexts,
+    cut_text,
+    index_texts,
+    no_texts,
+)
+from autosched.features.batched.autosched_1.cut_trees import (
+    FREE,
+    Instance,
+    Path,
+    Place,
+    is_hinted,
+)
 from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, times
-from autosched.features.walk.count import NUM_COUNTERS
 from autosched.tir.expr import Var
 
-_INT_ADDSUB, _INT_MUL = 8, 9
 AGAIN = "a value with conditions in a loop that is cut, simplified again"
 FIRST = "a copy with a border in the first piece of a loop"
 Group = tuple[int, ...]
@@ -82,34 +93,35 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
         for member, store in enumerate(group):
             items = [None if own is None else own[member] for own in every]
             if is_padded(ready.stores[store]):
-                hinted = [item if _is_hinted(item) else None for item in items]
+                hinted = [_hinted(item) for item in items]
                 whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
                 cut = _with_border(ready, whole, borders)
                 moved = np.logical_or.reduce([moved, *_simplifying(cut)])
                 found += cut
-                items = [None if _is_hinted(item) else item for item in items]
+                items = [None if _hinted(item) else item for item in items]
                 first = len(found)
-                forms.refuse(np.array([_keeps_hint(item) for item in items])[which], FIRST)
+                marked = [item is not None and is_hinted(item) for item in items]
+                forms.refuse(np.array(marked)[which], FIRST)
             piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
             piece.beside = tuple(range(first, first + len(group)))
             piece.together = piece.together & (len(group) > 1)
             for text in piece.compared.values():
                 compared = compared | text.where
             found.append(piece)
+    moved = forms.in_all_rows(moved)
+    for piece in found:
+        if piece.texts is not None:
+            piece.correction = np.where(moved, piece.texts.simplified, piece.texts.counts)
+            forms.refuse(piece.texts.unsure & ~moved, "constants apart in an index")
     dead = np.array(copies.dead)[which]
     forms.refuse(moved & dead, "starts that simplification takes out")
     forms.refuse(moved & compared, AGAIN)
     return found
 
 
-def _is_hinted(item: Instance | None) -> bool:
-    """Whether HintBorders marks a copy with a border: one that no condition is around."""
-    return item is not None and not item.asked and not item.path
-
-
-def _keeps_hint(item: Instance | None) -> bool:
-    """Whether a copy in a cut loop keeps the mark: the first piece keeps the loops' variables."""
-    return item is not None and not item.asked and not any(number for _, number in item.path)
+def _hinted(item: Instance | None) -> Instance | None:
+    """A copy with a border that is cut there."""
+    return item if item is not None and is_hinted(item) and not item.path else None
 
 
 def _groups(pieces: Pieces, buffers: Sequence[int]) -> dict[Group, list[list[Instance]]]:
@@ -197,8 +209,8 @@ class _Copies:
             among,
             np.zeros(forms.count, bool),
         )
-        piece = Piece(copy, around, (), among, self._correction(), self._exists)
-        piece.compared = self._compared()
+        piece = Piece(copy, around, (), among, None, self._exists)
+        piece.texts, piece.compared = self._indices(), self._compared()
         return piece
 
     def _numbers(self, values: Sequence[int], default: int = 0) -> Ints:
@@ -243,18 +255,18 @@ class _Copies:
         self._cut[slot], self._stays[slot] = self._numbers(cut) > 0, self._numbers(stays) > 0
         self._added[slot] = self._numbers(added)
 
-    def _correction(self) -> Ints:
-        """What the constants in place of variables, and added to them, change in the counters."""
+    def _indices(self) -> IndexTexts:
+        """What the constants in place of variables, and added to them, change in indices."""
         forms, store = self._forms, self._store
-        found = np.zeros((NUM_COUNTERS, forms.count), np.int64)
         if store.ops.conditional and not all(store.ops.paddings):
             cut = self._numbers([bool(item.path) for item in self._items]) > 0
             forms.refuse(cut, "a value with conditions in a loop that is cut")
+        found = no_texts(forms.count)
         for form in own_indices(forms, store) * store.ops.updates:
-            found += self._of_index(form)
+            found = found.plus(self._of_index(form))
         for indices in store.loaded:
             for form in indices:
-                found += self._of_index(form)
+                found = found.plus(self._of_index(form))
         return found
 
     def _compared(self) -> dict[Var, CutText]:
@@ -266,40 +278,24 @@ class _Copies:
         return {axis: self._text(store.stage.axes[axis]) for axis in axes}
 
     def _text(self, form: Form) -> CutText:
+        index = self._of_index(form)
+        self._forms.refuse(index.unsure, "constants apart in a comparison")
+        return cut_text(self._terms(form), index.counts)
+
+    def _terms(self, form: Form) -> list[CutTerm]:
+        """The terms of an index, those that are cut without digits."""
         terms = []
         for slot, term in form.every():
             self._note(slot)
             there = (term.scale != 0) & self._exists
-            added = np.where(self._cut[slot], self._added[slot], 0)
-            terms.append(CutTerm(there, term.scale, self._stays[slot], added))
-        return cut_text(terms, self._of_index(form))
+            cut, stays = self._cut[slot], self._stays[slot]
+            digit = there & cut & self._forms.is_digit(slot, term)
+            self._forms.refuse(digit, "a cut loop that an index has a part of")
+            terms.append(CutTerm(there, term.scale, stays, self._added[slot]))
+        return terms
 
-    def _of_index(self, form: Form) -> Ints:
-        forms = self._forms
-        found = np.zeros((NUM_COUNTERS, forms.count), np.int64)
-        before, after, constant = forms.zero, forms.zero, forms.zero
-        constants, largest, smallest = forms.zero, forms.zero, forms.whole
-        for slot, term in form.every():
-            self._note(slot)
-            cut, stays, added = self._cut[slot], self._stays[slot], self._added[slot]
-            there = (term.scale != 0) & self._exists
-            before = before + there
-            digit = there & cut & ((term.lower > 1) | (term.upper < forms.extents[slot]))
-            forms.refuse(digit, "a cut loop that an index has a part of")
-            after = after + (there & stays)
-            found[_INT_ADDSUB] += there & stays & (added != 0)
-            found[_INT_MUL] -= there & ~stays & (np.abs(term.scale) != 1)
-            largest = np.maximum(largest, np.where(stays, np.abs(term.scale), 0))
-            fixed = np.where(there & ~stays, added * term.scale, 0)
-            constant, constants = constant + fixed, constants + (fixed != 0)
-            smaller = np.minimum(smallest, np.abs(term.scale))
-            smallest = np.where(fixed != 0, smaller, smallest)
-        forms.refuse((constants > 1) & (largest > smallest), "constants apart in an index")
-        base = form.base != 0
-        was = np.maximum(before + base - 1, 0)
-        now = np.where(after > 0, after + base + (constant != 0) - 1, 0)
-        found[_INT_ADDSUB] += now - was
-        return found
+    def _of_index(self, form: Form) -> IndexTexts:
+        return index_texts(self._terms(form), form.base)
 
 
 def _outside(store: Store, loops: Sequence[LoopAround], forms: Forms) -> Floats:

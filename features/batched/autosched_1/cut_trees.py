@@ -83,6 +83,12 @@ class Instance:
     beside: int = -1
 
 
+def is_hinted(item: Instance) -> bool:
+    """Whether HintBorders marks a copy, if it has a border: no condition is around it, and of loops
+    that are cut the first piece keeps the variables, and with them the mark."""
+    return not item.asked and not any(number for _, number in item.path)
+
+
 class Cut(NamedTuple):
     """What comes of a tree: the copies of stores in program order; of stores with no copy after it,
     the path of one that is left out; what is left of what the program may grow; and whether a guard

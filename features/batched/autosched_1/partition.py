@@ -26,6 +26,7 @@ from autosched.features.batched.autosched_1.cut_trees import (
     UncutError,
     Variable,
     cut,
+    is_hinted,
 )
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.context import Condition as Around
@@ -219,7 +220,8 @@ class Trees:
         return Pieces(found.instances, at, dead, found.simplified)
 
     def _check(self, found: Cut) -> None:
-        if any(map(is_padded, self._stores)) and found.budget < _LEFT:
+        marked = [item.store for item in found.instances if is_hinted(item)]
+        if found.budget < _LEFT and any(is_padded(self._stores[store]) for store in marked):
             raise UncutError("little is left of what a program may grow")
         last = {item.store: item.path for item in found.instances}
         for store, path in found.gone.items():
@@ -286,6 +288,29 @@ class Trees:
             return range(s)
         return sorted(range(s), key=lambda u: (left[u][n] >= 0, u))
 
+    def _implies(self, one: Condition, other: Condition, n: int) -> bool:
+        """Whether one condition implies the other, whose terms are multiples of its own.
+
+        Simplification takes such a condition out. Raises UncutError where it is hard to tell.
+        """
+        terms = dict(other.terms)
+        factors = [(terms.pop(var, 0), factor) for var, factor in one.terms]
+        if not any(by for by, _ in factors):
+            return False
+        times = factors[0][0] // factors[0][1]
+        if any(by != times * factor for by, factor in factors):
+            raise UncutError("several conditions on an axis")
+        if times < 0:
+            return False
+        low = high = other.constant
+        for var, factor in terms.items():
+            slot = self._nest.stages[var.place[0]].loops.slots[var.place[1]]
+            reach = factor * (int(self._nest.forms.extents[slot][n]) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if -low // times <= -one.constant:
+            raise UncutError("several conditions on an axis")
+        return high - times * one.constant <= 0
+
     def _leaf(self, k: int, s: int, n: int, common: int) -> Leaf:
         """The store; loops of its stage from position `common` on are those of the start."""
         store = self._stores[k]
@@ -295,11 +320,13 @@ class Trees:
                 continue
             own = [c for c in axis.splits if c.where[n]]
             region = [] if store.ops.is_init else [c for c in axis.region if c.where[n]]
-            if own and region:
-                if any(c.limit is None for c in region) or not axis.implied[n]:
-                    raise UncutError("several conditions on an axis")
-                region = []
-            found += [c.of(n, (s, common)) for c in (*own, *region)]
+            if own and axis.implied[n] and all(c.limit is not None for c in region):
+                region = []  # what the splits keep in their extent is in the tensor
+            kept = [c.of(n, (s, common)) for c in own]
+            found += kept
+            for condition in [c.of(n, (s, common)) for c in region]:
+                if not any(self._implies(c, condition, n) for c in kept):
+                    found.append(condition)
         return Leaf(k, tuple(found))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autosched.features.batched.autosched_1.cut_texts import CutText
+from autosched.features.batched.autosched_1.cut_texts import CutText, IndexTexts
 from autosched.features.batched.autosched_1.kept import Kept
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen
@@ -31,7 +31,7 @@ class Launch:
 class Piece:
     """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
     number, are all that is in its sequence. `correction` has what a cut changes in the counters of
-    indices, `compared` by axis what it changes in the comparisons of a padded copy.
+    indices, one of what `texts` say, `compared` by axis what changes in comparisons.
 
     Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
     its value, `guards` how many loops are around each of the conditions that it is in (-1: none
@@ -51,6 +51,7 @@ class Piece:
     simplifies: Flags | None = None
     share: Floats | None = None
     launch: Launch | None = None
+    texts: IndexTexts | None = None
     compared: Mapping[Var, CutText] = field(default_factory=dict)
 
 
