@@ -130,7 +130,7 @@ def comparable(made: tuple[Copied, ...] | None) -> list[Copied] | None:
             for place in (copied.stored, copied.loaded)
         ]  # fmt: skip
         stored, loaded = cast(Any, places)
-        found.append(replace(copied, stored=stored, loaded=loaded, slots={}))
+        found.append(replace(copied, stored=stored, loaded=loaded, slots={}, grown=0))
     return found
 
 

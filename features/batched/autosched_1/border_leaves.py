@@ -25,6 +25,7 @@ from autosched.features.batched.autosched_1.border_trees import (
     NoRuleError,
     Piece,
     Store,
+    Tree,
     tree_of,
 )
 from autosched.features.batched.autosched_1.branch_facts import Known, known_at_first, values_of
@@ -42,9 +43,9 @@ _FLOAT_CALL, _INT_ADDSUB, _INT_MUL, _INT_DIVMOD, _INT_CMP, _INT_CALL, _BOOL_OP =
 def copies_by_rule(border: Border) -> tuple[Copied, ...] | None:
     """The stores in program order; None where the passes may do what has no rule here."""
     try:
-        root, hoisted = tree_of(border)
-        leaves = _Leaves(border, hoisted)
-        leaves.visit(root, (), 0, (), known_at_first(border, hoisted))
+        tree = tree_of(border)
+        leaves = _Leaves(border, tree)
+        leaves.visit(tree.root, (), 0, (), known_at_first(border, tree.hoisted))
     except NoRuleError:
         return None
     return tuple(leaves.found)
@@ -82,8 +83,8 @@ class _Text(NamedTuple):
 class _Leaves:
     """Goes through a tree; `found` are its stores."""
 
-    def __init__(self, border: Border, hoisted: bool) -> None:
-        self._border, self._hoisted = border, hoisted
+    def __init__(self, border: Border, tree: Tree) -> None:
+        self._border, self._hoisted, self._grown = border, tree.hoisted, tree.grown
         self._own = len(border.kinds)
         self._nests = 0
         self.found: list[Copied] = []
@@ -162,6 +163,7 @@ class _Leaves:
             stored,
             loaded,
             {str(loop): loop for loop in range(len(border.extents))} if stored else {},
+            self._grown,
         )
 
     def _text(self, number: int, pieces: Sequence[Piece], known: Known) -> _Text:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from autosched.state.iterator import Annotation
 
 SERIAL = (Annotation.NONE, Annotation.VECTORIZE)
-_MOST_LOOPS = 32  # with conditions: `partition.py` leaves as many of what a program may grow
+MOST_GROWN = 32
+"""Loops with conditions that are looked at: each counts against what a program may grow."""
 
 
 class Digit(NamedTuple):
@@ -116,11 +117,21 @@ class NoRuleError(Exception):
     """The passes do something with this copy that has no rule here."""
 
 
-def tree_of(border: Border) -> tuple[Node, bool]:
-    """The copy after the passes, and whether a condition left a loop. Raises NoRuleError."""
+class Tree(NamedTuple):
+    """A copy after the passes; whether a condition left a loop; and how many loops were looked at
+    for their conditions."""
+
+    root: Node
+    hoisted: bool
+    grown: int
+
+
+def tree_of(border: Border) -> Tree:
+    """The copy after the passes. Raises NoRuleError."""
     cutter = _Cutter(border)
     extents = [(0, extent) for extent in border.extents[: len(border.kinds)]]
-    return cutter.enter(0, tuple(extents), frozenset()), cutter.hoisted
+    root = cutter.enter(0, tuple(extents), frozenset())
+    return Tree(root, cutter.hoisted, cutter.grown)
 
 
 class _Condition:
@@ -170,7 +181,7 @@ class _Undecided(NamedTuple):
 
 
 class _Cutter:
-    """The passes; `hoisted` once a condition has left a loop."""
+    """The passes; `hoisted` once a condition has left a loop, `grown` as in `Tree`."""
 
     def __init__(self, border: Border) -> None:
         self._kinds = border.kinds
@@ -182,7 +193,7 @@ class _Cutter:
         ]
         self._parts = {d.loop for axis in border.axes for d in axis.digits if not d.whole}
         self._hint = self._hinted()
-        self._left = _MOST_LOOPS
+        self.grown = 0
         self.hoisted = False
 
     def _hinted(self) -> int:
@@ -232,8 +243,8 @@ class _Cutter:
         some = self._undecided(loop, pieces, decided)
         if not some:
             return self._inside(loop, pieces, decided)
-        self._left -= 1
-        if not self._left:
+        self.grown += 1
+        if self.grown > MOST_GROWN:
             raise NoRuleError
         exact = [one for one in some if one.exact]
         low, high = 0, end

@@ -32,6 +32,7 @@ from autosched.tir.walk import free_vars
 PLACES = 64
 """The pieces of one copy are at most as many, so that their places are in order with others'."""
 NO_RULE = "a border cut too often, or an index that a branch simplifies"
+GROWN = "little is left of what a program may grow"
 AFTER_ALL = 1 << 62
 """The place of a copy that a candidate does not have."""
 _MOST_PIECES = 24  # more of them are faster one by one
@@ -47,9 +48,15 @@ def is_padded(store: Store) -> bool:
 
 
 def border_pieces(
-    forms: Forms, store: Store, around: Surroundings, known: KnownBorders, where: Flags
+    forms: Forms,
+    store: Store,
+    around: Surroundings,
+    known: KnownBorders,
+    where: Flags,
+    budget: Ints | None = None,
 ) -> list[Piece]:
-    """The pieces of a padded copy in some candidates; those whose pieces have no rule are refused.
+    """The pieces of a padded copy in some candidates; those whose pieces have no rule are refused,
+    and those that add more to their program than its `budget`, from which it is taken.
 
     Where none of them is left, the copy as it is, of no candidate.
     """
@@ -60,6 +67,9 @@ def border_pieces(
     made, which = _worked_out(forms, store, rows, known)
     table = _Table(made, rows, which, forms.count)
     forms.refuse(table.flags([copied is None for copied in made]), NO_RULE)
+    if budget is not None:
+        budget -= table.ints([copied[0].grown if copied else 0 for copied in made])
+        forms.refuse(where & (budget < 0), GROWN)
     slots = [_Slot(table, n, kind) for kind in (1, 0) for n in range(_most(made, kind))]
     return [_piece(forms, store, slot) for slot in slots]
 

@@ -52,13 +52,14 @@ Grouped = dict[Group, list[list[Instance]]]
 class CopiesOf:
     """The copies of stores by kind, each in a row of the candidates that have it; None of kind 0.
 
-    `dead` and `simplified` are those of their `Pieces`. Of `different` pieces, by number: the first
-    of their kinds, and how many they have.
+    `dead`, `simplified` and `budget` are those of their `Pieces`. Of `different` pieces, by number:
+    the first of their kinds, and how many they have.
     """
 
     kinds: list[dict[Group, list[Instance]]]
     dead: list[bool]
     simplified: list[bool]
+    budget: list[int]
     first: Ints
     number: Ints
 
@@ -67,7 +68,7 @@ class CopiesOf:
         """The copies of these pieces."""
         buffers = [store.buffer for store in stores]
         kinds: list[dict[Group, list[Instance]]] = [{}]
-        dead, simplified, first = [False], [False], []
+        dead, simplified, budget, first = [False], [False], [0], []
         for own in different:
             first.append(len(kinds))
             grouped = _groups(own, buffers)
@@ -76,8 +77,9 @@ class CopiesOf:
                 kinds.append(own_kind)
                 dead.append(own.dead)
                 simplified.append(own.simplified)
+                budget.append(own.budget)
         ends = np.array([*first, len(kinds)])
-        return CopiesOf(kinds, dead, simplified, ends[:-1], ends[1:] - ends[:-1])
+        return CopiesOf(kinds, dead, simplified, budget, ends[:-1], ends[1:] - ends[:-1])
 
 
 def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders) -> list[Piece]:
@@ -87,6 +89,7 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
     forms = ready.nest.forms
     compared = np.zeros(forms.count, bool)
     moved = np.array(copies.simplified)[which]
+    budget = np.array(copies.budget)[which]
     for group in sorted({group for own in copies.kinds for group in own}):
         first = len(found)
         every = [own.get(group) for own in copies.kinds]
@@ -95,7 +98,7 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
             if is_padded(ready.stores[store]):
                 hinted = [_hinted(item) for item in items]
                 whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
-                cut = _with_border(ready, whole, borders)
+                cut = _with_border(ready, whole, borders, budget)
                 moved = np.logical_or.reduce([moved, *_simplifying(cut)])
                 found += cut
                 items = [None if _hinted(item) else item for item in items]
@@ -150,12 +153,13 @@ def _together(those: Sequence[int], pieces: Pieces, buffers: Sequence[int]) -> b
     return len(places) == 1
 
 
-def _with_border(ready: Ready, piece: Piece, borders: KnownBorders) -> list[Piece]:
+def _with_border(ready: Ready, piece: Piece, borders: KnownBorders, budget: Ints) -> list[Piece]:
     """The pieces of a copy with a border."""
     assert piece.exists is not None
     if not piece.exists.any():
         return []
-    return border_pieces(ready.nest.forms, piece.store, piece.around, borders, piece.exists)
+    own = ready.nest.forms, piece.store, piece.around
+    return border_pieces(*own, borders, piece.exists, budget)
 
 
 def _simplifying(pieces: Sequence[Piece]) -> list[Flags]:

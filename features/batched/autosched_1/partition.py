@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.autosched_1.cut_trees import (
     FREE,
     Alone,
@@ -26,16 +25,12 @@ from autosched.features.batched.autosched_1.cut_trees import (
     UncutError,
     Variable,
     cut,
-    is_hinted,
 )
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.context import Condition as Around
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population, Stage
 from autosched.features.batched.stores import Store, own_indices
-
-_LEFT = 32
-"""Statements that copies with a border may add."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +39,14 @@ class Pieces:
     indices; copies that store to one buffer and have the same are at one place.
 
     `dead`: one is in a condition that never holds, which stays unless something simplifies the
-    program; `simplified`: something does.
+    program; `simplified`: something does. `budget` is what is left of what the program may grow.
     """
 
     instances: tuple[Instance, ...]
     at: list[tuple[int, ...]]
     dead: bool
     simplified: bool
+    budget: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -217,12 +213,9 @@ class Trees:
             for item in found.instances
         )
         at = [self._at(item, n) for item in found.instances]
-        return Pieces(found.instances, at, dead, found.simplified)
+        return Pieces(found.instances, at, dead, found.simplified, found.budget)
 
     def _check(self, found: Cut) -> None:
-        marked = [item.store for item in found.instances if is_hinted(item)]
-        if found.budget < _LEFT and any(is_padded(self._stores[store]) for store in marked):
-            raise UncutError("little is left of what a program may grow")
         last = {item.store: item.path for item in found.instances}
         for store, path in found.gone.items():
             stage = self._stores[store].stage

@@ -32,7 +32,7 @@ def _border(
 
 def test_a_loop_is_cut_where_its_own_iterations_are_outside() -> None:
     column = Axis((Digit(0, 1, 0, 1),), 0, 1, 57)
-    node, hoisted = tree_of(Border((58,), (0,), (column,), ((0, -1),), True, False))
+    node, hoisted, _ = tree_of(Border((58,), (0,), (column,), ((0, -1),), True, False))
     assert isinstance(node, Sequence) and not hoisted
     first, inside, last = node.nodes
     assert isinstance(first, Store) and (first.left, first.pieces) == (None, ((0, 0),))
@@ -42,7 +42,7 @@ def test_a_loop_is_cut_where_its_own_iterations_are_outside() -> None:
 
 
 def test_a_condition_on_a_loop_around_leaves_the_loops() -> None:
-    node, hoisted = tree_of(_border(6, 20, 4))
+    node, hoisted, _ = tree_of(_border(6, 20, 4))
     assert isinstance(node, Branches) and hoisted
     none = frozenset[int]()
     assert node.test == (Limit(0, False, 1, none), Limit(0, True, 51, none))
@@ -59,15 +59,15 @@ def test_where_a_number_decides_nothing_else_is_asked() -> None:
     row = Axis((Digit(0, 1, 0, 1),), 0, 1, 57)
     column = Axis((Digit(1, 1, 0, 1),), 0, 1, 57)
     border = Border((58, 58), (0, 0), (row, column), ((0, -1), (1, -1)), True, False)
-    node, _ = tree_of(border)
-    assert isinstance(node, Sequence)
+    node, _, grown = tree_of(border)
+    assert isinstance(node, Sequence) and grown == 2
     first = node.nodes[0]
     assert isinstance(first, Nest) and (first.loop, first.extent) == (1, 58)
 
 
 @pytest.mark.parametrize("kind", [Annotation.PARALLEL, Annotation.UNROLL])
 def test_only_serial_loops_around_such_are_marked(kind: Annotation) -> None:
-    node, _ = tree_of(_border(6, 20, 4, (0, 0, kind)))
+    node = tree_of(_border(6, 20, 4, (0, 0, kind))).root
     assert isinstance(node, Nest) and isinstance(node.body, Nest)
     assert isinstance(node.body.body, Nest) and isinstance(node.body.body.body, Store)
     assert len(node.body.body.body.left or ()) == 4
