@@ -175,7 +175,7 @@ def _with_window(
     operands = [
         replace(
             operand,
-            cost=operand.cost * (_pieces(width) if nest.steps[k] == 1 else 1),
+            cost=operand.cost * (load_pieces(width) if nest.steps[k] == 1 else 1),
             steps=(*(loops[j].reads[k] for j in tiled), nest.steps[k] * width),
             along=tuple([loops[j].reads[k] for j in run]),
         )
@@ -200,7 +200,7 @@ def _longest(nest: LoopNest) -> int:
     return max(nest.loops[k].extent for k in _innermost_run(nest))
 
 
-def _pieces(width: int) -> int:
+def load_pieces(width: int) -> int:
     """Instructions that load `width` neighbours: powers of two, put together.
 
     Where masks load them at once (codegen/llvm_masks.py), windows gain more than that says: with

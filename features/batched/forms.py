@@ -77,10 +77,14 @@ class Forms:
         self.beyond: dict[int, Ints] = {}
         self.simple: dict[Hashable, tuple[Expr, dict[int, Var]]] = {}
         self._largest: dict[Term, Ints] = {}
+        self._last: dict[int, Ints] = {}
+        self._digits: dict[Term, Flags] = {}
+        self._ends: dict[Form, tuple[Ints, Ints]] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
         self.owner: Ints | None = None
         self._short = short
+        self.every = np.arange(count)
         self.zero: Ints = np.zeros(count, np.int64)
         self.one: Ints = np.ones(count, np.int64)
         self.whole: Ints = np.full(count, WHOLE, np.int64)
@@ -92,7 +96,7 @@ class Forms:
 
     def refuse(self, where: Flags, why: str) -> None:
         """Mark the candidates `where` as bad; the first reason of each counts."""
-        if not where.any():
+        if not np.count_nonzero(where):  # `any` takes several times as long
             return
         if self.owner is None:
             self.reasons[why] += int((where & ~self.bad).sum())
@@ -100,11 +104,25 @@ class Forms:
         else:
             self._refuse_owners(where, why)
 
-    def _refuse_owners(self, where: Flags, why: str) -> None:
+    def in_all_rows(self, where: Flags) -> Flags:
+        """Where that is so in some row of the same candidate."""
+        if self.owner is None:
+            return where
+        every = self._owners(where)
+        found: Flags = every[self.owner]
+        return found
+
+    def _owners(self, where: Flags) -> Flags:
+        """The candidates that have such rows, and an entry for the row of none."""
         assert self.owner is not None
         every = np.zeros(int(self.owner[0]) + 1, bool)
         every[self.owner[where]] = True
         every[-1] = False
+        return every
+
+    def _refuse_owners(self, where: Flags, why: str) -> None:
+        assert self.owner is not None
+        every = self._owners(where)
         before = np.zeros_like(every)
         before[self.owner[self.bad]] = True
         new = int((every & ~before).sum())
@@ -143,12 +161,22 @@ class Forms:
 
     def largest(self, slot: int, term: Term) -> Ints:
         """The largest value of the term's digit."""
-        last = self.extents[slot] - 1
+        last = self._last.get(slot)
+        if last is None:
+            last = self._last[slot] = self.extents[slot] - 1
         if term.upper is self.whole and term.lower is self.one:
             return last
         found = self._largest.get(term)
         if found is None:
             found = self._largest[term] = np.minimum(term.upper - 1, last) // term.lower
+        return found
+
+    def is_digit(self, slot: int, term: Term) -> Flags:
+        """Where the term is there, and not a multiple of the loop's variable."""
+        found = self._digits.get(term)
+        if found is None:
+            part = (term.lower > 1) | (term.upper < self.extents[slot])
+            found = self._digits[term] = part & (term.scale != 0)
         return found
 
     def add(self, a: Form, b: Form) -> Form:
@@ -260,11 +288,14 @@ class Forms:
 
     def ends(self, a: Form) -> tuple[Ints, Ints]:
         """The smallest and the largest value."""
-        low, high = a.base, a.base
-        for slot, term in a.every():
-            reach = term.scale * self.largest(slot, term)
-            low, high = low + np.minimum(reach, 0), high + np.maximum(reach, 0)
-        return low, high
+        found = self._ends.get(a)
+        if found is None:
+            low, high = a.base, a.base
+            for slot, term in a.every():
+                reach = term.scale * self.largest(slot, term)
+                low, high = low + np.minimum(reach, 0), high + np.maximum(reach, 0)
+            found = self._ends[a] = low, high
+        return found
 
     def same(self, a: Form, b: Form) -> Flags:
         """Where the two are written alike."""

@@ -62,10 +62,9 @@ class StoreOps:
     Loads of the stored element itself are left out, `updates` is their number. `counts` are the
     operations outside of indices. `conditional`: some of these depend on the axes, so that their
     number depends on the candidate; then `parts` may have the original for each axis alone
-    (`_parts`), `paddings` what of these parts is known without simplification; `divided`: there are
-    quotients or remainders in them. `into` is the buffer
-    of one element that is stored to where it is not that of the stage. `places` say which of all
-    loads in the value the `loads` are.
+    (`parts_of_axes`), `paddings` what of these parts is known without simplification; `divided`:
+    there are quotients or remainders in them. `into` is the buffer of one element that is stored to
+    where it is not that of the stage. `places` say which of all loads in the value the `loads` are.
     """
 
     is_init: bool
@@ -215,7 +214,7 @@ class _Maker:
                 raise UnsupportedError("an index that is loaded")
             for index in load.indices:
                 counts = [a - b for a, b in zip(counts, count_ops(index), strict=True)]
-        parts = _parts(original) if outside else ()
+        parts = parts_of_axes(original) if outside else ()
         return StoreOps(
             is_init,
             value,
@@ -290,7 +289,7 @@ def axes_outside_loads(value: Expr) -> frozenset[Var]:
     return frozenset[Var]().union(*map(axes_outside_loads, children))
 
 
-def _parts(value: Expr) -> tuple[Expr, ...]:
+def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
     """The value for each axis alone, where axes do not matter to one another; else nothing.
 
     if_then_else(1 <= h and h < 9 and 1 <= w, X[c, h - 1, w], 0.0) -> if_then_else(1 <= h and

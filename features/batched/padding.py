@@ -108,23 +108,13 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
 
     The index of each comparison is the form of the axis.
     """
-    form = text.axes[known.axis]
-    low, high = forms.ends(form)
-    free = np.ones(forms.count, bool)
-    for flag, _ in text.given:
-        free &= text.axes[flag].base == 0
-    plain, every, larger, over = _canonical(forms, form)
-    stays = forms.zero
-    if known.first is not None:
-        gone = low >= known.first
-        shared = np.gcd(larger if known.moved else every, known.first)
-        free &= gone | (plain & (high >= known.first) & (shared == 1))
-        stays = stays + ~gone
-    if known.end is not None:
-        gone = high + over < known.end
-        within = (low < known.end) & (high >= known.end)
-        free &= gone | (plain & within & (np.gcd(larger, known.end) == 1))
-        stays = stays + ~gone
+    first, end, free = comparisons(forms, text, known)
+    stays = first.astype(np.int64) + end
+    return counts_of(forms, known, stays), stays, free
+
+
+def counts_of(forms: Forms, known: Padding, stays: Ints) -> Ints:
+    """The counts of so many comparisons and of the choice, without those of indices."""
     some = (stays > 0).astype(np.int64)
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     for each, times in ((known.counts, some), (known.compared, stays)):
@@ -132,7 +122,29 @@ def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, 
             counts[slot] += each[slot] * times
     for slot in np.flatnonzero(known.joined):
         counts[slot] += known.joined[slot] * np.maximum(stays - 1, 0)
-    return counts, stays, free
+    return counts
+
+
+def comparisons(forms: Forms, text: Text, known: Padding) -> tuple[Flags, Flags, Flags]:
+    """Where the comparisons with `first` and with `end` are left, as they are written, and where
+    this is so."""
+    form = text.axes[known.axis]
+    low, high = forms.ends(form)
+    free = np.ones(forms.count, bool)
+    for flag, _ in text.given:
+        free &= text.axes[flag].base == 0
+    plain, every, larger, over = _canonical(forms, form)
+    none = np.zeros(forms.count, bool)
+    first = end = none
+    if known.first is not None:
+        first = low < known.first
+        shared = np.gcd(larger if known.moved else every, known.first)
+        free &= ~first | (plain & (high >= known.first) & (shared == 1))
+    if known.end is not None:
+        end = high + over >= known.end
+        within = (low < known.end) & (high >= known.end)
+        free &= ~end | (plain & within & (np.gcd(larger, known.end) == 1))
+    return first, end, free
 
 
 def _canonical(forms: Forms, form: Form) -> tuple[Flags, Ints, Ints, Ints]:

@@ -19,6 +19,7 @@ from autosched.features.walk.access import READ, READ_WRITE, WRITE
 
 Floats = npt.NDArray[np.float64]
 _HALF = 1 << 31
+_EXACT = 1 << 24  # whole numbers up to here are single precision numbers
 Place = tuple[int, int]
 """Of a load in a value the number, and a dimension."""
 
@@ -185,7 +186,10 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
 
 def times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
     """The product with one more loop; where leaving the loop would not restore it is no row."""
-    more = r32(product * loop.extent)
+    exact: Floats = product * loop.extent
+    if exact.max(initial=0.0) <= _EXACT:
+        return exact
+    more = r32(exact)
     forms.refuse(r32(more / loop.extent) != product, "a product beyond float32")
     return more
 

@@ -39,6 +39,7 @@ from autosched.target import Target
 Steps = tuple[Step, ...]
 WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
 _WORTH_CUTTING = 3  # the same of those whose loops are cut
+_MOST_WHOLE = 0.8  # of candidates: if more are whole, the arrays are not made anew for these alone
 
 
 class _Part(NamedTuple):
@@ -126,8 +127,7 @@ class BatchedTuningFeatures(BatchedFeatures):
         """The candidates of a nest, those with cut loops apart; all of them are `kept` alike."""
         machine = machine_of(self._target)
         cut, different, which = self._cut(made)
-        whole = prepared(made, whole_pieces(made, self._borders), machine, self._choices)
-        parts = [_Part(members, whole)]
+        parts = self._whole(ops, alike, members, made, kept)
         if len(cut) < _WORTH_CUTTING:
             if cut:
                 self.share.reasons["few whose loops are cut"] += len(cut)
@@ -140,6 +140,27 @@ class BatchedTuningFeatures(BatchedFeatures):
         pieces = pieces_of(again, copies, kinds, self._borders)
         own = prepared(again, pieces, machine, self._choices, spread)
         return [*parts, _Part([members[n] for n in cut], own)]
+
+    def _whole(
+        self,
+        ops: ProgramOps,
+        alike: list[Alike],
+        members: list[int],
+        made: Ready,
+        kept: Kept | None,
+    ) -> list[_Part]:
+        """Those of the candidates whose loops are not cut."""
+        left = made.left.nonzero()[0].tolist()
+        self.share.reasons += made.nest.forms.reasons
+        made.nest.forms.reasons.clear()
+        if not left:
+            return []
+        if len(left) < _MOST_WHOLE * len(members):  # the others would be worked out for nothing
+            made = ready(ops, population_of(some_of(alike, left)), kept)
+            made.nest.forms.reasons.clear()
+            members = [members[k] for k in left]
+        pieces = whole_pieces(made, self._borders)
+        return [_Part(members, prepared(made, pieces, machine_of(self._target), self._choices))]
 
     def _finish(
         self,

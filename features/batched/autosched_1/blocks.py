@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from autosched.features.batched.forms import WHOLE, Forms, Ints
+from autosched.features.batched.forms import WHOLE, Flags, Forms, Ints
 from autosched.features.batched.stores import Touched
 from autosched.features.walk.strides import flat_terms
 from autosched.tir.expr import Expr, IntImm, Var
@@ -21,32 +21,71 @@ def steps_along(
     """How far the first place of an access moves with a step of the loop, and the length of the
     blocks inside which all steps are the same, 0 where all of them are."""
     extent = forms.extents[slot]
-    parts: list[Ints] = []
-    for d, form in enumerate(access.tuples[0]):
+    lower, upper, factor = [], [], []
+    scale: Ints | int = 1
+    for form, elements in zip(reversed(access.tuples[0]), reversed(storage), strict=True):
         for term in form.terms.get(slot, ()):
-            there = term.scale != 0
-            upper = np.where(term.upper < extent, term.upper, WHOLE)
-            parts += [
-                forms.full(d),
-                np.where(there, term.scale, 0),
-                np.where(there, term.lower, 1),
-                np.where(there, upper, WHOLE),
-            ]
-    if not parts:
+            lower.append(term.lower)
+            upper.append(np.where(term.upper < extent, term.upper, WHOLE))
+            factor.append(term.scale * scale)
+        scale = scale * np.maximum(elements, 1)
+    if not factor:
         return forms.zero, forms.zero
-    table = np.stack([*storage, *parts], axis=1)
-    rows, which = np.unique(table, axis=0, return_inverse=True)
-    found = [_step(tuple(row[: len(storage)]), tuple(row[len(storage) :])) for row in rows.tolist()]
-    steps: Ints = np.array(found, np.int64)[which.reshape(-1)]
-    return steps[:, 0], steps[:, 1]
+    if len(factor) == 1:
+        return _counted(np.stack(lower), np.stack(upper), np.stack(factor))
+    digits = np.stack(lower), np.stack(upper), np.stack(factor)
+    clash = _clash(*digits)
+    step, block = _counted(*_joined(*digits))
+    for n in clash.nonzero()[0].tolist():
+        step[n], block[n] = _step(tuple([tuple(own[:, n].tolist()) for own in digits]))
+    return step, block
+
+
+def _clash(lower: Ints, upper: Ints, factor: Ints) -> Flags:
+    """Where two digits begin at one place, and end at different ones."""
+    found: Flags = np.zeros(lower.shape[1], bool)
+    part = (factor != 0) & ((lower > 1) | (upper < WHOLE))
+    for k in range(1, len(lower)):
+        same = part[k] & part[:k] & (lower[:k] == lower[k]) & (upper[:k] != upper[k])
+        found = found | same.any(axis=0)
+    return found
+
+
+def _joined(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints, Ints]:
+    """Digits that make up a longer one as that (`walk.strides.flat_terms`)."""
+    order = np.argsort(-lower, axis=0, kind="stable")
+    lower, upper, factor = (np.take_along_axis(own, order, 0) for own in (lower, upper, factor))
+    for k in range(1, len(lower)):
+        for other in range(k):
+            same = (lower[other] == lower[k]) & (upper[other] == upper[k])
+            factor[k] += np.where(same, factor[other], 0)
+            factor[other] = np.where(same, 0, factor[other])
+    for k in range(1, len(lower)):
+        part = (lower[k] > 1) | (upper[k] < WHOLE)
+        for above in range(k):
+            follows = (factor[k] != 0) & (factor[above] != 0) & part & (lower[above] == upper[k])
+            follows &= factor[above] * lower[k] == factor[k] * upper[k]
+            upper[k] = np.where(follows, upper[above], upper[k])
+            factor[above] = np.where(follows, 0, factor[above])
+    return lower, upper, factor
+
+
+def _counted(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints]:
+    """The step and the blocks of a sum of digits (`index_steps.step_along`)."""
+    there, low, whole = factor != 0, lower == 1, upper == WHOLE
+    step: Ints = np.where(there & low, factor, 0).sum(axis=0)
+    length = np.where(low, upper, np.where(whole, lower, 1))
+    block: Ints = np.gcd.reduce(np.where(there & ~(low & whole), length, 0), axis=0)
+    return step, block
 
 
 @lru_cache(maxsize=10_000)
-def _step(storage: tuple[int, ...], parts: tuple[int, ...]) -> tuple[int, int]:
+def _step(digits: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
+    """Those of one sum, written out."""
     var = Var("loop")
-    index: list[Expr] = [const(0)] * len(storage)
-    for d, scale, lower, upper in zip(*[iter(parts)] * 4, strict=True):
-        if scale:
+    index: Expr = const(0)
+    for lower, upper, factor in zip(*digits, strict=True):
+        if factor:
             digit: Expr = var if upper == WHOLE else floormod(var, IntImm(upper))
-            index[d] = add(index[d], mul(floordiv(digit, lower), scale))
-    return step_along(flat_terms(tuple(index), storage), var)
+            index = add(index, mul(floordiv(digit, lower), factor))
+    return step_along(flat_terms((index,), (1,)), var)

@@ -15,6 +15,7 @@ from functools import reduce
 from itertools import repeat
 
 from autosched.features.autosched_1.branches import share_of_branches
+from autosched.features.batched.autosched_1.border_trees import MOST_GROWN
 from autosched.features.batched.autosched_1.branch_places import Place, place_of
 from autosched.features.walk.count import count_ops
 from autosched.features.walk.scope import BufferInfo, Loop
@@ -61,7 +62,8 @@ class Copied:
     branches know more of loops around the copy. `hoisted`: a condition left a loop, so that the
     whole program is simplified. `share` of the iterations is in its branches. `stored` and `loaded`
     are the places that it stores to and loads from, where they were asked for; `slots` has a number
-    for each of their variables.
+    for each of their variables. `grown`: as many statements are counted against what a program may
+    grow.
     """
 
     loads: bool
@@ -79,6 +81,7 @@ class Copied:
     stored: Place = ()
     loaded: Place = ()
     slots: Mapping[str, int] = field(default_factory=dict)
+    grown: int = MOST_GROWN
 
 
 def copies_of(

@@ -7,12 +7,14 @@ of several places, some of which a candidate leaves free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autosched.features.batched.autosched_1.border_copy import Copied, OwnLoop, copies_of
+from autosched.features.batched.autosched_1.border_leaves import copies_by_rule
+from autosched.features.batched.autosched_1.border_numbers import borders_of
 from autosched.features.batched.autosched_1.branch_places import replaced
 from autosched.features.batched.autosched_1.piece import Piece
 from autosched.features.batched.autosched_1.surroundings import Surroundings
@@ -23,12 +25,14 @@ from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import Axes, Rows, alike, signature, simplified
 from autosched.features.batched.ops import loads_of
 from autosched.features.batched.stores import LoopAround, Store, Touched, own_indices, times
+from autosched.features.walk.count import NUM_COUNTERS
 from autosched.tir.expr import Call, Expr, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
 PLACES = 64
 """The pieces of one copy are at most as many, so that their places are in order with others'."""
 NO_RULE = "a border cut too often, or an index that a branch simplifies"
+GROWN = "little is left of what a program may grow"
 AFTER_ALL = 1 << 62
 """The place of a copy that a candidate does not have."""
 _MOST_PIECES = 24  # more of them are faster one by one
@@ -44,9 +48,15 @@ def is_padded(store: Store) -> bool:
 
 
 def border_pieces(
-    forms: Forms, store: Store, around: Surroundings, known: KnownBorders, where: Flags
+    forms: Forms,
+    store: Store,
+    around: Surroundings,
+    known: KnownBorders,
+    where: Flags,
+    budget: Ints | None = None,
 ) -> list[Piece]:
-    """The pieces of a padded copy in some candidates; those whose pieces have no rule are refused.
+    """The pieces of a padded copy in some candidates; those whose pieces have no rule are refused,
+    and those that add more to their program than its `budget`, from which it is taken.
 
     Where none of them is left, the copy as it is, of no candidate.
     """
@@ -57,6 +67,9 @@ def border_pieces(
     made, which = _worked_out(forms, store, rows, known)
     table = _Table(made, rows, which, forms.count)
     forms.refuse(table.flags([copied is None for copied in made]), NO_RULE)
+    if budget is not None:
+        budget -= table.ints([copied[0].grown if copied else 0 for copied in made])
+        forms.refuse(where & (budget < 0), GROWN)
     slots = [_Slot(table, n, kind) for kind in (1, 0) for n in range(_most(made, kind))]
     return [_piece(forms, store, slot) for slot in slots]
 
@@ -65,28 +78,55 @@ def _most(made: Sequence[Sequence[Copied] | None], kind: int) -> int:
     return max(sum(one.loads == kind for one in copied or ()) for copied in made)
 
 
-def _worked_out(
-    forms: Forms, store: Store, rows: Rows, known: KnownBorders
-) -> tuple[list[tuple[Copied, ...] | None], Rows]:
-    """What becomes of the copy in the candidates `rows`: all there is, and which each has.
+Made = tuple[list[tuple[Copied, ...] | None], Rows]
+"""What becomes of a copy in some candidates: all there is, and which each has."""
 
-    Where a branch simplifies indices, all of them are looked at.
-    """
-    part = _conditional_part(store)
-    made, which = _alike_worked_out(forms, store, rows, known, part)
-    again = np.array([copied is None for copied in made])[which].nonzero()[0]
-    if len(again):
-        both = _with_place(store)
-        more, which[again] = _alike_worked_out(forms, store, rows[again], known, both)
-        which[again] += len(made)
-        made += more
+
+def _worked_out(forms: Forms, store: Store, rows: Rows, known: KnownBorders) -> Made:
+    """What becomes of the copy in the candidates `rows`, by rule where there is one."""
+    made = by_rule(forms, store, rows)
+    return _rest(made, lambda those: by_passes(forms, store, rows[those], known))
+
+
+def by_rule(forms: Forms, store: Store, rows: Rows) -> Made:
+    """Where a branch changes indices, all of them are looked at."""
+    made = _ruled(forms, store, rows, False)
+    return _rest(made, lambda those: _ruled(forms, store, rows[those], True))
+
+
+def by_passes(forms: Forms, store: Store, rows: Rows, known: KnownBorders) -> Made:
+    """The same by running the passes."""
+    made = _alike_worked_out(forms, store, rows, known, _conditional_part(store))
+    both = _with_place(store)
+    return _rest(made, lambda those: _alike_worked_out(forms, store, rows[those], known, both))
+
+
+def _rest(made: Made, way: Callable[[Rows], Made]) -> Made:
+    """With those that nothing is known of, by number, in another `way`."""
+    every, which = made
+    again = np.array([copied is None for copied in every])[which].nonzero()[0]
+    if not len(again):
+        return made
+    more, those = way(again)
+    which[again] = those + len(every)
+    return every + more, which
+
+
+def _ruled(forms: Forms, store: Store, rows: Rows, placed: bool) -> Made:
+    borders, which = borders_of(forms, store, rows, placed)
+    made = []
+    for numbered in borders:
+        found = None if numbered is None else copies_by_rule(numbered.border)
+        if numbered is not None and found is not None:
+            found = _with_slots(found, numbered.slots)
+        made.append(found if found is None or len(found) <= _MOST_PIECES else None)
     return made, which
 
 
 def _alike_worked_out(
     forms: Forms, store: Store, rows: Rows, known: KnownBorders, value: Expr
-) -> tuple[list[tuple[Copied, ...] | None], Rows]:
-    """The same of `value`."""
+) -> Made:
+    """What the passes make of `value`."""
     stage = store.stage
     text = stage.context.text(value)
     axes = dict(text.axes)
@@ -134,7 +174,7 @@ def _copied(
     variables: Mapping[int, Var],
     slots: Sequence[int],
 ) -> tuple[Copied, ...] | None:
-    """The stores of candidate n; the extent of a loop that is whole in all of them is -1."""
+    """The stores of candidate n; the extent of a loop that is whole is -1."""
     loops = store.stage.loops
     own, places = [], []
     for k, slot in enumerate(loops.slots):
@@ -154,20 +194,18 @@ def _copied(
     found = copies_of(value, own, outer, place)
     if len(found) > _MOST_PIECES or not all(copied.same for copied in found):
         return None
-    whole = [
-        all(copied.extents[k] == loop.extent for copied in found) for k, loop in enumerate(own)
-    ]
     count = len(loops.slots)
     numbers = {var.name: slots.index(slot) for slot, var in variables.items()}
-    spread = [_spread(copied, places, whole, count) for copied in found]
+    extents = [loop.extent for loop in own]
+    spread = [_spread(copied, places, extents, count) for copied in found]
     return tuple([replace(copied, slots=numbers) for copied in spread])
 
 
-def _spread(copied: Copied, places: list[int], whole: list[bool], count: int) -> Copied:
-    """With an entry for every loop of the stage."""
+def _spread(copied: Copied, places: list[int], whole: list[int], count: int) -> Copied:
+    """With an entry for every loop of the stage, -1 for the extent of one that is whole."""
     extents, nodes, asked = [0] * count, [0] * count, [False] * count
     for k, place in enumerate(places):
-        extents[place] = -1 if whole[k] else copied.extents[k]
+        extents[place] = -1 if copied.extents[k] == whole[k] else copied.extents[k]
         nodes[place], asked[place] = copied.nodes[k], copied.asked[k]
     return replace(copied, extents=tuple(extents), nodes=tuple(nodes), asked=tuple(asked))
 
@@ -223,29 +261,29 @@ class _Slot:
             chosen.append(those[number] if number < len(those) else None)
         some = next(own for own in chosen if own is not None)
         every = [own or some for own in chosen]
-        self.exists = table.flags([own is not None for own in chosen])
-        self.at = table.ints([at for at, _ in every])
-        self.hoisted = table.flags([own is not None and own[1].hoisted for own in chosen])
-        self.guarded = table.flags([c.guarded for _, c in every])
-        self.extents = table.ints([c.extents for _, c in every])
-        self.nodes = table.ints([c.nodes for _, c in every])
-        self.asked = table.ints([c.asked for _, c in every]) > 0
-        self.floor = table.ints([c.floor for _, c in every])
-        self.counts = table.ints([c.counts for _, c in every])
-        weights = np.array([c.weight for _, c in every])
-        self.weight = np.ones(table.count)
-        self.weight[table.rows] = weights[table.which]
-        shares = np.array([c.share for _, c in every])
-        self.share = np.ones(table.count)
-        self.share[table.rows] = shares[table.which]
         self.copied = [c for _, c in every]
-        self.placed = table.flags([bool(c.stored) for c in self.copied])
-        self.ints, self.flags = table.ints, table.flags
-        most = max(len(c.guards) for _, c in every)
-        self.guards = [
-            table.ints([c.guards[k] if k < len(c.guards) else -1 for _, c in every])
-            for k in range(most)
+        most = max(len(c.guards) for c in self.copied)
+        there = [own is not None for own in chosen]
+        numbers = [
+            (
+                *(has, at, has and c.hoisted, c.guarded, c.floor, bool(c.stored)),
+                *(*c.extents, *c.nodes, *c.asked, *c.counts),
+                *(*c.guards, *[-1] * (most - len(c.guards))),
+            )
+            for has, (at, c) in zip(there, every, strict=True)
         ]
+        known, rest = np.split(table.ints(numbers), [6])
+        self.exists, self.hoisted = known[0] > 0, known[2] > 0
+        self.guarded, self.placed = known[3] > 0, known[5] > 0
+        self.at, self.floor = known[1], known[4]
+        count = len(some[1].extents)
+        ends = np.cumsum([count, count, count, NUM_COUNTERS])
+        self.extents, self.nodes, asked, self.counts, guards = np.split(rest, ends)
+        self.asked, self.guards = asked > 0, list(guards)
+        floats = np.array([(c.weight, c.share) for c in self.copied]).T
+        self.weight, self.share = np.ones((2, table.count))
+        self.weight[table.rows], self.share[table.rows] = floats[:, table.which]
+        self.ints, self.flags = table.ints, table.flags
 
 
 def _piece(forms: Forms, store: Store, slot: _Slot) -> Piece:

@@ -19,15 +19,30 @@ from autosched.features.batched.autosched_1.borders import (
     border_pieces,
     is_padded,
 )
-from autosched.features.batched.autosched_1.cut_trees import FREE, Instance, Path, Place
+from autosched.features.batched.autosched_1.cut_texts import (
+    CutTerm,
+    CutText,
+    IndexTexts,
+    cut_text,
+    index_texts,
+    no_texts,
+)
+from autosched.features.batched.autosched_1.cut_trees import (
+    FREE,
+    Instance,
+    Path,
+    Place,
+    is_hinted,
+)
 from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, times
-from autosched.features.walk.count import NUM_COUNTERS
+from autosched.tir.expr import Var
 
-_INT_ADDSUB, _INT_MUL = 8, 9
+AGAIN = "a value with conditions in a loop that is cut, simplified again"
+FIRST = "a copy with a border in the first piece of a loop"
 Group = tuple[int, ...]
 """The stores of what takes a place."""
 Grouped = dict[Group, list[list[Instance]]]
@@ -37,11 +52,14 @@ Grouped = dict[Group, list[list[Instance]]]
 class CopiesOf:
     """The copies of stores by kind, each in a row of the candidates that have it; None of kind 0.
 
-    Of `different` pieces, by number: the first of their kinds, and how many they have.
+    `dead`, `simplified` and `budget` are those of their `Pieces`. Of `different` pieces, by number:
+    the first of their kinds, and how many they have.
     """
 
     kinds: list[dict[Group, list[Instance]]]
     dead: list[bool]
+    simplified: list[bool]
+    budget: list[int]
     first: Ints
     number: Ints
 
@@ -50,7 +68,7 @@ class CopiesOf:
         """The copies of these pieces."""
         buffers = [store.buffer for store in stores]
         kinds: list[dict[Group, list[Instance]]] = [{}]
-        dead, first = [False], []
+        dead, simplified, budget, first = [False], [False], [0], []
         for own in different:
             first.append(len(kinds))
             grouped = _groups(own, buffers)
@@ -58,36 +76,55 @@ class CopiesOf:
                 own_kind = {g: those[k] for g, those in grouped.items() if k < len(those)}
                 kinds.append(own_kind)
                 dead.append(own.dead)
+                simplified.append(own.simplified)
+                budget.append(own.budget)
         ends = np.array([*first, len(kinds)])
-        return CopiesOf(kinds, dead, ends[:-1], ends[1:] - ends[:-1])
+        return CopiesOf(kinds, dead, simplified, budget, ends[:-1], ends[1:] - ends[:-1])
 
 
 def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders) -> list[Piece]:
     """The pieces of a population, each row of which has copies of a kind (`which`)."""
     found: list[Piece] = []
     nodes: dict[Path, int] = {}
+    forms = ready.nest.forms
+    compared = np.zeros(forms.count, bool)
+    moved = np.array(copies.simplified)[which]
+    budget = np.array(copies.budget)[which]
     for group in sorted({group for own in copies.kinds for group in own}):
         first = len(found)
         every = [own.get(group) for own in copies.kinds]
         for member, store in enumerate(group):
             items = [None if own is None else own[member] for own in every]
             if is_padded(ready.stores[store]):
-                hinted = [item if _is_hinted(item) else None for item in items]
+                hinted = [_hinted(item) for item in items]
                 whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
-                dead = np.array(copies.dead)[which]
-                found += _with_border(ready, whole, dead, borders)
-                items = [None if _is_hinted(item) else item for item in items]
+                cut = _with_border(ready, whole, borders, budget)
+                moved = np.logical_or.reduce([moved, *_simplifying(cut)])
+                found += cut
+                items = [None if _hinted(item) else item for item in items]
                 first = len(found)
+                marked = [item is not None and is_hinted(item) for item in items]
+                forms.refuse(np.array(marked)[which], FIRST)
             piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
             piece.beside = tuple(range(first, first + len(group)))
             piece.together = piece.together & (len(group) > 1)
+            for text in piece.compared.values():
+                compared = compared | text.where
             found.append(piece)
+    moved = forms.in_all_rows(moved)
+    for piece in found:
+        if piece.texts is not None:
+            piece.correction = np.where(moved, piece.texts.simplified, piece.texts.counts)
+            forms.refuse(piece.texts.unsure & ~moved, "constants apart in an index")
+    dead = np.array(copies.dead)[which]
+    forms.refuse(moved & dead, "starts that simplification takes out")
+    forms.refuse(moved & compared, AGAIN)
     return found
 
 
-def _is_hinted(item: Instance | None) -> bool:
-    """Whether HintBorders marks a copy with a border: one that no condition is around."""
-    return item is not None and not item.asked and not item.path
+def _hinted(item: Instance | None) -> Instance | None:
+    """A copy with a border that is cut there."""
+    return item if item is not None and is_hinted(item) and not item.path else None
 
 
 def _groups(pieces: Pieces, buffers: Sequence[int]) -> dict[Group, list[list[Instance]]]:
@@ -116,19 +153,17 @@ def _together(those: Sequence[int], pieces: Pieces, buffers: Sequence[int]) -> b
     return len(places) == 1
 
 
-def _with_border(ready: Ready, piece: Piece, dead: Flags, borders: KnownBorders) -> list[Piece]:
+def _with_border(ready: Ready, piece: Piece, borders: KnownBorders, budget: Ints) -> list[Piece]:
     """The pieces of a copy with a border."""
-    forms = ready.nest.forms
     assert piece.exists is not None
     if not piece.exists.any():
         return []
-    found = border_pieces(forms, piece.store, piece.around, borders, piece.exists)
-    moved = np.zeros(forms.count, bool)
-    for own in found:
-        if own.simplifies is not None:
-            moved = moved | own.simplifies
-    forms.refuse(moved & dead, "starts that simplification takes out")
-    return found
+    own = ready.nest.forms, piece.store, piece.around
+    return border_pieces(*own, borders, piece.exists, budget)
+
+
+def _simplifying(pieces: Sequence[Piece]) -> list[Flags]:
+    return [piece.simplifies for piece in pieces if piece.simplifies is not None]
 
 
 class _Copies:
@@ -178,7 +213,9 @@ class _Copies:
             among,
             np.zeros(forms.count, bool),
         )
-        return Piece(copy, around, (), among, self._correction(), self._exists)
+        piece = Piece(copy, around, (), among, None, self._exists)
+        piece.texts, piece.compared = self._indices(), self._compared()
+        return piece
 
     def _numbers(self, values: Sequence[int], default: int = 0) -> Ints:
         """By candidate; `values` are those of the copies that there are."""
@@ -222,46 +259,47 @@ class _Copies:
         self._cut[slot], self._stays[slot] = self._numbers(cut) > 0, self._numbers(stays) > 0
         self._added[slot] = self._numbers(added)
 
-    def _correction(self) -> Ints:
-        """What the constants in place of variables, and added to them, change in the counters."""
+    def _indices(self) -> IndexTexts:
+        """What the constants in place of variables, and added to them, change in indices."""
         forms, store = self._forms, self._store
-        found = np.zeros((NUM_COUNTERS, forms.count), np.int64)
-        if store.ops.conditional:
+        if store.ops.conditional and not all(store.ops.paddings):
             cut = self._numbers([bool(item.path) for item in self._items]) > 0
             forms.refuse(cut, "a value with conditions in a loop that is cut")
+        found = no_texts(forms.count)
         for form in own_indices(forms, store) * store.ops.updates:
-            found += self._of_index(form)
+            found = found.plus(self._of_index(form))
         for indices in store.loaded:
             for form in indices:
-                found += self._of_index(form)
+                found = found.plus(self._of_index(form))
         return found
 
-    def _of_index(self, form: Form) -> Ints:
-        forms = self._forms
-        found = np.zeros((NUM_COUNTERS, forms.count), np.int64)
-        before, after, constant = forms.zero, forms.zero, forms.zero
-        constants, largest, smallest = forms.zero, forms.zero, forms.whole
+    def _compared(self) -> dict[Var, CutText]:
+        """By axis that conditions compare, where it is cut and what changes in its text."""
+        store = self._store
+        axes = [padding.axis for padding in store.ops.paddings if padding is not None]
+        if not any(item.path for item in self._items):
+            return {}
+        return {axis: self._text(store.stage.axes[axis]) for axis in axes}
+
+    def _text(self, form: Form) -> CutText:
+        index = self._of_index(form)
+        self._forms.refuse(index.unsure, "constants apart in a comparison")
+        return cut_text(self._terms(form), index.counts)
+
+    def _terms(self, form: Form) -> list[CutTerm]:
+        """The terms of an index, those that are cut without digits."""
+        terms = []
         for slot, term in form.every():
             self._note(slot)
-            cut, stays, added = self._cut[slot], self._stays[slot], self._added[slot]
             there = (term.scale != 0) & self._exists
-            before = before + there
-            digit = there & cut & ((term.lower > 1) | (term.upper < forms.extents[slot]))
-            forms.refuse(digit, "a cut loop that an index has a part of")
-            after = after + (there & stays)
-            found[_INT_ADDSUB] += there & stays & (added != 0)
-            found[_INT_MUL] -= there & ~stays & (np.abs(term.scale) != 1)
-            largest = np.maximum(largest, np.where(stays, np.abs(term.scale), 0))
-            fixed = np.where(there & ~stays, added * term.scale, 0)
-            constant, constants = constant + fixed, constants + (fixed != 0)
-            smaller = np.minimum(smallest, np.abs(term.scale))
-            smallest = np.where(fixed != 0, smaller, smallest)
-        forms.refuse((constants > 1) & (largest > smallest), "constants apart in an index")
-        base = form.base != 0
-        was = np.maximum(before + base - 1, 0)
-        now = np.where(after > 0, after + base + (constant != 0) - 1, 0)
-        found[_INT_ADDSUB] += now - was
-        return found
+            cut, stays = self._cut[slot], self._stays[slot]
+            digit = there & cut & self._forms.is_digit(slot, term)
+            self._forms.refuse(digit, "a cut loop that an index has a part of")
+            terms.append(CutTerm(there, term.scale, stays, self._added[slot]))
+        return terms
+
+    def _of_index(self, form: Form) -> IndexTexts:
+        return index_texts(self._terms(form), form.base)
 
 
 def _outside(store: Store, loops: Sequence[LoopAround], forms: Forms) -> Floats:

@@ -46,9 +46,10 @@ class Leaf(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """What encloses without being a loop."""
+    """What encloses without being a loop; `guard`: a condition on loops outside."""
 
     body: tuple[Node, ...]
+    guard: bool = False
 
 
 class Loop(NamedTuple):
@@ -82,13 +83,21 @@ class Instance:
     beside: int = -1
 
 
+def is_hinted(item: Instance) -> bool:
+    """Whether HintBorders marks a copy, if it has a border: no condition is around it, and of loops
+    that are cut the first piece keeps the variables, and with them the mark."""
+    return not item.asked and not any(number for _, number in item.path)
+
+
 class Cut(NamedTuple):
     """What comes of a tree: the copies of stores in program order; of stores with no copy after it,
-    the path of one that is left out; and what is left of what the program may grow."""
+    the path of one that is left out; what is left of what the program may grow; and whether a guard
+    is all that is left in a loop: it leaves that, and the program is simplified."""
 
     instances: tuple[Instance, ...]
     gone: dict[int, Path]
     budget: int
+    simplified: bool
 
 
 class UncutError(Exception):
@@ -104,7 +113,8 @@ def cut(roots: tuple[Node, ...]) -> Cut | str:
     except UncutError as error:
         return str(error)
     note_surroundings(found, 0, 0, None, [])
-    return Cut(tuple(cutter.instances), cutter.gone, cutter.budget)
+    simplified = any(_leaves_loop(node, False) for node in found)
+    return Cut(tuple(cutter.instances), cutter.gone, cutter.budget, simplified)
 
 
 class _Relaxed(NamedTuple):
@@ -128,6 +138,7 @@ class _Known(NamedTuple):
 
 class _Enclosing(NamedTuple):
     body: list[_Node]
+    guard: bool
 
 
 _Node = _Known | _Enclosing | Leaf
@@ -147,7 +158,7 @@ def _known(node: Node) -> _Bodies:
         leaves += own
         inner.update(extents)
     if isinstance(node, Alone):
-        return _Enclosing(body), leaves, inner
+        return _Enclosing(body, node.guard), leaves, inner
     conditions = []
     for leaf in leaves:
         for condition in leaf.conditions:
@@ -189,10 +200,21 @@ _Part = tuple[int, int]
 
 @dataclass(eq=False, slots=True)
 class _Out:
-    """A loop, or something else that encloses, in the tree after cutting."""
+    """A loop, or something else that encloses, a guard perhaps, in the tree after cutting."""
 
     loop: bool
     body: list[_Out | Instance]
+    guard: bool = False
+
+
+def _leaves_loop(node: _Out | Instance, alone: bool) -> bool:
+    """Whether there is a guard that is all that is in a loop; this node is where it is `alone`."""
+    if isinstance(node, Instance):
+        return False
+    if alone and node.guard:
+        return True
+    inside = (alone or node.loop) and len(node.body) == 1
+    return any(_leaves_loop(child, inside) for child in node.body)
 
 
 class _Cutter:
@@ -219,7 +241,7 @@ class _Cutter:
                 found += self._store(node, env, added, path, around)
             else:
                 body = self.run(node.body, env, added, path, around)
-                found += [_Out(False, body)] if body else []
+                found += [_Out(False, body, node.guard)] if body else []
         return found
 
     def _store(

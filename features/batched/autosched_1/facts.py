@@ -1,8 +1,8 @@
 """What `autosched_1/store.py` and `locality.py` note of a store, for many candidates at once.
 
-Lists over loops have an entry for every loop that is around the store of some candidate; where it
-is not around, its extent is 1 and what lies inside it is what lies outside. A depth counts the
-loops that are there.
+Tables by loop may be packed (`packed_loops.py`): a line has a loop of each candidate. Where one has
+none there, its extent is 1 and what lies inside it is what lies outside. A depth counts the loops
+that are there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 from autosched.features.batched.autosched_1.blocks import steps_along
 from autosched.features.batched.autosched_1.device.fetched import fetched_access
 from autosched.features.batched.autosched_1.device.parts import part_access
+from autosched.features.batched.autosched_1.packed_loops import PackedLoops
 from autosched.features.batched.autosched_1.texts import TextAccess, either, text_access
-from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term
+from autosched.features.batched.forms import Flags, Form, Ints
 from autosched.features.batched.nest import Nest
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.stores import Floats, Store, Touched
@@ -27,7 +28,7 @@ _LARGEST = float(1 << 44)
 class Facts:
     """One store. `present`, `extent`, `kind` and `thread` by loop, the last the annotation of one
     that is bound to threads; `apart` says which of them run at the same time; `inner` by level, one
-    more than loops.
+    more than loops. `used` says by loop of the store itself what accesses use.
 
     `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
     buffer first; for each of them `elements` and `lines` by level, `runs`, `strides` and `uses` by
@@ -40,55 +41,62 @@ class Facts:
         self.nest, self.store, self.forms = nest, store, nest.forms
         forms, loops = nest.forms, store.loops
         count, size = len(loops), nest.forms.count
-        self.present: Flags = np.zeros((count, size), bool)
-        self.extent: Ints = np.ones((count, size), np.int64)
-        self.kind: Ints = np.zeros((count, size), np.int64)
-        self.depth: Ints = np.zeros((count + 1, size), np.int64)
-        self.inner: Ints = np.ones((count + 1, size), np.int64)
+        present: Flags = np.zeros((count, size), bool)
+        extent: Ints = np.ones((count, size), np.int64)
+        kind: Ints = np.zeros((count, size), np.int64)
         for j, loop in enumerate(loops):
-            self.present[j] = loop.present
-            self.extent[j] = np.where(loop.present, loop.extent, 1)
-            self.kind[j] = np.where(loop.present, loop.kind, 0)
-        self.depth[1:] = self.present.cumsum(axis=0)
-        if count:
+            present[j] = loop.present
+            extent[j] = loop.extent
+            kind[j] = loop.kind
+        bound = np.array([loop.thread for loop in loops], bool)
+        self.packed = PackedLoops(present, bool(bound.any()))
+        self.present: Flags = self.packed.loops(present)
+        self.thread: tuple[int, ...] = (0,) * len(self.present)
+        self.extent: Ints = np.where(self.present, self.packed.loops(extent, 1), 1)
+        self.kind: Ints = np.where(self.present, self.packed.loops(kind), 0)
+        self.depth: Ints = self.packed.depth
+        self.inner: Ints = np.ones((len(self.present) + 1, size), np.int64)
+        if len(self.present):
             self.inner[:-1] = self.extent[::-1].cumprod(axis=0)[::-1]
             forms.refuse(
                 self.extent.astype(np.float64).prod(axis=0) > _LARGEST, "iterations beyond 2**44"
             )
         self.iterations: Ints = self.inner[0]
-        self.number: Ints = self.depth[-1]
-        self.thread = tuple([loop.thread for loop in loops])
-        bound = np.array(self.thread, bool).reshape(count, 1)
-        self.apart: Flags = self.present & ((self.kind == Annotation.PARALLEL) | bound)
+        self.number: Ints = self.packed.number
+        self.apart: Flags = self.present & (self.kind == Annotation.PARALLEL)
+        if bound.any():
+            self.thread = tuple([loop.thread for loop in loops])
+            self.apart = self.apart | (self.present & bound[:, None])
         self.vector: Flags = self.present & (self.kind == Annotation.VECTORIZE)
         self.accesses = list(reversed(store.touched))
         if any(not access.tuples[0] for access in self.accesses):
             raise UnsupportedError("a buffer without dimensions")
         self.element_bytes = [nest.ops.buffers[a.buffer].bytes for a in self.accesses]
         self.storage = [storage_of(nest, a.buffer) for a in self.accesses]
-        self.uses = [
-            np.array([access.uses(loop.slot, size) for loop in loops], bool).reshape(count, size)
-            for access in self.accesses
-        ]
-        self.uneven: Flags = np.zeros((count, size), bool)
+        self.used: list[Flags] = [_uses(access, store, size) for access in self.accesses]
+        self.uses: list[Flags] = [self.packed.loops(used) for used in self.used]
         self.texts = [
             _text(store, access, storage)
             for access, storage in zip(self.accesses, self.storage, strict=True)
         ]
+        uneven: Flags = np.zeros((count, size), bool)
         for access, text in zip(self.accesses, self.texts, strict=True):
-            self._plain(access, text)
-        self.strides = [
+            self._plain(access, text, uneven)
+        uneven &= present
+        self.uneven: Flags = self.packed.loops(uneven)
+        strides = [
             self._along(access.tuples[0], storage)
             for access, storage in zip(self.accesses, self.storage, strict=True)
         ]
-        for strides, text in zip(self.strides, self.texts, strict=True):
+        for own, text in zip(strides, self.texts, strict=True):
             if text is not None:
-                beside = np.where(text.added_to, strides, 0)
-                strides[:] = np.where(text.where, text.strides + beside, strides)
-        self._note_steps()
+                beside = np.where(text.added_to, own, 0)
+                own[:] = np.where(text.where, text.strides + beside, own)
+        self.strides = [np.where(self.present, self.packed.loops(own), 0) for own in strides]
+        self._note_steps(uneven, strides)
         self._measure(line)
 
-    def _plain(self, access: Touched, text: TextAccess | None) -> None:
+    def _plain(self, access: Touched, text: TextAccess | None, uneven: Flags) -> None:
         """Refuse what has no rule here, and note where indices are digits."""
         forms = self.forms
         plain = True if text is None else ~text.where | text.added_to
@@ -100,32 +108,38 @@ class Facts:
             for slot, term in form.every():
                 j = self.store.at.get(slot)
                 if j is not None:
-                    self.uneven[j] |= plain & _is_digit(forms, slot, term)
+                    uneven[j] |= plain & forms.is_digit(slot, term)
         if text is not None:
-            self.uneven |= text.where & text.uneven
-        self.uneven &= self.present
+            uneven |= text.where & text.uneven
 
-    def _note_steps(self) -> None:
+    def _note_steps(self, uneven: Flags, strides: list[Ints]) -> None:
         """How accesses move along uneven loops."""
-        self.steps = [np.array(strides) for strides in self.strides]
-        self.blocks = [np.zeros_like(strides) for strides in self.strides]
-        for j, loop in enumerate(self.store.loops):
-            uneven = self.uneven[j]
-            if loop.thread or not uneven.any():  # code is made of what is inside all threads
-                continue
-            for k, access in enumerate(self.accesses):
-                step, block = steps_along(self.forms, access, self.storage[k], loop.slot)
-                text = self.texts[k]
+        none = np.zeros_like(self.extent)
+        self.steps = self.strides
+        self.blocks = [none] * len(strides)
+        if not uneven.any():
+            return
+        self.steps, self.blocks = [], []
+        for access, storage, text, own in zip(
+            self.accesses, self.storage, self.texts, strides, strict=True
+        ):
+            steps, blocks = own.copy(), np.zeros_like(own)
+            for j, loop in enumerate(self.store.loops):
+                if loop.thread or not uneven[j].any():  # code is made of what is inside all threads
+                    continue
+                step, block = steps_along(self.forms, access, storage, loop.slot)
                 if text is not None:
                     told = text.where & (text.uneven[j] | ~text.added_to)
                     step = np.where(told, text.steps[j], step)
                     block = np.where(told, text.blocks[j], block)
-                self.steps[k][j] = np.where(uneven, step, self.steps[k][j])
-                self.blocks[k][j] = np.where(uneven, block, 0)
+                steps[j] = np.where(uneven[j], step, steps[j])
+                blocks[j] = np.where(uneven[j], block, 0)
+            self.steps.append(np.where(self.present, self.packed.loops(steps), 0))
+            self.blocks.append(self.packed.loops(blocks))
 
     def _along(self, index: list[Form], storage: list[Ints]) -> Ints:
-        """Elements between the first two iterations of each loop."""
-        found = np.zeros_like(self.extent)
+        """Elements between the first two iterations of each loop of the store, packed or not."""
+        found = np.zeros((len(self.store.loops), self.forms.count), np.int64)
         scale: Ints | int = 1
         for d in range(len(index) - 1, -1, -1):
             for slot, term in index[d].every():
@@ -133,7 +147,7 @@ class Facts:
                 if j is not None:
                     found[j] += np.where(term.lower > 1, 0, term.scale) * scale
             scale = scale * np.maximum(storage[d], 1)
-        return np.where(self.present, found, 0)
+        return found
 
     def _measure(self, line: int) -> None:
         forms = self.forms
@@ -147,7 +161,9 @@ class Facts:
             region = [self._region(form) for form in access.tuples[0]]
             if text is not None:
                 pairs = zip(text.inside, text.regions, region, strict=True)
-                region = [np.where(where, own, other) for where, own, other in pairs]
+                region = [
+                    np.where(where, self.packed.levels(own), other) for where, own, other in pairs
+                ]
             elements = np.ones_like(self.inner)
             for dim in region:
                 elements = elements * dim
@@ -164,28 +180,31 @@ class Facts:
 
     def _region(self, form: Form) -> Ints:
         """The extent of an index by level."""
-        reach = np.zeros_like(self.extent)
+        loops = self.store.loops
+        reach = np.zeros((len(loops), self.forms.count), np.int64)
         for slot, term in form.every():
             j = self.store.at.get(slot)
             if j is not None:
-                last = self.extent[j] - 1
+                last = loops[j].extent - 1
                 if term.upper is not self.forms.whole or term.lower is not self.forms.one:
-                    digit = _is_digit(self.forms, slot, term)
+                    digit = self.forms.is_digit(slot, term)
                     last = np.where(digit, self.forms.largest(slot, term), last)
                 reach[j] += np.abs(term.scale) * last
         found = np.ones_like(self.inner)
-        found[:-1] += np.where(self.present, reach, 0)[::-1].cumsum(axis=0)[::-1]
+        reach = np.where(self.present, self.packed.loops(reach), 0)
+        found[:-1] += reach[::-1].cumsum(axis=0)[::-1]
         return found
 
     def note_touched(self) -> None:
         """Let the store know what it touches under each loop, as `Tables` asks."""
-        self.store.memory = [self.forms.zero] * len(self.present)
+        memory: Ints = np.zeros((len(self.store.loops), self.forms.count), np.int64)
         for access, elements, size in zip(
             self.accesses, self.elements, self.element_bytes, strict=True
         ):
-            access.sizes = list(elements[:-1])
-            for j, touched in enumerate(access.sizes):
-                self.store.memory[j] = self.store.memory[j] + touched * size
+            sizes = self.packed.unpacked(elements)
+            access.sizes = list(sizes)
+            memory += sizes * size
+        self.store.memory = list(memory)
 
     def outside(self, level: Ints) -> Ints:
         """The level around the loop around a level: the loop that is there next outside."""
@@ -209,13 +228,29 @@ class Facts:
     def at(self, table: Floats, level: Ints) -> Floats: ...
     def at(self, table: Ints | Floats, level: Ints) -> Ints | Floats:
         """The entries of a table by level."""
-        found: Ints | Floats = np.take_along_axis(table, level[None], axis=0)[0]
+        found: Ints | Floats = table[level, self.forms.every]
         return found
 
     def level_of(self, depth: Ints) -> Ints:
         """The first level at a depth."""
         found: Ints = (self.depth < depth).sum(axis=0)
         return found
+
+
+def _uses(access: Touched, store: Store, count: int) -> Flags:
+    """By loop of the store, whether the access uses its variable."""
+    found: Flags = np.zeros((len(store.loops), count), bool)
+    if access.written:
+        for j, loop in enumerate(store.loops):
+            found[j] = access.uses(loop.slot, count)
+        return found
+    for indices in access.tuples:
+        for form in indices:
+            for slot, term in form.every():
+                at = store.at.get(slot)
+                if at is not None:
+                    found[at] |= term.scale != 0
+    return found
 
 
 def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | None:
@@ -226,12 +261,6 @@ def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | No
     on_device = store.stage.context.forms.virtual or any(loop.thread for loop in store.loops)
     rest = part_access if store.ops.parts and on_device else text_access
     return either(found, rest(store, access, storage, where))
-
-
-def _is_digit(forms: Forms, slot: int, term: Term) -> Flags:
-    part = (term.lower > 1) | (term.upper < forms.extents[slot])
-    found: Flags = part & (term.scale != 0)
-    return found
 
 
 def storage_of(nest: Nest, buffer: int) -> list[Ints]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
-from autosched.features.batched.autosched_1.plans.lanes import Nests, longer
+from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.autosched_1.plans.walks import Visits, cycles_of, walks
 from autosched.features.batched.autosched_1.surroundings import Surroundings
@@ -178,12 +178,13 @@ def wanted(
     lanes = np.zeros_like(facts.extent)
     weight = np.full(facts.forms.count, value.weight)
     if chosen is not None:
-        conditional, weight = inside & chosen.conditional, chosen.weight
+        conditional, weight = inside & facts.packed.loops(chosen.conditional), chosen.weight
         if chosen.asked is None:
             masked: Flags = np.any(conditional & facts.uneven, axis=0)
             facts.forms.refuse(masked, "a condition on what moves unevenly")
         elif len(facts.accesses) > 1:
-            lanes = np.where(conditional & chosen.asked, facts.blocks[1], 0)
+            asked = facts.packed.loops(chosen.asked)
+            lanes = np.where(conditional & asked, facts.blocks[1], 0)
     return Wanted(facts, value, start, inside, conditional, lanes, weight, exists)
 
 
@@ -262,49 +263,92 @@ _Made = TypeVar("_Made", bound=np.generic)
 def _joined(
     some: Sequence[Wanted], good: Sequence[_Intp], table: Callable[[Wanted], npt.NDArray[_Made]]
 ) -> npt.NDArray[_Made]:
-    """A table by candidate, or by loop and candidate, of the good candidates of each in turn."""
-    tables = [table(item)[..., those] for item, those in zip(some, good, strict=True)]
-    if tables[0].ndim > 1:
-        most = max(1, *[own.shape[-2] for own in tables])
-        tables = [longer(own, most) for own in tables]
-    return np.concatenate(tables, axis=-1)
+    """A table by candidate, of the good candidates of each in turn."""
+    return np.concatenate([table(item)[those] for item, those in zip(some, good, strict=True)])
+
+
+class _Packed:
+    """Some loops of the good candidates of stores, without gaps between them: of a store's loops
+    each candidate has few."""
+
+    def __init__(
+        self,
+        some: Sequence[Wanted],
+        good: Sequence[_Intp],
+        which: Callable[[Wanted], Flags],
+    ) -> None:
+        self._some, self._places = some, list[tuple[_Intp, _Intp]]()
+        numbers, columns, rank = [], [], []
+        start = 0
+        for item, those in zip(some, good, strict=True):
+            flags = which(item)[:, those]
+            loop, column = flags.nonzero()
+            order = flags.cumsum(axis=0)
+            numbers.append(order[-1] if len(order) else np.zeros(len(those), np.int64))
+            rank.append(order[loop, column] - 1)
+            columns.append(start + column)
+            self._places.append((loop, those[column]))
+            start += len(those)
+        self.number: Ints = np.concatenate(numbers)
+        self.rank: Ints = np.concatenate(rank)
+        self.columns: _Intp = np.concatenate(columns)
+        self._shape = max(1, int(self.number.max(initial=0))), start
+
+    def values(self, table: Callable[[Wanted], npt.NDArray[_Made]]) -> npt.NDArray[_Made]:
+        """The entries of a table by (loop, candidate), one after the other."""
+        places = zip(self._some, self._places, strict=True)
+        return np.concatenate([table(item)[at] for item, at in places])
+
+    def table(
+        self, table: Callable[[Wanted], npt.NDArray[_Made]], default: int = 0
+    ) -> npt.NDArray[_Made]:
+        """A table by (loop, candidate) with the `default` where there is no loop."""
+        values = self.values(table)
+        found = np.full(self._shape, default, values.dtype)
+        found[self.rank, self.columns] = values
+        return found
 
 
 def _stores(some: Sequence[Wanted], good: Sequence[_Intp], element: int) -> Stores:
-    inside = _joined(some, good, lambda item: item.inside)
-    own = _joined(some, good, lambda item: item.facts.strides[0] * item.inside)
-    steps = _joined(some, good, lambda item: _stacked(item, item.facts.steps))
-    count, reads = inside.shape[1], len(steps)
-    one = np.ones(count, np.int64)
+    loops = _Packed(some, good, lambda item: item.inside)
+    inside = loops.table(lambda item: item.inside)
+    count, reads = inside.shape[1], range(1, len(some[0].facts.accesses))
+    steps, blocks = np.zeros((2, len(reads), *inside.shape), np.int64)
+    for k in reads:
+        steps[k - 1] = loops.table(partial(_steps_of, k=k))
+        blocks[k - 1] = loops.table(partial(_blocks_of, k=k))
     nests = Nests(
         inside,
-        _joined(some, good, lambda item: np.where(item.inside, item.facts.extent, 1)),
-        own,
-        _joined(some, good, lambda item: item.conditional),
-        _joined(some, good, lambda item: item.lanes),
+        loops.table(lambda item: item.facts.extent, 1),
+        loops.table(lambda item: item.facts.strides[0]),
+        loops.table(lambda item: item.conditional),
+        loops.table(lambda item: item.lanes),
         steps,
-        _joined(some, good, lambda item: _stacked(item, item.facts.blocks)),
-        one,
-        one.copy(),
+        blocks,
+        np.ones(count, np.int64),
+        np.ones(count, np.int64),
         np.zeros(count, bool),
-        np.zeros((reads, count), np.int64),
-        np.zeros((reads, count), bool),
+        np.zeros((len(reads), count), np.int64),
+        np.zeros((len(reads), count), bool),
     )
-    every = np.arange(count)
     of = np.repeat(np.arange(len(some)), [len(those) for those in good])
     updates = np.array([item.value.updates for item in some])[of]
     folds = np.array([item.value.folds for item in some])[of]
-    vector = _joined(some, good, lambda item: item.facts.vector & item.inside)
+    vector = loops.table(lambda item: item.facts.vector)
     weight = _joined(some, good, lambda item: item.weight)
-    return Stores(nests.of(every), vector, element, weight, updates, folds)
+    return Stores(nests, vector, element, weight, updates, folds)
 
 
-def _stacked(item: Wanted, tables: Sequence[Ints]) -> Ints:
-    """(read, loop, candidate): those of the reads, of the loops inside."""
-    found = np.zeros((len(tables) - 1, *item.inside.shape), np.int64)
-    for own, table in zip(found, tables[1:], strict=True):
-        own[:] = table * item.inside
-    return found
+def _steps_of(item: Wanted, k: int) -> Ints:
+    return item.facts.steps[k]
+
+
+def _blocks_of(item: Wanted, k: int) -> Ints:
+    return item.facts.blocks[k]
+
+
+def _strides_of(item: Wanted, k: int) -> Ints:
+    return item.facts.strides[k]
 
 
 def _each_once(stores: Stores, core: Core) -> tuple[Floats, Visits]:
@@ -321,22 +365,17 @@ def _each_once(stores: Stores, core: Core) -> tuple[Floats, Visits]:
 
 def _with_outer(some: Sequence[Wanted], good: Sequence[_Intp], order: Visits) -> Visits:
     """With the loops around the nests in front."""
-    outer = _joined(some, good, lambda item: item.facts.present & ~item.inside)
-    extent = _joined(some, good, lambda item: item.facts.extent)
-    strides = _joined(some, good, lambda item: np.stack(item.facts.strides))
+    outer = _Packed(some, good, lambda item: item.facts.present & ~item.inside)
     own = int((len(order.extents) - order.first).max(initial=1))
     inner = order.first - len(order.extents)  # from the last place
-    number = outer.sum(axis=0)
-    most = max(own, int((number - inner).max(initial=1)))
-    extents = np.ones((most, len(number)), np.int64)
-    found = np.zeros((len(strides), most, len(number)), np.int64)
+    most = max(own, int((outer.number - inner).max(initial=1)))
+    accesses = range(len(order.strides))
+    extents = np.ones((most, len(inner)), np.int64)
+    found = np.zeros((len(accesses), most, len(inner)), np.int64)
     extents[-own:], found[:, -own:] = order.extents[-own:], order.strides[:, -own:]
-    place = most + inner - number
-    first = place.copy()
-    for k, here in enumerate(outer):
-        those = here.nonzero()[0]
-        at = place[those], those
-        extents[at] = extent[k, those]
-        found[:, *at] = strides[:, k, those]
-        place += here
+    first = most + inner - outer.number
+    at = first[outer.columns] + outer.rank, outer.columns
+    extents[at] = outer.values(lambda item: item.facts.extent)
+    for k in accesses:
+        found[k][at] = outer.values(partial(_strides_of, k=k))
     return Visits(extents, found, first)

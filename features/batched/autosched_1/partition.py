@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.autosched_1.cut_trees import (
     FREE,
     Alone,
@@ -33,9 +32,6 @@ from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population, Stage
 from autosched.features.batched.stores import Store, own_indices
 
-_LEFT = 32
-"""Statements that copies with a border may add."""
-
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
@@ -43,12 +39,14 @@ class Pieces:
     indices; copies that store to one buffer and have the same are at one place.
 
     `dead`: one is in a condition that never holds, which stays unless something simplifies the
-    program.
+    program; `simplified`: something does. `budget` is what is left of what the program may grow.
     """
 
     instances: tuple[Instance, ...]
     at: list[tuple[int, ...]]
     dead: bool
+    simplified: bool
+    budget: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -214,11 +212,10 @@ class Trees:
             self._stores[item.store].ops.is_init and not self._guarding.isdisjoint(item.added)
             for item in found.instances
         )
-        return Pieces(found.instances, [self._at(item, n) for item in found.instances], dead)
+        at = [self._at(item, n) for item in found.instances]
+        return Pieces(found.instances, at, dead, found.simplified, found.budget)
 
     def _check(self, found: Cut) -> None:
-        if any(map(is_padded, self._stores)) and found.budget < _LEFT:
-            raise UncutError("little is left of what a program may grow")
         last = {item.store: item.path for item in found.instances}
         for store, path in found.gone.items():
             stage = self._stores[store].stage
@@ -274,7 +271,7 @@ class Trees:
                 body = wrapped(k, False, [*attached.get(k, ()), *body])
             if k == common:
                 begin = start(k)
-                body = [Alone(tuple(begin)), *body] if guarded else [*begin, *body]
+                body = [Alone(tuple(begin), guard=True), *body] if guarded else [*begin, *body]
         return body
 
     def _in_order(self, s: int, n: int) -> Iterable[int]:
@@ -283,6 +280,29 @@ class Trees:
         if left is None:
             return range(s)
         return sorted(range(s), key=lambda u: (left[u][n] >= 0, u))
+
+    def _implies(self, one: Condition, other: Condition, n: int) -> bool:
+        """Whether one condition implies the other, whose terms are multiples of its own.
+
+        Simplification takes such a condition out. Raises UncutError where it is hard to tell.
+        """
+        terms = dict(other.terms)
+        factors = [(terms.pop(var, 0), factor) for var, factor in one.terms]
+        if not any(by for by, _ in factors):
+            return False
+        times = factors[0][0] // factors[0][1]
+        if any(by != times * factor for by, factor in factors):
+            raise UncutError("several conditions on an axis")
+        if times < 0:
+            return False
+        low = high = other.constant
+        for var, factor in terms.items():
+            slot = self._nest.stages[var.place[0]].loops.slots[var.place[1]]
+            reach = factor * (int(self._nest.forms.extents[slot][n]) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if -low // times <= -one.constant:
+            raise UncutError("several conditions on an axis")
+        return high - times * one.constant <= 0
 
     def _leaf(self, k: int, s: int, n: int, common: int) -> Leaf:
         """The store; loops of its stage from position `common` on are those of the start."""
@@ -293,11 +313,13 @@ class Trees:
                 continue
             own = [c for c in axis.splits if c.where[n]]
             region = [] if store.ops.is_init else [c for c in axis.region if c.where[n]]
-            if own and region:
-                if any(c.limit is None for c in region) or not axis.implied[n]:
-                    raise UncutError("several conditions on an axis")
-                region = []
-            found += [c.of(n, (s, common)) for c in (*own, *region)]
+            if own and axis.implied[n] and all(c.limit is not None for c in region):
+                region = []  # what the splits keep in their extent is in the tensor
+            kept = [c.of(n, (s, common)) for c in own]
+            found += kept
+            for condition in [c.of(n, (s, common)) for c in region]:
+                if not any(self._implies(c, condition, n) for c in kept):
+                    found.append(condition)
         return Leaf(k, tuple(found))
 
 

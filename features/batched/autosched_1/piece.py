@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autosched.features.batched.autosched_1.cut_texts import CutText, IndexTexts
 from autosched.features.batched.autosched_1.kept import Kept
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.stores import Floats, Store
+from autosched.tir.expr import Var
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,8 @@ class Launch:
 @dataclass(eq=False)
 class Piece:
     """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
-    number, are all that is in its sequence. `correction` has what a cut changes in the counters.
+    number, are all that is in its sequence. `correction` has what a cut changes in the counters of
+    indices, one of what `texts` say, `compared` by axis what changes in comparisons.
 
     Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
     its value, `guards` how many loops are around each of the conditions that it is in (-1: none
@@ -48,6 +51,8 @@ class Piece:
     simplifies: Flags | None = None
     share: Floats | None = None
     launch: Launch | None = None
+    texts: IndexTexts | None = None
+    compared: Mapping[Var, CutText] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -60,3 +65,11 @@ class Ready:
     stores: list[Store]
     conditional: Flags
     kept: list[Kept]
+
+    @property
+    def left(self) -> Flags:
+        """Where no loop is cut, and nothing is made again."""
+        found = ~(self.nest.forms.bad | self.conditional)
+        for kept in self.kept:
+            found = found & ~kept.where
+        return found

@@ -150,7 +150,7 @@ def prepared(
                 chosen, plain = piece.chosen, piece.chosen.counts
                 own.note_touched()
             elif store.ops.conditional:
-                chosen = chosen_by_axes(nest.forms, store, choices)
+                chosen = chosen_by_axes(nest.forms, store, choices, piece.compared)
                 plain = chosen.counts
             else:
                 plain = count_store(nest.forms, store, {})

@@ -114,7 +114,7 @@ def _access(facts: Facts, k: int, slots: Sequence[int], rows: Ints) -> _Access:
     access = facts.accesses[k]
     sizes, regions = _of(access.sizes, rows), _of(access.regions, rows)
     found = _Access(access.buffer, access.kind, [], {}, sizes, regions)
-    uses = facts.uses[k].take(rows, axis=-1)
+    uses = facts.used[k].take(rows, axis=-1)
     found.used = dict(zip(slots, uses, strict=True))
     return found
 

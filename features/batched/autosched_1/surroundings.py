@@ -32,6 +32,8 @@ class Surroundings:
 
     def sequence(self, depth: Ints, more: Ints | int, where: Flags) -> None:
         """A sequence of `more` statements besides the one with the store begins at `depth`."""
+        if not np.count_nonzero(where):
+            return
         joins = where & self.beside & (self.level == depth)
         new = where & ~joins
         self.count = np.where(joins, self.count + more, np.where(new, 1 + more, self.count))
@@ -43,6 +45,8 @@ class Surroundings:
 
     def alone(self, depth: Ints, where: Flags) -> None:
         """Something that is no loop encloses what is at `depth`."""
+        if not np.count_nonzero(where):
+            return
         self.floor = np.where(where, depth, self.floor)
         self.beside = self.beside & ~where
         self.of_reduction = self.of_reduction & ~where

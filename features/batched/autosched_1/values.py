@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.autosched_1.plain_parts import plain_part
+from autosched.features.batched.autosched_1.cut_texts import CutText
+from autosched.features.batched.autosched_1.plain_parts import is_plain, plain_part
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
@@ -21,7 +23,8 @@ from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 from autosched.transform.vector.instructions import instructions, step_weight
 
-_MATHFUNC, _INT_MATHFUNC, _BOOL_OP = 5, 12, 14
+_MATHFUNC, _INT_CMP, _INT_MATHFUNC, _BOOL_OP = 5, 11, 12, 14
+COMPARED = "a comparison in a loop that is cut, of other than loops"
 _CHOICE = 2.0
 """Instructions of an if_then_else besides its condition and what it chooses: it and a constant."""
 
@@ -74,10 +77,13 @@ KnownChoices = dict[_ChosenKey, tuple[tuple[int, ...], float, bool] | None]
 _MOST_KNOWN = 100_000
 
 
-def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
+def chosen_by_axes(
+    forms: Forms, store: Store, known: KnownChoices, compared: Mapping[Var, CutText] | None = None
+) -> Chosen:
     """The parts of the value, simplified for each set of numbers in them, put together.
 
     `known` remembers them from call to call; candidates whose value loses its load are refused.
+    `compared` says what is other in the comparisons of some axes.
     """
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     weight, conditions = np.zeros(forms.count), forms.zero
@@ -91,6 +97,15 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
             rest = np.flatnonzero(~plain)
         if len(rest):
             table[:, rest] = _simplified(forms, text, rest, known)
+        cut = None if padding is None or compared is None else compared.get(padding.axis)
+        if cut is not None and padding is not None:
+            number = table[_INT_CMP].astype(np.int64)
+            other = np.zeros(forms.count, bool)
+            other[rest] = True
+            other &= ~is_plain(forms, text, padding, number, table[:NUM_COUNTERS])
+            forms.refuse(cut.where & (number > 0) & (other | cut.gone), COMPARED)
+            counts += cut.counts * number
+            weight += cut.weight * number
         counts += table[:NUM_COUNTERS].astype(np.int64)
         weight += table[-2]
         conditions = conditions + table[-1].astype(np.int64)

@@ -26,9 +26,7 @@ def whole_pieces(ready: Ready, borders: KnownBorders) -> list[Piece]:
     keep values in an output (`kept.py`).
     """
     forms = ready.nest.forms
-    forms.bad |= ready.conditional
-    for kept in ready.kept:
-        forms.bad |= kept.where
+    forms.bad = ~ready.left
     padded = [is_padded(store) for store in ready.stores]
     if sum(padded) > 1:  # what is added to a program is limited, and simplified in all of it
         forms.refuse(np.ones(forms.count, bool), SEVERAL)

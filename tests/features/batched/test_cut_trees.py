@@ -76,3 +76,11 @@ def test_what_encloses_has_surroundings_of_its_own() -> None:
     start, step = _cut((Loop(_OUTER, FREE, 0, body),)).instances
     assert (start.floor, start.beside) == (1, -1)
     assert (step.level, step.count, step.beside) == (1, 2, 1)
+
+
+def test_a_guard_that_is_left_alone_leaves_its_loop() -> None:
+    never = Leaf(1, (_below(0, (_OUTER, 1)),))
+    guard = Alone((Leaf(0, ()),), guard=True)
+    assert _cut((Loop(_OUTER, 3, 0, (guard, never)),)).simplified
+    assert not _cut((Loop(_OUTER, 3, 0, (guard, Leaf(1, ()))),)).simplified
+    assert not _cut((Loop(_OUTER, 3, 0, (Alone((Leaf(0, ()),)), never)),)).simplified

@@ -64,7 +64,7 @@ def _reduces(facts: Facts) -> Flags:
     """Whether some loop does not move the element that the store updates."""
     if facts.accesses[0].kind != READ_WRITE:
         return np.zeros(facts.forms.count, bool)
-    found: Flags = (facts.present & (facts.extent > 1) & ~facts.uses[0]).any(axis=0)
+    found: Flags = np.any(facts.present & (facts.extent > 1) & ~facts.uses[0], axis=0)
     return found
 
 

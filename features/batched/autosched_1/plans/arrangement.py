@@ -9,8 +9,14 @@ import numpy.typing as npt
 
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.orders import Order, order_of, tiled_visits
-from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, good_and_near
+from autosched.features.batched.autosched_1.plans.tiles import (
+    Chosen,
+    Problems,
+    cost_of,
+    good_and_near,
+)
 from autosched.features.batched.autosched_1.plans.walks import walks
+from autosched.features.batched.autosched_1.plans.windows import Windows, unrolled
 from autosched.features.batched.forms import Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.arrangement import (
@@ -39,9 +45,21 @@ class Arranged:
     cycles: Floats
 
 
-def least_moved(nests: Nests, problems: Problems, element: int, fit: int) -> Arranged:
+def least_moved(
+    nests: Nests, problems: Problems, windows: Windows, element: int, fit: int
+) -> Arranged:
     """The best for each nest, in the order of the nests."""
     good, near = good_and_near(problems)
+    best = _stepwise(nests, problems, good, near, element, fit)
+    if windows.where.any():
+        _unroll(best, nests, problems, windows, [good, near], element)
+    return best
+
+
+def _stepwise(
+    nests: Nests, problems: Problems, good: Chosen, near: Chosen, element: int, fit: int
+) -> Arranged:
+    """The best for each nest when all go step by step."""
     first = good.rank == 0
     best = _best(nests, problems, good.of[first], good.tile[first], element)
     lanes = nests.width // problems.chunks
@@ -58,6 +76,63 @@ def least_moved(nests: Nests, problems: Problems, element: int, fit: int) -> Arr
     found = _best(nests, problems, near.of[behind], near.tile[behind], element, most)
     _take(best, found, np.minimum(limit, (1 - LEAST_SHARE) * least))
     return best
+
+
+def _unroll(
+    best: Arranged,
+    nests: Nests,
+    problems: Problems,
+    windows: Windows,
+    tiles: list[Chosen],
+    element: int,
+) -> None:
+    """Put tiles that become a window, in the order that is best, where they take less."""
+    every = windows.where.nonzero()[0]
+    own = order_of(nests, problems, every, best.tile[every], best.short[every])
+    inside = np.zeros((len(nests.extent), nests.count), bool)
+    inside[:, every] = own.inside
+    of = np.concatenate([chosen.of for chosen in tiles])
+    tile = np.concatenate([chosen.tile for chosen in tiles])
+    asked = windows.where[of]
+    of, tile = of[asked], tile[asked]
+    first, second = (order_of(nests, problems, of, tile, s) for s in (SHORT_REDUCTION, 1))
+    one = (first.inside == inside[:, of]).all(axis=0)
+    two = (second.inside == inside[:, of]).all(axis=0) & second.differs(first)
+    rows = np.concatenate([one.nonzero()[0], two.nonzero()[0]])
+    short = np.repeat([SHORT_REDUCTION, 1], [np.count_nonzero(one), np.count_nonzero(two)])
+    order = Order.joined([first.of(one), second.of(two)])
+    found = unrolled(nests, problems, windows, of[rows], tile[rows], order.steps)
+    rows, short, order = rows[found.where], short[found.where], order.of(found.where)
+    of, tile, each = of[rows], tile[rows], found.cycles[found.where]
+    cycles = _cycles_of(nests, problems, of, tile, order, element, each)
+    limit = np.zeros(nests.count)
+    some = np.isin(every, of)
+    every, own = every[some], own.of(some)
+    limit[every] = _unrolled(nests, problems, windows, every, best.tile[every], own, element)
+    place = np.lexsort((short == 1, rows, cycles, of))
+    kept = np.ones(len(place), bool)
+    kept[1:] = of[place][1:] != of[place][:-1]
+    chosen = place[kept]
+    chosen = chosen[cycles[chosen] < limit[of[chosen]]]
+    at = of[chosen]
+    best.tile[at], best.short[at] = tile[chosen], short[chosen]
+    best.steps[at] = order.steps[chosen]
+
+
+def _unrolled(
+    nests: Nests,
+    problems: Problems,
+    windows: Windows,
+    of: _Intp,
+    tile: _Intp,
+    order: Order,
+    element: int,
+) -> Floats:
+    """Cycles of all steps, in a window where the tile becomes one, and of what they move."""
+    found = unrolled(nests, problems, windows, of, tile, order.steps)
+    each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
+    each = np.where(found.where, found.cycles, each)
+    return _cycles_of(nests, problems, of, tile, order, element, each)
 
 
 def _take(best: Arranged, found: Arranged, limit: Floats) -> Floats:
@@ -104,12 +179,25 @@ def _cycles(
     nests: Nests, problems: Problems, of: _Intp, tile: _Intp, order: Order, element: int
 ) -> Floats:
     """Of all steps one after the other, and of what they move."""
+    each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
+    return _cycles_of(nests, problems, of, tile, order, element, each)
+
+
+def _cycles_of(
+    nests: Nests,
+    problems: Problems,
+    of: _Intp,
+    tile: _Intp,
+    order: Order,
+    element: int,
+    each: Floats,
+) -> Floats:
+    """Where an accumulator and step takes `each`."""
     if not len(of):
         return np.zeros(0)
-    cost = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
     own = nests.of(of)
     chunks = problems.chunks[of]
-    computed = cost * own.iterations / (own.width // chunks)
+    computed = each * own.iterations / (own.width // chunks)
     visits = tiled_visits(own, order, problems.table.factors[-1][tile], chunks)
     moved = walks(visits, (element,) * (1 + len(nests.reads)), MEMORY)
     found: Floats = computed + (

@@ -1,7 +1,4 @@
-"""The code that many stores become: `autosched_1/vector_code.py` for arrays of nests.
-
-Reductions with windows are planned one by one.
-"""
+"""The code that many stores become: `autosched_1/vector_code.py` for arrays of nests."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from autosched.features.batched.autosched_1.plans.orders import (
 )
 from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, problems_of
 from autosched.features.batched.autosched_1.plans.walks import Visits
-from autosched.features.batched.autosched_1.plans.windows import have_windows
+from autosched.features.batched.autosched_1.plans.windows import unrolled, with_windows
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import Core
@@ -80,21 +77,14 @@ def _at_once(stores: Stores, core: Core) -> Codes:
     reductions = parts.nests.of(tiled)
     reductions.there &= (reductions.extent > 1) | _only_reduction(reductions)
     problems = problems_of(reductions, stores.weight[of[tiled]], core, fit)
-    by_itself = np.zeros(given.count, bool)
-    by_itself[of[tiled][have_windows(reductions, problems, fit)]] = True
-    kept = ~by_itself[of[tiled]]
-    if not kept.all():
-        reductions, problems = reductions.of(kept), problems.of(kept)
     pieces = [
         _plain(nests.of(as_they_are), core, fit, stores.weight[as_they_are]),
         _plain(parts.nests.of(~tiled), core, fit, stores.weight[of[~tiled]]),
         _tiled(reductions, problems, stores.element, fit),
     ]
-    which = np.concatenate([as_they_are, of[~tiled], of[tiled][kept]])
-    order = [np.zeros(len(as_they_are), np.intp), parts.order[~tiled], parts.order[tiled][kept]]
-    left = (~by_itself).nonzero()[0]
-    found = _put_together(pieces, np.searchsorted(left, which), np.concatenate(order), len(left))
-    return found if len(left) == given.count else _with_others(found, left, stores, core)
+    which = np.concatenate([as_they_are, of[~tiled], of[tiled]])
+    order = [np.zeros(len(as_they_are), np.intp), parts.order[~tiled], parts.order[tiled]]
+    return _put_together(pieces, which, np.concatenate(order), given.count)
 
 
 @dataclass(eq=False)
@@ -127,7 +117,8 @@ def _plain(nests: Nests, core: Core, fit: int, weight: Floats) -> _Pieces:
 
 def _tiled(nests: Nests, problems: Problems, element: int, fit: int) -> _Pieces:
     """Reductions with their tiles."""
-    best = least_moved(nests, problems, element, fit)
+    problems, windows = with_windows(nests, problems, fit)
+    best = least_moved(nests, problems, windows, element, fit)
     every = np.arange(nests.count)
     order = order_of(nests, problems, every, best.tile, best.short)
     registers = -(-nests.width // fit)
@@ -137,8 +128,9 @@ def _tiled(nests: Nests, problems: Problems, element: int, fit: int) -> _Pieces:
     numbers = np.empty((len(NUMBERS), nests.count))
     numbers[0] = nests.width / registers
     numbers[1] = accumulators * each
-    numbers[2] = (accumulators + cost.live) * each
-    numbers[3] = cost.cycles
+    window = unrolled(nests, problems, windows, every, best.tile, order.steps)
+    numbers[2] = (accumulators + np.where(window.where, window.live, cost.live)) * each
+    numbers[3] = np.where(window.where, window.cycles, cost.cycles)
     numbers[4] = nests.lane == 0
     numbers[5] = nests.gathered.sum(axis=0)
     held = problems.table.factors[-1][best.tile]
@@ -182,16 +174,6 @@ def _put_together(pieces: list[_Pieces], of: _Intp, order: _Intp, count: int) ->
         found[0, several] = whole / vectors
         found[3, several] = cycles / vectors
     return Codes(found, visits.of(largest))
-
-
-def _with_others(codes: Codes, left: _Intp, stores: Stores, core: Core) -> Codes:
-    """The codes are those of the stores `left`; the others are planned one by one."""
-    those = np.setdiff1d(np.arange(stores.nests.count), left)
-    more = _one_by_one(stores, those, core)
-    place = np.argsort(np.concatenate([left, those]))
-    numbers = np.concatenate([codes.numbers, more.numbers], axis=1)
-    visits = joined_visits([codes.order, more.order])
-    return Codes(numbers[:, place], visits.of(place))
 
 
 def _one_by_one(stores: Stores, those: _Intp, core: Core) -> Codes:

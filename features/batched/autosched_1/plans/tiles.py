@@ -171,11 +171,12 @@ def _most_parts(steps: Ints) -> Ints:
 @dataclass(eq=False)
 class Cost:
     """Of a nest with a tile: `cycles` for each accumulator and step (infinite where registers run
-    out), registers that operands take, partial results."""
+    out), registers that operands take, partial results, loads of a step."""
 
     cycles: Floats
     live: Ints
     parts: Ints
+    loads: Floats
 
 
 def cost_of(
@@ -198,7 +199,7 @@ def cost_of(
     finish = points * (np.maximum(problems.finish[those], least_finish) + parts - 1) / steps
     spills = (points > 1) & (points * parts + live > core.registers)
     value = np.where(spills, np.inf, (cycles + finish) / points)
-    return Cost(value, live, parts)
+    return Cost(value, live, parts, loads)
 
 
 @dataclass(eq=False)

@@ -9,30 +9,31 @@ import numpy as np
 import numpy.typing as npt
 
 Keys = npt.NDArray[np.uint64]
-_FACTORS = (
-    (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB),
-    (0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB),
-)
+_FACTORS = np.array([[0x9E3779B97F4A7C15], [0xD6E8FEB86659FD93]], np.uint64)
+_SPREAD, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Odd numbers: of the splitmix64 generator and of wyhash."""
 
 
-def mixed(key: Keys, a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], way: int) -> Keys:
-    """A number that follows from the key, a and b; `way` 0 and 1 have nothing in common."""
-    one, two, three = map(np.uint64, _FACTORS[way])
-    found = (key ^ (a.astype(np.uint64) * one)) * two
-    found ^= found >> np.uint64(29)
-    found = (found + b.astype(np.uint64)) * three
-    found ^= found >> np.uint64(32)
-    return found
-
-
 def keys_of(columns: Sequence[npt.NDArray[np.int64]]) -> Keys:
-    """(2, count): two keys of each column of numbers."""
-    keys = np.zeros((2, columns[0].shape[-1]), np.uint64)
-    for a, b in zip(columns[::2], [*columns[1::2], columns[0]], strict=False):
-        for way in range(2):
-            keys[way] = mixed(keys[way], a, b, way)
+    """(2, count): two keys of each column of numbers, which have nothing in common.
+
+    Each number is spread over 64 bits, and counts by a factor of its own.
+    """
+    table = np.stack(columns).astype(np.uint64)
+    table *= _SPREAD
+    table ^= table >> np.uint64(31)
+    table *= _AGAIN
+    table ^= table >> np.uint64(29)
+    factors = _powers(len(columns))
+    keys = np.stack([(table * own[:, None]).sum(axis=0) for own in factors])
+    keys ^= keys >> np.uint64(32)
     return keys
+
+
+def _powers(count: int) -> Keys:
+    """(2, count): different odd numbers."""
+    found: Keys = np.cumprod(np.repeat(_FACTORS, count, axis=1), axis=1, dtype=np.uint64)
+    return found
 
 
 def different(keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

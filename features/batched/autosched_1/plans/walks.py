@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.autosched_1.plans.unique import Keys, different, mixed
+from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import PAGE, Memory
@@ -107,36 +107,24 @@ def _by_level(
     moves = (stride != 0) & (extents > 1)
     number = np.zeros((places + 1, len(element)), np.intp)
     np.cumsum(moves[::-1], axis=0, out=number[-2::-1])
-    first, which = different(_keys(element, stride, extents, moves))
-    table = _touched(*_moving(stride, extents, moves, number, first), element[first], line)
+    bytes_, times = _moving(stride, extents, moves, number)
+    first, which = different(keys_of([element, *bytes_, *times]))
+    table = _touched(bytes_[:, first], times[:, first], element[first], line)
     at = number * table.shape[2] + which
     by_access = [own.ravel()[at].reshape(places + 1, accesses, count) for own in table]
     lines, runs, pages = (own.sum(axis=1) for own in by_access[:3])
     return lines, runs, pages, np.maximum(line * lines, by_access[3].max(axis=1))
 
 
-def _keys(element: Ints, stride: Ints, extents: Ints, moves: Flags) -> Keys:
-    """Two keys of each access, which tell its element and sequence of moving loops from others."""
-    stride, extents = np.where(moves, stride, 0), np.where(moves, extents, 0)
-    keys = np.stack([mixed(element.astype(np.uint64), element, element, way) for way in range(2)])
-    for own, times, moving in zip(stride, extents, moves, strict=True):
-        for way in range(2):
-            keys[way] = np.where(moving, mixed(keys[way], own, times, way), keys[way])
-    return keys
-
-
-def _moving(
-    stride: Ints, extents: Ints, moves: Flags, number: _Intp, those: _Intp
-) -> tuple[Ints, Ints]:
-    """(loop, access) of the accesses `those`: bytes that each moving loop moves it by and its
-    extent, from the innermost one on; a loop that is not there has extent 1."""
-    number, moves = number[:, those], moves[:, those]
+def _moving(stride: Ints, extents: Ints, moves: Flags, number: _Intp) -> tuple[Ints, Ints]:
+    """(loop, access): bytes that each loop that moves an access moves it by and its extent, from
+    the innermost one on; a loop that is not there has extent 1."""
     depth = int(number[0].max(initial=0))
-    bytes_, times = np.full((depth, len(those)), _FAR), np.ones((depth, len(those)), np.int64)
-    loop, at = moves.nonzero()
-    place = number[loop + 1, at]
-    bytes_[place, at] = stride[loop, those[at]]
-    times[place, at] = extents[loop, those[at]]
+    shape = depth, stride.shape[1]
+    bytes_, times = np.full(shape, _FAR), np.ones(shape, np.int64)
+    at = moves.nonzero()
+    place = number[1:][at], at[1]
+    bytes_[place], times[place] = stride[at], extents[at]
     return bytes_, times
 
 
@@ -188,30 +176,51 @@ def _counted(span: Ints, gaps: list[tuple[Flags, Ints, Ints]], line: int) -> Int
 
 
 class _Places:
-    """Which lines of a page are touched: for each nest the number of a set of them."""
+    """Which lines of a page are touched: for each nest the number of a set of them, as bits."""
 
     def __init__(self, slots: int, run: Ints) -> None:
         """The first lines of a page, as many as a run has."""
         self._slots = slots
+        self._type = np.uint64 if slots <= 64 else object
         self._sets = [(1 << k) - 1 for k in range(slots + 1)]
         self._numbers = {places: k for k, places in enumerate(self._sets)}
         self._of = np.minimum(run, slots)
 
     def spread(self, where: Flags, stride: Ints, times: Ints) -> None:
         """Touch the same again `times` times, `stride` bytes apart."""
-        apart = np.minimum(times, PAGE // np.maximum(np.minimum(stride & -stride, PAGE), 1))
-        at = (where & (apart > 1) & (self._of != self._slots)).nonzero()
-        keys = (self._of[at] * PAGE + stride[at] % PAGE) * (PAGE + 1) + apart[at]
+        at = (where & (times > 1) & (self._of != self._slots)).nonzero()
+        bytes_ = stride[at]
+        apart = np.minimum(times[at], PAGE // np.clip(bytes_ & -bytes_, 1, PAGE))
+        keys = (self._of[at] * PAGE + bytes_ % PAGE) * (PAGE + 1) + apart
         unique, which = np.unique(keys, return_inverse=True)
+        rest, apart = np.divmod(unique, PAGE + 1)
+        number, offset = np.divmod(rest, PAGE)
         found = []
-        for key in unique.tolist():
-            rest, times_apart = divmod(key, PAGE + 1)
-            number, offset = divmod(rest, PAGE)
-            places = _spread(self._sets[number], offset, times_apart, self._slots)
+        for places in self._touched(number, offset, apart):
             found.append(self._numbers.setdefault(places, len(self._sets)))
             if found[-1] == len(self._sets):
                 self._sets.append(places)
         self._of[at] = np.array(found, np.int64)[which]
+
+    def _touched(self, number: Ints, stride: Ints, times: Ints) -> list[int]:
+        """The sets of these numbers again and again."""
+        most = int(times.max(initial=0))
+        if len(number) < most:  # arrays are not worth their calls
+            every = zip(number.tolist(), stride.tolist(), times.tolist(), strict=True)
+            return [_spread(self._sets[k], by, again, self._slots) for k, by, again in every]
+        order = np.argsort(-times)
+        stride, times = stride[order], times[order]
+        once = np.array(self._sets, self._type)[number[order]]
+        places, size = once.copy(), PAGE // self._slots
+        for k in range(1, most):
+            count = int(np.searchsorted(-times, -k))  # those of more times
+            by = (k * stride[:count] // size % self._slots).astype(self._type)
+            places[:count] |= (once[:count] << by) | (once[:count] >> (self._slots - by))
+        places &= np.array([self._sets[self._slots]], self._type)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        found: list[int] = places[back].tolist()
+        return found
 
     def room(self) -> Ints:
         """How many lines of a page are touched."""
@@ -219,7 +228,7 @@ class _Places:
         return counts
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=20_000)
 def _spread(places: int, stride: int, times: int, slots: int) -> int:
     line = PAGE // slots
     whole, every = places << slots | places, (1 << slots) - 1

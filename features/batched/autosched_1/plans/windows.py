@@ -1,18 +1,37 @@
-"""Where reductions are unrolled whole because neighbouring outputs read the same: the first
-question of `nest/window.py` for arrays of nests."""
+"""Reductions unrolled whole because neighbouring outputs read the same: `nest/window.py` for many
+nests at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+import numpy.typing as npt
 
 from autosched.features.batched.autosched_1.plans.lanes import Nests
-from autosched.features.batched.autosched_1.plans.tiles import Problems, innermost_run
+from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, innermost_run
 from autosched.features.batched.forms import Flags, Ints
-from autosched.nest.plan import WINDOW_LANES
+from autosched.features.batched.stores import Floats
+from autosched.nest.plan import WINDOW_LANES, load_pieces
+from autosched.nest.register_tile import STORE_CYCLES, WINDOW
+from autosched.nest.window import MOST_COPIES
+
+_Intp = npt.NDArray[np.intp]
+_FAR = np.int64(1) << 62
 
 
-def have_windows(nests: Nests, problems: Problems, fit: int) -> Flags:
-    """Where `nest.plan._with_window` gives the problem a window."""
+@dataclass(eq=False)
+class Windows:
+    """Which of some nests have a window: `where`. By (loop, nest) the loops of it, `run`; by (read,
+    dimension, nest) how far the loops of a tile move each read."""
+
+    where: Flags
+    run: Flags
+    moves: Ints
+
+
+def with_windows(nests: Nests, problems: Problems, fit: int) -> tuple[Problems, Windows]:
+    """The problems with the costs of those that have windows (`nest.plan._with_window`)."""
     run = innermost_run(nests)
     every = np.arange(nests.count)
     there = problems.loop >= 0
@@ -21,33 +40,121 @@ def have_windows(nests: Nests, problems: Problems, fit: int) -> Flags:
     guarded = guarded | (there & uneven[problems.loop, every]).any(axis=0)
     found: Flags = (nests.lane != 0) & ((nests.width <= fit) | (problems.chunks > 1))
     found = found & (nests.width >= WINDOW_LANES) & problems.core.windows & ~guarded
+    width = nests.width // problems.chunks
+    along = np.where(there, nests.reads[:, problems.loop, every], 0)
+    moves = np.concatenate([along, (nests.steps * width)[:, None]], axis=1)
     those = found.nonzero()[0]
     shares = np.zeros(len(those), bool)
-    width = (nests.width // problems.chunks)[those]
-    extents = problems.extents[:, those]
-    run, extent = run[:, those], nests.extent[:, those]
-    for reads, steps in zip(nests.reads[:, :, those], nests.steps[:, those], strict=True):
-        moves = np.where(there[:, those], reads[problems.loop[:, those], np.arange(len(those))], 0)
-        tile = np.concatenate([moves, (steps * width)[None]])
-        along = np.where(run, reads, 0)
-        apart = elements(tile, extents) * elements(along, extent)
-        both = np.concatenate([tile, along]), np.concatenate([extents, extent])
-        shares |= elements(*both) < apart
+    extents, extent = problems.extents[:, those], nests.extent[:, those]
+    for tile, reads in zip(moves[:, :, those], nests.reads[:, :, those], strict=True):
+        inside = np.where(run[:, those], reads, 0)
+        shares |= _elements(tile, extents, inside, extent) < (
+            elements(tile, extents) * elements(inside, extent)
+        )
     found[those] = shares
+    pieces = np.array([load_pieces(k) for k in range(int(width.max(initial=1)) + 1)])[width]
+    pieces = np.where(found & (nests.steps == 1), pieces, 1)
+    return replace(problems, cost=problems.cost * pieces), Windows(found, run, moves)
+
+
+def _elements(tile: Ints, extents: Ints, along: Ints, extent: Ints) -> Ints:
+    return elements(np.concatenate([tile, along]), np.concatenate([extents, extent]))
+
+
+@dataclass(eq=False)
+class Unrolled:
+    """Of nests with a tile each: which become a window, and then the cycles for each accumulator
+    and step, and the registers that operands take."""
+
+    where: Flags
+    cycles: Floats
+    live: Ints
+
+
+def unrolled(
+    nests: Nests, problems: Problems, windows: Windows, of: _Intp, tile: _Intp, steps: Ints
+) -> Unrolled:
+    """`nest.register_tile.window_of` of the nests `of` with a tile each, whose accumulators live
+    for `steps`."""
+    found = Unrolled(np.zeros(len(of), bool), np.zeros(len(of)), np.zeros(len(of), np.int64))
+    weight = np.maximum(1.0, problems.weight[of])
+    copies = problems.table.points[tile]
+    asked = windows.where[of] & (steps > 1) & (copies * steps * weight <= MOST_COPIES)
+    those = asked.nonzero()[0]
+    taken, reached = _taken(nests, windows, of[those], steps[those])
+    kept = reached == steps[those]
+    those, taken = those[kept], taken[:, kept]
+    if len(those):
+        _fill(found, those, taken, nests, problems, windows, of[those], tile[those], steps[those])
     return found
+
+
+def _taken(nests: Nests, windows: Windows, of: _Intp, steps: Ints) -> tuple[Flags, Ints]:
+    """The innermost loops of the window that together have `steps`, or more, and how many."""
+    run, extent = windows.run[:, of], nests.extent[:, of]
+    taken, reached = np.zeros_like(run), np.ones(len(of), np.int64)
+    for k in range(len(run) - 1, -1, -1):
+        taken[k] = run[k] & (reached < steps)
+        reached = np.where(taken[k], reached * extent[k], reached)
+    return taken, reached
+
+
+def _fill(
+    found: Unrolled,
+    those: _Intp,
+    taken: Flags,
+    nests: Nests,
+    problems: Problems,
+    windows: Windows,
+    of: _Intp,
+    tile: _Intp,
+    steps: Ints,
+) -> None:
+    core, factors = problems.core, problems.table.factors[:, tile]
+    copies, weight = problems.table.points[tile], problems.weight[of]
+    extent, cost = nests.extent[:, of], problems.cost[:, of]
+    counts, saved = np.zeros((len(cost), len(of)), np.int64), np.zeros((len(cost), len(of)))
+    for k, moves in enumerate(windows.moves[:, :, of]):
+        inside = np.where(taken, nests.reads[k][:, of], 0)
+        counts[k] = _elements(moves, factors, inside, extent)
+        apart = elements(moves, factors) * elements(inside, extent)
+        saved[k] = cost[k] * (apart - counts[k])
+    shared = np.argmax(saved, axis=0)
+    every = np.arange(len(of))
+    live = 1 + counts.sum(axis=0) - counts[shared, every]
+    good = (saved[shared, every] > 0) & (copies + live <= core.registers)
+    loads: Floats = np.zeros(len(of))
+    for each, count in zip(cost, counts, strict=True):
+        loads = loads + each * count
+    each = copies / steps
+    work = copies * weight
+    own = WINDOW * core.cycles(work, loads / steps + each, each, core.latency)
+    rolled, spills = _rolled(problems, of, tile, steps)
+    good &= spills | (own < rolled)
+    found.where[those] = good
+    found.cycles[those] = own / copies
+    found.live[those] = live
+
+
+def _rolled(problems: Problems, of: _Intp, tile: _Intp, steps: Ints) -> tuple[Floats, Flags]:
+    """The cycles of a step that is not unrolled, and where registers are too few for it."""
+    core, points = problems.core, problems.table.points[tile]
+    held = cost_of(problems, of, tile, steps)
+    work = points * problems.weight[of]
+    cycles = core.cycles(work, held.loads, 2, core.latency) + points * STORE_CYCLES / steps
+    return cycles, (points > 1) & (points + held.live > core.registers)
 
 
 def elements(strides: Ints, extents: Ints) -> Ints:
     """`nest.window.elements` of loops by (loop, nest)."""
-    far = np.int64(1) << 62
-    strides = np.where((strides != 0) & (extents > 1), np.abs(strides), far)
+    strides = np.where((strides != 0) & (extents > 1), np.abs(strides), _FAR)
     order = np.argsort(strides, axis=0)
     strides = np.take_along_axis(strides, order, axis=0)
     extents = np.take_along_axis(extents, order, axis=0)
     product = np.ones_like(strides[0])
     last, count = np.zeros_like(product), np.ones_like(product)
     for stride, extent in zip(strides, extents, strict=True):
-        here = stride != far
+        here = stride != _FAR
         if not here.any():
             break
         times = stride // np.maximum(last, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from autosched.features.autosched_1.vector_code import vector_code
 from autosched.features.batched.autosched_1.plans.codes import NUMBERS, Stores, codes_of
 from autosched.features.batched.autosched_1.plans.lanes import Nests
-from autosched.nest.core import core_of
+from autosched.features.batched.autosched_1.plans.windows import Unrolled, unrolled
+from autosched.nest.core import Core, core_of
 from autosched.nest.loop_nest import InnerLoop
 from autosched.nest.plan import ScalarStore
 
@@ -38,6 +40,31 @@ def _store(rng: random.Random, depth: int, reads: int, element: int) -> ScalarSt
         loops[-1] = loops[-1]._replace(vector=True)
     updates, folds = rng.random() < 0.7, rng.random() < 0.7
     return ScalarStore(tuple(loops), reads, element, rng.choice([1.0, 3.0]), updates, folds)
+
+
+def _window(rng: random.Random, depth: int, reads: int, element: int) -> ScalarStore:
+    """A convolution, or a pooling: rows of outputs whose windows overlap."""
+    channels, columns = rng.choice([1, 1, 4, 8, 16]), rng.choice([1, 2, 3, 4, 7, 8, 14, 28])
+    rows, step, row = rng.choice([1, 2, 4, 7]), rng.choice([1, 1, 2]), rng.choice([30, 58, 64])
+    width, height, inner = rng.choice([1, 2, 3, 5]), rng.choice([1, 3, 3]), rng.choice([1, 2, 64])
+    alone = rng.random() < 0.3  # every channel by itself
+    image = channels if alone else 1
+    taps = width * channels
+    loops = [
+        InnerLoop(rows, columns * channels, (step * row * image, 0)),
+        InnerLoop(columns, channels, (step * image, 0)),
+        InnerLoop(inner, 0, (row * 64, height * taps)),
+        InnerLoop(height, 0, (row * image, taps)),
+        InnerLoop(width, 0, (image, channels)),
+    ]
+    lanes = InnerLoop(channels, 1, (int(alone), 1))
+    if rng.random() < 0.3:
+        rng.shuffle(loops)
+    loops.insert(rng.choice([0, len(loops), len(loops)]), lanes)
+    if rng.random() < 0.5:
+        loops[-1] = loops[-1]._replace(vector=True)
+    used = [loop._replace(reads=loop.reads[:reads]) for loop in loops if loop.extent > 1]
+    return ScalarStore(tuple(used), reads, element, rng.choice([1.0, 3.0]), True, False)
 
 
 def _blocks(loop: InnerLoop) -> tuple[int, ...]:
@@ -74,14 +101,37 @@ def _stores(every: list[ScalarStore], depth: int) -> Stores:
     return Stores(nests, marks, every[0].element, weight, *map(np.array, flags))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_codes_are_those_of_one_store(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("_FEW", "_FEW_REDUCTIONS"):
         monkeypatch.setattr(f"autosched.features.batched.autosched_1.plans.codes.{limit}", 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_codes_are_those_of_one_store(seed: int) -> None:
     rng = random.Random(seed)
     depth, reads, element = rng.randint(4, 9), seed % 4, rng.choice([1, 4, 4, 8])
     core = core_of(rng.choice([16, 32, 64]))
-    every = [_store(rng, depth, reads, element) for _ in range(COUNT)]
+    _compare([_store(rng, depth, reads, element) for _ in range(COUNT)], depth, core)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_are_those_of_one_store(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Unrolled] = []
+
+    def noted(*args: Any) -> Unrolled:
+        made.append(unrolled(*args))
+        return made[-1]
+
+    monkeypatch.setattr("autosched.features.batched.autosched_1.plans.codes.unrolled", noted)
+    rng = random.Random(seed)
+    reads, element, core = 1 + seed % 2, rng.choice([1, 4, 4]), core_of(rng.choice([16, 32, 64]))
+    _compare([_window(rng, 6, reads, element) for _ in range(COUNT)], 6, core)
+    assert sum(own.where.sum() for own in made) > 3
+
+
+def _compare(every: list[ScalarStore], depth: int, core: Core) -> None:
+    reads = every[0].reads
     codes = codes_of(_stores(every, depth), core)
     for k, store in enumerate(every):
         one = vector_code(store, core, reads + 1)

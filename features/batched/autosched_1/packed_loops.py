@@ -1,0 +1,71 @@
+"""The loops around a store, of each candidate one after the other.
+
+A store has a loop for every one that is around it in some candidate, 29 in a convolution where each
+candidate has eight. What is known by loop is therefore packed: its first line has the outermost
+loop of each candidate, whichever that is, and lines after a candidate's last loop have none.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.features.batched.forms import Flags, Ints
+
+_Made = TypeVar("_Made", bound=np.generic)
+
+
+_FEW = 1.6  # as many loops as lines: so few are not worth packing
+
+
+class PackedLoops:
+    """Packs tables by (loop, candidate): `number` are the loops of each one, `most` the lines.
+
+    Where loops are `apart`, thread axes among them, each keeps its line; so it does where there are
+    few of them.
+    """
+
+    def __init__(self, present: Flags, apart: bool) -> None:
+        loops, count = present.shape
+        self._depth: Ints = np.zeros((loops + 1, count), np.int64)
+        np.cumsum(present, axis=0, out=self._depth[1:])
+        self.number: Ints = self._depth[-1]
+        self.most = int(self.number.max(initial=0))
+        self._apart = apart or loops < _FEW * self.most
+        if self._apart:
+            self.most = loops
+            return
+        self._at = present.nonzero()
+        self._to = self._depth[self._at], self._at[1]
+
+    @property
+    def depth(self) -> Ints:
+        """By level, one more than lines, the number of loops outside."""
+        if self._apart:
+            return self._depth
+        found: Ints = np.minimum(np.arange(self.most + 1)[:, None], self.number)
+        return found
+
+    def loops(self, table: npt.NDArray[_Made], default: int = 0) -> npt.NDArray[_Made]:
+        """A table by loop; where there is none, the `default`."""
+        if self._apart:
+            return table
+        found = np.full((self.most, table.shape[1]), default, table.dtype)
+        found[self._to] = table[self._at]
+        return found
+
+    def levels(self, table: npt.NDArray[_Made]) -> npt.NDArray[_Made]:
+        """A table by level, which is the same on both sides of a loop that is not there."""
+        if self._apart:
+            return table
+        found = np.repeat(table[-1:], self.most + 1, axis=0)
+        found[self._to] = table[self._at]
+        return found
+
+    def unpacked(self, levels: npt.NDArray[_Made]) -> npt.NDArray[_Made]:
+        """The entries of a packed table by level at each loop."""
+        if self._apart:
+            return levels[:-1]
+        return np.take_along_axis(levels, self._depth[:-1], axis=0)
