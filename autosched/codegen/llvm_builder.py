@@ -37,9 +37,10 @@ class FunctionBuilder:
 
     `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
     `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
-    its register. `mask` is the register and width of the condition under which memory may be
-    read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may be
-    rounded once. `slots` hold the workspace pointers that the exit block frees, `slot_of` says
+    its register. `multiples` has, for the variable of each open innermost loop, the registers that
+    hold it times a constant. `mask` is the register and width of the condition under which memory
+    may be read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may
+    be rounded once. `slots` hold the workspace pointers that the exit block frees, `slot_of` says
     which of them a pointer's register is in; `last` are further lines of that block.
     """
 
@@ -54,6 +55,7 @@ class FunctionBuilder:
         self.depth: dict[Var, int] = {}
         self.nonnegative: set[Var] = set()
         self.pointers: dict[Var, str] = {}
+        self.multiples: dict[Expr, dict[int, str]] = {}
         self.allocas: list[str] = []
         self.unmasked: set[Var] = set()
         self.slots: list[str] = []
@@ -200,6 +202,16 @@ class FunctionBuilder:
         if isinstance(e, Var):
             self.wide[e] = result
         return result
+
+    def multiple(self, e: Expr, factor: int) -> str | None:
+        """The register of `e` times `factor` where `e` is the variable of an innermost loop, else
+        None. Where an addressing mode multiplies, there is none either."""
+        known = self.multiples.get(e)
+        if known is None or factor in (1, 2):
+            return None
+        if factor not in known:
+            known[factor] = self.fresh("o")
+        return known[factor]
 
     def _variable(self, var: Var) -> str:
         known = self.values.get(var)
