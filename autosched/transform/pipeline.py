@@ -19,6 +19,7 @@ from autosched.transform.blocks.lower_opaque_block import LowerOpaqueBlock
 from autosched.transform.blocks.plan_and_update_buffer_allocation_location import (
     PlanAndUpdateBufferAllocationLocation,
 )
+from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.infer_fragment import InferFragment
 from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
@@ -95,9 +96,6 @@ FROM_BLOCKS: tuple[Pass, ...] = (
     FlattenBuffer(),
 )
 """From blocks to flat TIR; StorageFlatten does it for functions from schedules."""
-
-CPU_LOOPS: tuple[Pass, ...] = (HoistInvariants(), SkipZeros(), SinkInit(), ShareOutput())
-"""Those that decide which loops of ScheduleOps' statement a CPU runs; features see the result."""
 
 COPY_STEPS, WIDE_COPY_STEPS = 32, 64
 """Vectors that a copy is unrolled to at most, of registers of up to 32 bytes and of wider ones: on
