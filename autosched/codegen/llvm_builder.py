@@ -9,7 +9,7 @@ kept apart from its lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from autosched.codegen.llvm_module import Block, ModuleBuilder, Region
 from autosched.codegen.llvm_types import constant, llvm_type
@@ -260,8 +260,10 @@ class FunctionBuilder:
         for region in self.regions:
             region.loads.clear()
 
-    def complete(self, header: str, epilogue: list[str]) -> str:
-        """The text of the function, which returns nothing.
+    def complete(
+        self, header: str, epilogue: list[str], ending: Sequence[str] = ("  ret void",)
+    ) -> str:
+        """The text of the function, which returns nothing unless its `ending` does.
 
         `header` is everything before the brace; every path ends in the block `exit`, which runs
         the lines of `epilogue`.
@@ -273,7 +275,7 @@ class FunctionBuilder:
             lines.append(f"{block.label}:")
             lines.extend(block.lines)
             lines.append(f"  {block.terminator}")
-        lines += ["exit:", *epilogue, *self.last, "  ret void", "}"]
+        lines += ["exit:", *epilogue, *self.last, *ending, "}"]
         return "\n".join(lines)
 
 
