@@ -15,18 +15,9 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import IterKind, Var
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import nop
-from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
-from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.passes import Pass, Sequential
-from autosched.transform.pipeline import (
-    DEVICE_PIPELINE,
-    FEATURE_CHECK,
-    cpu_pipeline,
-    gpu_pipeline,
-    host_pipeline,
-)
 
 if TYPE_CHECKING:
     from autosched.runtime.cpu import CpuArtifact
@@ -83,6 +74,9 @@ def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main"
 
 def pipeline_of(target: Target) -> tuple[Pass, ...]:
     """The passes from ScheduleOps' statement to code generation."""
+    from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
+    from autosched.transform.pipeline import cpu_pipeline, gpu_pipeline
+
     if target.is_gpu:
         own = target.hardware.max_shared_memory_per_block
         return gpu_pipeline(min(own, STATIC_BYTES), target.shared_memory_limit)
@@ -153,6 +147,9 @@ def verify_gpu(func: PrimFunc, target: Target, ansor_limits: bool = True) -> Non
 
     Without `ansor_limits` shared memory counts merged, against what the architecture allows.
     """
+    from autosched.transform.device.verify_gpu_code import VerifyGPUCode
+    from autosched.transform.pipeline import FEATURE_CHECK
+
     hardware = target.hardware
     own = hardware.max_shared_memory_per_block
     limits = VerifyGPUCode(
@@ -168,6 +165,8 @@ def verify_gpu(func: PrimFunc, target: Target, ansor_limits: bool = True) -> Non
 
 def lower_to_kernels(func: PrimFunc) -> IRModule:
     """The host and the kernels of a lowered function for a GPU. Raises ScheduleError."""
+    from autosched.transform.pipeline import DEVICE_PIPELINE
+
     return Sequential(DEVICE_PIPELINE, "kernels")(IRModule({func.name: func}))
 
 
@@ -244,6 +243,7 @@ def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu"
     result. Raises CompileError for a target other than the CPU.
     """
     from autosched.runtime.host import host_artifact, prepared
+    from autosched.transform.pipeline import host_pipeline
 
     if target.kind != "cpu":
         raise CompileError(f"build_host makes code for the CPU, the target is {target}")

@@ -171,8 +171,7 @@ def stages(records: Path, count: int) -> dict[str, float]:
         func = stage("passes", lower_func, func, target)
         text = stage("LLVM assembly", emit_llvm, func, target)
         module = stage("LLVM: parse and passes", llvm_compile._optimized, text, target, "auto")
-        machine = llvm_compile.machine(target)
-        code = bytes(stage("LLVM: code generation", machine.emit_object, module))
+        code = stage("LLVM: code generation", llvm_compile.object_of, module, target)
         stage("artifact", lambda f, c: artifact_of(f, c, target.threads).to_bytes(), func, code)
     return {name: 1e3 * s / min(count, len(found) - 2) for name, s in seconds.items()}
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
-import autosched.runtime.cpu  # noqa: F401 - LLVM is loaded before the first candidate comes
 from autosched.driver import build_cuda, build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
@@ -37,6 +36,10 @@ class BuildResult:
 
 def make_handler() -> Handler:
     """The builder's side: (task, steps) as JSON values to the bytes of an artifact."""
+    # Loaded before the first candidate comes.
+    import autosched.runtime.cpu
+    import autosched.transform.pipeline  # noqa: F401
+
     tasks: dict[str, Task] = {}
 
     def handle(request: tuple[dict[str, Any], list[Any]]) -> tuple[bytes, float]:

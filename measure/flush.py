@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from autosched.arguments import found
-from autosched.codegen.llvm_compile import compile_object
 from autosched.cpu_caches import cache_sizes
 from autosched.errors import ConfigError
 from autosched.runtime.native import Library, kernel_imports, load_object
@@ -74,6 +73,8 @@ class Flush:
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
+    from autosched.codegen.llvm_compile import compile_object
+
     code = compile_object(_IR, cpu_target(1), "light")
     return load_object(code, ["autosched_flush"], kernel_imports())
 

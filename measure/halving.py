@@ -2,8 +2,8 @@
 
 A look at a candidate costs as much whether it is fast or slow, and most of a batch is not worth a
 second one. Of 16 candidates of a matmul, on two cores with 5% of noise a visit, the quartile of two
-visits of three calls errs by 3%, that of eight by 1%: enough for the model, and for those that may
-be the best.
+visits of three calls errs by 3%, that of eight by 1%. Two are enough for the model, and four for
+those that may be the best: they race for it at the end of the run.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from autosched.measure.tolerance import tolerances
 from autosched.process.worker import Handler, StrayProcessError, has_children
 from autosched.runtime.artifact import CpuArtifact
 from autosched.runtime.cpu import CpuKernel, aligned_copy, load
+from autosched.runtime.native import kernel_imports
+from autosched.runtime.parallel import ensure_pool
 from autosched.task import Task
 
 Array = npt.NDArray[Any]
@@ -93,6 +95,9 @@ class _Runner:
         outputs = [np.zeros(_shape(t), t.dtype.numpy) for t in tensors]
         self._guarded = [Guarded(a) for a in (*inputs, *outputs)]
         self._arrays = [guarded.array for guarded in self._guarded]
+        # What the first kernel needs is ready when it comes: 40 ms.
+        kernel_imports()
+        ensure_pool(self._task.target.threads)
 
     def _drop(self) -> None:
         self._kernels.clear()

@@ -31,9 +31,9 @@ class RunOptions:
     """
 
     timeout: float = 10.0
-    min_repeat_ms: float = 32.0
+    min_repeat_ms: float = 16.0
     repeats: int = 3
-    visits: int = 8
+    visits: int = 4
     give_up: float = 1.5
     halving: bool = True
     hopeless: float = 3.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ from autosched.search.structure import (
 )
 
 Numbers = npt.NDArray[np.int64]
+
+_DIVIDED = 2048
+"""Values up to which a table has the divisors of all: it takes 5 ms, a look into it nothing."""
 
 
 @dataclass(slots=True)
@@ -82,8 +86,13 @@ class Rows:
 
 def first_of_each(rows: Rows) -> Numbers:
     """The positions at which different rows appear first, ascending."""
-    _, first, same = np.unique(_sums(rows), return_index=True, return_inverse=True)
-    earlier = first[same]
+    sums = _sums(rows)
+    order = np.argsort(sums, kind="stable")
+    ordered = sums[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(rows)])
+    first = order[begins]
+    earlier = np.empty_like(order)  # for each row the first that has its sum
+    earlier[order] = np.repeat(first, np.diff(begins, append=len(rows)))
     repeated = np.flatnonzero(earlier != np.arange(len(rows)))
     if not np.array_equal(rows.take(repeated).keys(), rows.take(earlier[repeated]).keys()):
         _, first = np.unique(rows.keys(), return_index=True)  # different rows have one sum
@@ -206,19 +215,20 @@ def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) 
     """
     tables = structures.tables()
     numbers = rows.numbers.copy()
-    which = (rng.random(len(rows)) * tables.splits[rows.structures]).astype(np.int64)
+    splits = tables.splits[rows.structures]
+    which = (rng.random(len(rows)) * splits).astype(np.int64)
     first, pieces = tables.first[rows.structures, which], tables.pieces[rows.structures, which]
     levels = np.arange(int(pieces.max(initial=1)))
     there = levels < pieces[:, None]
     columns = np.minimum(first[:, None] + levels, numbers.shape[1] - 1)
-    lengths = np.where(there, np.take_along_axis(numbers, columns, 1), 1)
+    each = np.arange(len(rows))
+    lengths = np.where(there, numbers[each[:, None], columns], 1)
     source = _drawn(there & (lengths > 1), rng)
     target = _drawn(there & (levels != source[:, None]), rng)
-    each = np.arange(len(rows))
-    last = target == pieces - 1
-    most = np.where(last, innermost // np.maximum(1, lengths[each, target]), np.iinfo(np.int64).max)
-    factor = _drawn_divisors(lengths[each, source], most, rng)
-    factor[(lengths[each, pieces - 1] > innermost) | (tables.splits[rows.structures] == 0)] = 1
+    last = np.flatnonzero(target == pieces - 1)
+    most = innermost // np.maximum(1, lengths[last, target[last]])
+    factor = _drawn_divisors(lengths[each, source], last, most, rng)
+    factor[(lengths[each, pieces - 1] > innermost) | (splits == 0)] = 1
     numbers[each, columns[each, source]] //= factor
     numbers[each, columns[each, target]] *= factor
     return Rows(rows.structures, numbers)
@@ -230,18 +240,38 @@ def _drawn(allowed: npt.NDArray[np.bool_], rng: Rng) -> Numbers:
     return drawn
 
 
-def _drawn_divisors(values: Numbers, most: Numbers, rng: Rng) -> Numbers:
-    """A divisor above 1 and at most `most` of each value; 1 where there is none."""
-    different, where = np.unique(values, return_inverse=True)
-    lists = [divisors(int(value))[1:] for value in different]
-    table = np.full((len(lists), max(map(len, lists), default=0) or 1), np.iinfo(np.int64).max)
-    for k, found in enumerate(lists):
-        table[k, : len(found)] = found
-    counts = np.array([len(found) for found in lists], np.int64)[where]
-    counts = np.minimum(counts, (table[where] <= most[:, None]).sum(axis=1))
+def _drawn_divisors(values: Numbers, limited: Numbers, most: Numbers, rng: Rng) -> Numbers:
+    """A divisor above 1 of each value; 1 where there is none.
+
+    Those of the values at the positions `limited` are at most `most`.
+    """
+    top = int(values.max(initial=1))
+    if top <= _DIVIDED:
+        table, counts_of = _divisors_up_to(1 << (top - 1).bit_length())
+        where = values
+    else:
+        different, where = np.unique(values, return_inverse=True)
+        table, counts_of = _divisor_table(different.tolist())
+    counts = counts_of[where]
+    fewer = (table[where[limited]] <= most[:, None]).sum(axis=1)
+    counts[limited] = np.minimum(counts[limited], fewer)
     chosen = (rng.random(len(values)) * counts).astype(np.int64)
     drawn: Numbers = np.where(counts > 0, table[where, chosen], 1)
     return drawn
+
+
+@lru_cache(maxsize=16)
+def _divisors_up_to(top: int) -> tuple[Numbers, Numbers]:
+    return _divisor_table([1, *range(1, top + 1)])  # the first is no number
+
+
+def _divisor_table(values: Sequence[int]) -> tuple[Numbers, Numbers]:
+    """The divisors above 1 of each value, ascending, and how many there are."""
+    lists = [divisors(value)[1:] for value in values]
+    table = np.full((len(lists), max(map(len, lists), default=0) or 1), np.iinfo(np.int64).max)
+    for k, found in enumerate(lists):
+        table[k, : len(found)] = found
+    return table, np.array([len(found) for found in lists], np.int64)
 
 
 def redrawn_unrolls(structures: Structures, rows: Rows, rng: Rng, choices: Sequence[int]) -> Rows:

@@ -16,10 +16,11 @@ RUN = ("autosched.measure.run:make_handler", 0)
 def started_ahead(wanted: bool) -> Iterator[None]:
     """Start those of a run on this machine's CPU as its configuration is without a file.
 
-    In the order in which they are needed; what is not taken ends with this.
+    In the order in which they are needed: while the search goes on one process builds alone. What
+    is not taken ends with this.
     """
     if wanted:
-        start_ahead((BUILD, BUILD, RUN))
+        start_ahead((BUILD, RUN, BUILD))
     try:
         yield
     finally:

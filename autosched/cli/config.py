@@ -215,7 +215,7 @@ class MeasureSection(_Section):
         description="of the NumPy reference; default: six times timeout_s, at least 10",
     )
     min_repeat_ms: float = Field(
-        default=32.0,
+        default=16.0,
         gt=0,
         le=_DAY,
         description="timing of the candidates that stay in the race of their batch to its end, ms",

@@ -9,7 +9,7 @@ kept apart from its lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from autosched.codegen.llvm_module import Block, ModuleBuilder, Region
 from autosched.codegen.llvm_types import constant, llvm_type
@@ -37,9 +37,10 @@ class FunctionBuilder:
 
     `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
     `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
-    its register. `mask` is the register and width of the condition under which memory may be
-    read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may be
-    rounded once. `slots` hold the workspace pointers that the exit block frees, `slot_of` says
+    its register. `multiples` has, for the variable of each open innermost loop, the registers that
+    hold it times a constant. `mask` is the register and width of the condition under which memory
+    may be read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may
+    be rounded once. `slots` hold the workspace pointers that the exit block frees, `slot_of` says
     which of them a pointer's register is in; `last` are further lines of that block.
     """
 
@@ -54,6 +55,7 @@ class FunctionBuilder:
         self.depth: dict[Var, int] = {}
         self.nonnegative: set[Var] = set()
         self.pointers: dict[Var, str] = {}
+        self.multiples: dict[Expr, dict[int, str]] = {}
         self.allocas: list[str] = []
         self.unmasked: set[Var] = set()
         self.slots: list[str] = []
@@ -201,6 +203,16 @@ class FunctionBuilder:
             self.wide[e] = result
         return result
 
+    def multiple(self, e: Expr, factor: int) -> str | None:
+        """The register of `e` times `factor` where `e` is the variable of an innermost loop, else
+        None. Where an addressing mode multiplies, there is none either."""
+        known = self.multiples.get(e)
+        if known is None or factor in (1, 2):
+            return None
+        if factor not in known:
+            known[factor] = self.fresh("o")
+        return known[factor]
+
     def _variable(self, var: Var) -> str:
         known = self.values.get(var)
         if known is not None:
@@ -248,8 +260,10 @@ class FunctionBuilder:
         for region in self.regions:
             region.loads.clear()
 
-    def complete(self, header: str, epilogue: list[str]) -> str:
-        """The text of the function, which returns nothing.
+    def complete(
+        self, header: str, epilogue: list[str], ending: Sequence[str] = ("  ret void",)
+    ) -> str:
+        """The text of the function, which returns nothing unless its `ending` does.
 
         `header` is everything before the brace; every path ends in the block `exit`, which runs
         the lines of `epilogue`.
@@ -261,7 +275,7 @@ class FunctionBuilder:
             lines.append(f"{block.label}:")
             lines.extend(block.lines)
             lines.append(f"  {block.terminator}")
-        lines += ["exit:", *epilogue, *self.last, "  ret void", "}"]
+        lines += ["exit:", *epilogue, *self.last, *ending, "}"]
         return "\n".join(lines)
 
 

@@ -1,16 +1,19 @@
 """From LLVM assembly to object code.
 
 Two levels of optimisation. `light` suits code that is explicit already (vectors and unrolled
-register tiles): promotion of stack slots to registers and clean-up, a tenth of the time of `full`.
-`full` is LLVM's O3. `auto` takes light for modules whose innermost loops compute vectors, short
-ones too: O3 joins none to longer ones. On a Zen 3 such modules take 0.44 of the time to compile
-and their kernels as long.
+register tiles): promotion of stack slots to registers, and unrolling where emit_llvm asks for it; a
+tenth of the time of `full`. `full` is LLVM's O3. `auto` takes light for modules whose innermost
+loops compute vectors, short ones too: O3 joins none to longer ones. On a Zen 3 such modules take
+0.44 of the time to compile and their kernels as long.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 from typing import Any, Literal
 
 import llvmlite.binding as llvm
@@ -26,7 +29,18 @@ _EFFORT = 1
 """Of code generation, 3 the most: kernels of 236 random candidates of six operators took 0.998 to
 1.003 of the time with 1, and generating their code 0.78 to 0.96 (Zen 5)."""
 
+_UNNEEDED, _WIDE = "-disable-lsr", 64
+"""The pass of code generation that is left out for vectors of 64 bytes, LLVM's loop strength
+reduction: emit_llvm adds up addresses from round to round itself. Without it code is generated in
+0.66 to 0.77 of the time and kernels take as long (Zen 4); code for AVX2 takes 1.01 of the time."""
+_options = Lock()
+
 Level = Literal["auto", "light", "full"]
+_UNROLLED = re.compile(r"llvm\.loop\.unroll\.(?:count|full)")
+_BRANCHES = "\nthen"
+"""Of what is written to registers in branches instruction combining makes one load or value each;
+without it a padded window that lives in registers takes 1.4 times as long. Straight code is none
+the better for it."""
 _LOCAL_ARRAY = re.compile(r"^ +(%\S+) = alloca \[(\d+) x (\w+)\].*$", re.MULTILINE)
 _SMALL = 256  # elements of a local array that may become one vector
 
@@ -87,8 +101,10 @@ def _optimized(ir_text: str, target: Target, level: Level) -> Any:
         return module
     passes = llvm.create_new_module_pass_manager()
     passes.add_simplify_cfg_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_loop_unroll_pass()
+    if _BRANCHES in ir_text:
+        passes.add_instruction_combine_pass()
+    if _UNROLLED.search(ir_text):
+        passes.add_loop_unroll_pass()
     passes.run(module, builder)
     return module
 
@@ -139,9 +155,34 @@ def optimized(ir_text: str, target: Target, level: Level = "auto") -> str:
 
 def compile_object(ir_text: str, target: Target, level: Level = "auto") -> bytes:
     """A relocatable object file of the module. Raises CompileError when LLVM rejects it."""
-    return bytes(machine(target).emit_object(_optimized(ir_text, target, level)))
+    return object_of(_optimized(ir_text, target, level), target)
+
+
+def object_of(module: Any, target: Target) -> bytes:
+    """A relocatable object file of the module after LLVM's passes."""
+    with _without_unneeded(target):
+        return bytes(machine(target).emit_object(module))
 
 
 def assembly(ir_text: str, target: Target, level: Level = "auto") -> str:
     """The machine's assembly text of the module."""
-    return str(machine(target).emit_assembly(_optimized(ir_text, target, level)))
+    module = _optimized(ir_text, target, level)
+    with _without_unneeded(target):
+        return str(machine(target).emit_assembly(module))
+
+
+@contextmanager
+def _without_unneeded(target: Target) -> Iterator[None]:
+    """Code generation without `_UNNEEDED`, where `target` can do without it.
+
+    LLVM's options are the process's, so others who use LLVM in it find them as they were.
+    """
+    if target.vector_bytes < _WIDE:
+        yield
+        return
+    with _options:
+        llvm.set_option("autosched", f"{_UNNEEDED}=true")
+        try:
+            yield
+        finally:
+            llvm.set_option("autosched", f"{_UNNEEDED}=false")

@@ -6,8 +6,13 @@ from collections.abc import Callable
 
 from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
 from autosched.tir.expr import Call, Expr, FloatImm, IntImm
-from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, While
+from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt, While
 from autosched.tir.walk import stmts
+
+FULL, MOST_OF_MANY, MANY = 16, 2, 4
+"""Statements that a loop of vectors becomes at most where it is unrolled whole; and statements of
+one that is unrolled `MANY` times where it is longer. More gains nothing, and its code takes as long
+to generate as that of the kernel's hot loops."""
 
 
 def conditional(
@@ -75,16 +80,32 @@ def run_loop(b: FunctionBuilder, stmt: For, low: str, high: str, body: StmtFn) -
     if _not_negative(stmt.min):
         b.nonnegative.add(stmt.loop_var)
     phi = len(block.lines)
+    innermost = _is_innermost(stmt.body)
+    if innermost:
+        b.multiples[stmt.loop_var] = {}
     body(b, stmt.body)
     b.at = b.inner
+    multiples = b.multiples.pop(stmt.loop_var, {})
+    for factor, register in multiples.items():
+        b.line(f"{register}.next = add nsw i64 {register}, {factor}")
     b.line(f"{following} = add nuw nsw i64 {counter}, 1")
     test = b.emit(f"icmp slt i64 {following}, {high}")
     done = b.new_block("done")
-    last = b.leave(f"br i1 {test}, label %{block.label}, label %{done.label}{_unrolling(b, stmt)}")
-    block.lines.insert(
-        phi,
-        f"  {counter} = phi i64 [ {low}, %{before.label} ], [ {following}, %{last.label} ]",
-    )
+    hint = _unrolling(b, stmt, innermost)
+    last = b.leave(f"br i1 {test}, label %{block.label}, label %{done.label}{hint}")
+
+    def phi_line(register: str, start: str, next_one: str) -> str:
+        return f"  {register} = phi i64 [ {start}, %{before.label} ], [ {next_one}, %{last.label} ]"
+
+    lines = [phi_line(counter, low, following)]
+    for factor, register in multiples.items():
+        start = f"{register}.low"
+        if low.startswith("%"):
+            before.lines.append(f"  {start} = mul nsw i64 {low}, {factor}")
+        else:
+            start = str(int(low) * factor)
+        lines.append(phi_line(register, start, f"{register}.next"))
+    block.lines[phi:phi] = lines
     b.resume(done)
 
 
@@ -107,19 +128,35 @@ def _note_scalar_work(b: FunctionBuilder, stmt: For) -> None:
             return
 
 
-def _unrolling(b: FunctionBuilder, stmt: For) -> str:
+_WHOLE, _ROLLED = '!"llvm.loop.unroll.full"', '!"llvm.loop.unroll.disable"'
+
+
+def _unrolling(b: FunctionBuilder, stmt: For, innermost: bool) -> str:
+    """What LLVM is told of unrolling the loop."""
     count = stmt.annotations.get("unroll_count", 0)
     if stmt.kind is ForKind.UNROLLED and isinstance(stmt.extent, IntImm):
-        hint = '!"llvm.loop.unroll.full"'
-    elif not _is_innermost(stmt.body) or count == 1:
-        hint = '!"llvm.loop.unroll.disable"'
+        hint = _WHOLE
+    elif not innermost or count == 1:
+        hint = _ROLLED
     else:
         _note_scalar_work(b, stmt)
-        hint = f'!"llvm.loop.unroll.count", i32 {count}' if count else ""
-    if not hint:
-        return ""
+        if not count:
+            return f", !llvm.loop {b.module.loop_of_vectors(_as_short(stmt))}"
+        hint = _times(count)
     flag = b.module.shared_node(hint)
     return f", !llvm.loop {b.module.node('{self}, ' + flag, distinct=True)}"
+
+
+def _times(count: int) -> str:
+    return f'!"llvm.loop.unroll.count", i32 {count}'
+
+
+def _as_short(stmt: For) -> str:
+    """The hint for an innermost loop that nothing else is known of."""
+    work = sum(isinstance(s, BufferStore | Evaluate) for s in stmts(stmt.body))
+    if isinstance(stmt.extent, IntImm) and stmt.extent.value * work <= FULL:
+        return _WHOLE
+    return _times(MANY) if work <= MOST_OF_MANY else _ROLLED
 
 
 def _is_innermost(stmt: Stmt) -> bool:

@@ -57,7 +57,7 @@ def is_masked(b: FunctionBuilder, buffer: Buffer, lanes: int) -> bool:
         and b.module.has_masks
         and buffer.dtype.bytes >= 4
         and buffer.data not in b.unmasked
-        and buffer.data not in b.module.updated
+        and buffer.data not in b.module.updated()
     )
 
 

@@ -37,7 +37,8 @@ def address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
     """The address of `buffer[index]` for a scalar index.
 
     Terms are added outermost variable first, so each partial address is computed once, in the loop
-    that defines its last variable, and the constant part stays in the addressing mode.
+    that defines its last variable, and the constant part stays in the addressing mode. What an
+    innermost loop's variable is multiplied by is added up from round to round.
     """
     element = memory_type(buffer.dtype)
     constant, terms = linear(index)
@@ -70,10 +71,13 @@ def _partial(b: FunctionBuilder, data: Var, element: str, terms: Terms) -> str:
     if known is not None:
         return known
     start = _partial(b, data, element, terms[:-1])
-    offset = b.wide_value(term)
+    offset = b.multiple(term, factor)
+    if offset is None:
+        offset = b.wide_value(term)
+        b.at = region
+        if factor != 1:
+            offset = b.emit(f"mul nsw i64 {offset}, {factor}")
     b.at = region
-    if factor != 1:
-        offset = b.emit(f"mul nsw i64 {offset}, {factor}")
     pointer = b.emit(f"getelementptr {element}, ptr {start}, i64 {offset}")
     b.at = saved
     if pure:

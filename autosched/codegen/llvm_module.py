@@ -49,8 +49,10 @@ class ModuleBuilder:
     `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
     with a power of two (with it, AVX-512's others for floats), `has_masks` whether any can leave
     lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI).
-    `scalar_loops` counts innermost loops that compute scalars, `local` are the functions that
-    others of the module may call, `updated` the buffers that are loaded and stored at one place.
+    `scalar_loops` counts innermost loops that compute scalars, `of_vectors` has the hints of the
+    others, by the place of their node in `metadata`; `local` are the functions that
+    others of the module may call; `updated` tells the buffers that are loaded and stored at one
+    place, which few ask for.
     """
 
     handlers: Handlers
@@ -69,10 +71,11 @@ class ModuleBuilder:
     metadata: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     scalar_loops: int = 0
+    of_vectors: dict[int, str] = field(default_factory=dict)
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
-    updated: frozenset[Var] = frozenset()
+    updated: Callable[[], frozenset[Var]] = frozenset
 
     def declare(self, name: str, signature: str) -> str:
         """Declares function `name`; `signature` is `<result> @(<parameters>)`. Returns @name."""
@@ -94,8 +97,18 @@ class ModuleBuilder:
             self.shared[text] = self.node(text)
         return self.shared[text]
 
+    def loop_of_vectors(self, hint: str) -> str:
+        """The metadata node of a loop that has the hint where the module has no loop of scalars:
+        what LLVM's O3 makes of one depends on what the others are told. Returns !N."""
+        self.of_vectors[len(self.metadata)] = hint
+        return self.node("{self}", distinct=True)
+
     def text(self) -> str:
         """The whole module, after a comment that guides the choice of LLVM's passes."""
+        if not self.scalar_loops:
+            for place, hint in self.of_vectors.items():
+                flag = self.shared_node(hint)
+                self.metadata[place] = f"!{place} = distinct !{{!{place}, {flag}}}"
         parts = [f"; innermost loops of scalars: {self.scalar_loops}"]
         parts += [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
         return "\n".join(parts) + "\n"

@@ -19,8 +19,9 @@ from autosched.tir.dimension import Dimension, as_dimension, unsolvable
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, exprs_with
 from autosched.tir.stmt import BufferStore, Evaluate
-from autosched.tir.walk import pre_order, stmts, unique_exprs
+from autosched.tir.walk import pre_order, stmts
 from autosched.words import count
 
 _FAMILY = b"ASCPU"
@@ -191,7 +192,7 @@ def _check_solvable(params: tuple[ParamSpec, ...], given: set[str]) -> None:
 
 def _externs(func: PrimFunc) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for e in unique_exprs(func.body):
+    for e in exprs_with(func.body, bits_of(Call)):
         if isinstance(e, Call) and e.op in ("call_extern", "call_pure_extern"):
             name = e.args[0]
             if isinstance(name, StringImm):

@@ -19,7 +19,7 @@ SECONDS = 1.0  # of a race, its heat not counted
 VISITS = 6  # of each finalist in a turn
 
 _RACING = 4  # that a heat leaves
-_HEAT = 5, 3e-3  # visits, and seconds of each
+_HEAT = 3, 3e-3  # visits, and seconds of each
 _VISIT_SECONDS = 3e-3
 _TURNS = 10  # among which the error of the tests is shared
 _REGRET = 1.5e-3  # that is expected of the leader when a race ends

@@ -19,6 +19,7 @@ from autosched.transform.blocks.lower_opaque_block import LowerOpaqueBlock
 from autosched.transform.blocks.plan_and_update_buffer_allocation_location import (
     PlanAndUpdateBufferAllocationLocation,
 )
+from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.device.annotate_device_regions import AnnotateDeviceRegions
 from autosched.transform.device.infer_fragment import InferFragment
 from autosched.transform.device.inject_ptx_async_copy import InjectPTXAsyncCopy
@@ -96,13 +97,11 @@ FROM_BLOCKS: tuple[Pass, ...] = (
 )
 """From blocks to flat TIR; StorageFlatten does it for functions from schedules."""
 
-CPU_LOOPS: tuple[Pass, ...] = (HoistInvariants(), SkipZeros(), SinkInit(), ShareOutput())
-"""Those that decide which loops of ScheduleOps' statement a CPU runs; features see the result."""
-
-COPY_STEPS = 32
-"""Vectors that a copy is unrolled to at most, of registers of up to 32 bytes: on a Zen 3 kernels
-take the same time, and those that copied by 512 stores a third of the time to compile. With 64
-bytes it was not measured."""
+COPY_STEPS, WIDE_COPY_STEPS = 32, 64
+"""Vectors that a copy is unrolled to at most, of registers of up to 32 bytes and of wider ones: on
+a Zen 3 and a Zen 4 kernels take the same time, and those that copied by 512 stores a third of the
+time to compile. With 64 bytes a depthwise convolution whose padding is 60 stores takes 1.5 times as
+long where at most 32 are left."""
 
 
 @lru_cache(maxsize=8)
@@ -134,7 +133,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         TransposeGathers(),
         InterleaveFunctions(vector_bytes),
         ComputeOnce(),
-        UnrollLoop(copy_steps=COPY_STEPS if vector_bytes <= 32 else 0),
+        UnrollLoop(copy_steps=COPY_STEPS if vector_bytes <= 32 else WIDE_COPY_STEPS),
         UserPasses(2),
         RenormalizeSplitPattern(),
         Simplify(),

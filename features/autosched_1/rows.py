@@ -33,10 +33,10 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
+from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.framework.passes import Pass
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.loop_partition import LoopPartition
-from autosched.transform.pipeline import CPU_LOOPS
 from autosched.transform.vector.hint_borders import HintBorders
 
 _SCALED = np.array(SCALED)

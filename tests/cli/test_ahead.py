@@ -9,8 +9,8 @@ from autosched.measure import build, runner
 from autosched.process import ahead as process_ahead
 from autosched.process.ahead import start_ahead, worker_of
 
-WANTED = [(build.FACTORY, build.MEMORY_LIMIT), (build.FACTORY, build.MEMORY_LIMIT)]
-WANTED += [(runner.FACTORY, 0)]
+BUILDER = (build.FACTORY, build.MEMORY_LIMIT)
+WANTED = [BUILDER, (runner.FACTORY, 0), BUILDER]
 
 
 class NoProcess:

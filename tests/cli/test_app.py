@@ -11,8 +11,11 @@ from subprocess import Popen
 from typing import Any, Never
 
 import pytest
+from typer.testing import CliRunner
 
 import autosched
+from autosched.cli.app import app, front_of
+from autosched.cli.tuning_app import tune
 from autosched.measure.records import read_log
 from autosched.measure.standing import is_race
 from kit.cli import Cli
@@ -205,3 +208,17 @@ def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path)
 
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
+
+
+def test_one_command_is_made_where_it_is_named_first() -> None:
+    assert [c.callback for c in front_of(["tune", "--help"]).registered_commands] == [tune]
+    assert front_of(["tune"]).registered_groups == []
+    for arguments in ([], ["--version"], ["records", "best"], ["tun"], ["--help", "tune"]):
+        assert front_of(arguments) is app
+
+
+def test_a_command_alone_has_the_same_help() -> None:
+    alone = CliRunner().invoke(front_of(["tune"]), ["tune", "--help"], prog_name="autosched")
+    among = CliRunner().invoke(app, ["tune", "--help"], prog_name="autosched")
+    assert alone.output == among.output
+    assert "--trials" in alone.output

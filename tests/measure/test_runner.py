@@ -147,13 +147,20 @@ def test_results_say_how_many_visits_were_disturbed(task: Task) -> None:
 def test_slow_candidates_leave_the_race(task: Task) -> None:
     """At once where they are slow, the slower half after every second visit; none comes back."""
     later = [1.0, 1.3, 1.6, 1.1, 1.2, 1.4]
-    results, visits = run_with(Process([1.0] * 6, later), task, give_up=1.5)
+    results, visits = run_with(Process([1.0] * 6, later), task, give_up=1.5, visits=8)
     assert visits == [8, 2, 1, 8, 4, 2]
     assert [len(seconds) for seconds, _ in results] == [24, 6, 3, 24, 12, 6]
     process = Process([1.0] * 6, later)
     measured = Measurer(runner=Runner(RunOptions(), process, task.to_json()))
     measured.together(task, [b""] * 6, visits=5, seconds=1.0)
     assert [r[0] for r in process.requests].count("time") == 30  # in a race of finalists all stay
+
+
+def test_a_batch_has_four_visits(task: Task) -> None:
+    """Who is left then is known well enough for the race at the end of the run."""
+    later = [1.0 + k / 100 for k in range(16)]
+    _, visits = run_with(Process([1.0] * 16, later), task)
+    assert visits == [4] * 8 + [2] * 8
 
 
 def test_a_hopeless_candidate_is_not_visited(task: Task) -> None:

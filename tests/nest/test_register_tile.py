@@ -105,13 +105,18 @@ def test_arrays_of_tiles_cost_what_each_of_them_costs() -> None:
 
 
 def test_rounds_of_the_innermost_loop_divide_it_and_stay_small() -> None:
-    assert unrolled_steps(64, 1) == 4
-    assert unrolled_steps(6, 1) == 2
-    assert unrolled_steps(7, 1) == 1
-    assert [unrolled_steps(n, 1) for n in (15, 17, 30, 31, 33)] == [1, 2, 2, 2, 4]
-    assert unrolled_steps(333, 26) == 2
-    assert unrolled_steps(64, 28) == 2
-    assert unrolled_steps(64, 40) == 1
+    assert unrolled_steps(64, 1, 16) == 4
+    assert unrolled_steps(6, 1, 16) == 2
+    assert unrolled_steps(7, 1, 16) == 1
+    assert [unrolled_steps(n, 1, 16) for n in (15, 17, 30, 31, 33)] == [1, 2, 2, 2, 4]
+    assert unrolled_steps(333, 26, 16) == 2
+    assert unrolled_steps(64, 28, 16) == 2
+    assert unrolled_steps(64, 40, 16) == 1
+
+
+def test_long_steps_are_not_unrolled_where_registers_are_many() -> None:
+    assert [unrolled_steps(64, copies, 32) for copies in (1, 7, 8, 15, 16)] == [4, 4, 2, 2, 1]
+    assert [unrolled_steps(64, copies, 16) for copies in (8, 16)] == [4, 4]
 
 
 def test_short_reductions_are_unrolled_whole_from_the_inside() -> None:

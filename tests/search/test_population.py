@@ -88,6 +88,22 @@ def test_a_factor_moves_within_one_split(
     assert moved > 4 * len(rows) or name == "softmax"
 
 
+def test_divisors_are_drawn_alike_whatever_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.array([1, 2, 12, 7, 48, 2048, 30, 1])
+    limited, most = np.array([2, 4, 6]), np.array([3, 1, 10])
+    found = []
+    for largest in (2048, 0):
+        monkeypatch.setattr(population, "_DIVIDED", largest)
+        rng = np.random.default_rng(0)
+        draws = [population._drawn_divisors(values, limited, most, rng) for _ in range(200)]
+        found.append(np.array(draws))
+    assert (found[0] == found[1]).all()
+    drawn = [sorted({int(d) for d in column}) for column in found[0].T]
+    assert drawn[:5] == [[1], [2], [2, 3], [7], [1]]
+    assert drawn[5] == [2**k for k in range(1, 12)]
+    assert drawn[6:] == [[2, 3, 5, 6, 10], [1]]
+
+
 def test_only_an_unroll_limit_is_redrawn(make_space: MakeSpace, make_task: MakeTask) -> None:
     space = make_space(make_task("matmul"))
     structures = Structures()

@@ -236,7 +236,7 @@ def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
     else:
         rolled = len(chain) - window.loops
         body = seq(*_in_window(nest, tile, window, chain[rolled:], points, steps))
-        body = _around(chain[:rolled], chain[-1], body, copies)
+        body = _around(chain[:rolled], chain[-1], body, copies, registers)
     # The tile is what unrolling is for: more copies would only cost compilation.
     body = AttrStmt(None, "pragma_auto_unroll_max_step", const(0), seq(*before, body, *after))
     body = Allocate(data, held.dtype, held.shape, TRUE, body)
@@ -254,15 +254,17 @@ def _rolled(chain: Sequence[Axis], steps: Sequence[Stmt], copies: int, registers
     body: Stmt = seq(*steps)
     for axis in reversed(chain[rolled:]):
         body = _loop(axis.var, axis.extent, body, ForKind.UNROLLED)
-    return _around(chain[:rolled], chain[-1] if chain else None, body, copies)
+    return _around(chain[:rolled], chain[-1] if chain else None, body, copies, registers)
 
 
-def _around(chain: Sequence[Axis], last: Axis | None, body: Stmt, copies: int) -> Stmt:
+def _around(
+    chain: Sequence[Axis], last: Axis | None, body: Stmt, copies: int, registers: int
+) -> Stmt:
     """Loops around `body`; the `last` one runs some of its `copies` in each round."""
     for axis in reversed(chain):
         body = _loop(axis.var, axis.extent, body)
         if axis is last:
-            body.annotations["unroll_count"] = unrolled_steps(axis.extent, copies)
+            body.annotations["unroll_count"] = unrolled_steps(axis.extent, copies, registers)
     return body
 
 

@@ -1,0 +1,84 @@
+"""Which of LLVM's passes run, and with which of its options code is generated."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import llvmlite.binding as llvm
+import pytest
+
+from autosched.codegen.llvm_compile import assembly, compile_object, object_of, optimized
+from autosched.target import cpu_target
+
+WIDE = replace(cpu_target(2), vector_bytes=64)
+NARROW = replace(WIDE, vector_bytes=32)
+EXPLICIT = "; innermost loops of scalars: 0\n"
+STRAIGHT = f"""{EXPLICIT}define i32 @f(i32 %a) {{
+  %b = add i32 %a, 0
+  ret i32 %b
+}}
+"""
+BRANCHED = f"""{EXPLICIT}define i32 @f(i32 %a, i1 %c, ptr %p) {{
+  br i1 %c, label %then1, label %join2
+then1:
+  call void @g()
+  br label %join2
+join2:
+  %b = add i32 %a, 0
+  ret i32 %b
+}}
+declare void @g()
+"""
+LOOP = f"""{EXPLICIT}define void @f(ptr %p) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
+  %q = getelementptr <16 x float>, ptr %p, i64 %i
+  store <16 x float> zeroinitializer, ptr %q, align 4
+  %n = add nuw nsw i64 %i, 1
+  %t = icmp slt i64 %n, 8
+  br i1 %t, label %loop, label %done, !llvm.loop !0
+done:
+  ret void
+}}
+!0 = distinct !{{!0, !1}}
+!1 = !{{!"llvm.loop.unroll.HINT"}}
+"""
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of LLVM that were set, in order."""
+    found: list[str] = []
+    monkeypatch.setattr(llvm, "set_option", lambda _, option: found.append(option))
+    return found
+
+
+def test_instructions_are_combined_where_branches_are() -> None:
+    assert "add i32" in optimized(STRAIGHT, WIDE)
+    assert "add i32" not in optimized(BRANCHED, WIDE)
+
+
+def test_loops_are_unrolled_where_the_text_asks_for_it() -> None:
+    assert "phi" not in optimized(LOOP.replace("HINT", "full"), WIDE)
+    assert "phi" in optimized(LOOP.replace("HINT", "disable"), WIDE)
+
+
+def test_loop_strength_reduction_is_left_out_for_wide_vectors_alone(options: list[str]) -> None:
+    compile_object(STRAIGHT, NARROW)
+    assembly(STRAIGHT, NARROW)
+    assert options == []
+    compile_object(STRAIGHT, WIDE)
+    assert options == ["-disable-lsr=true", "-disable-lsr=false"]
+    assembly(STRAIGHT, WIDE)
+    assert options == 2 * ["-disable-lsr=true", "-disable-lsr=false"]
+
+
+def test_llvm_options_are_put_back_after_a_failure(options: list[str]) -> None:
+    broken: Any = "no module"
+    with pytest.raises(ctypes.ArgumentError, match="LLVMModule"):
+        object_of(broken, WIDE)
+    assert options == ["-disable-lsr=true", "-disable-lsr=false"]

@@ -1,0 +1,110 @@
+"""Loops: what LLVM is told of unrolling them, and what they add up from round to round."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from autosched.codegen.llvm import emit_llvm
+from autosched.target import cpu_target
+from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
+from kit.types import RunKernel
+
+TARGET = cpu_target(2)
+HEAD = "def f(A: Buffer((4096,), float32), B: Buffer((4096,), float32)):\n"
+
+
+def copies(*lines: str) -> PrimFunc:
+    """A function of these lines over A and B."""
+    return parse_func(HEAD + "".join(f"    {line}\n" for line in lines))
+
+
+def hints(func: PrimFunc) -> list[str]:
+    """What LLVM is told of each loop, from the inside; "" where it is told nothing."""
+    text = emit_llvm(func, TARGET)
+    flags = dict(re.findall(r'^(!\d+) = !\{!"llvm\.loop\.unroll\.([^}]*)\}$', text, re.MULTILINE))
+    nodes = dict(re.findall(r"^(!\d+) = distinct !\{!\d+(?:, (!\d+))?\}$", text, re.MULTILINE))
+    used = re.findall(r"!llvm\.loop (!\d+)$", text, re.MULTILINE)
+    return [flags[nodes[name]] if nodes[name] else "" for name in used]
+
+
+COPY = "B[{0} * 16:{0} * 16 + 16] = A[{0} * 16:{0} * 16 + 16]"
+
+
+@pytest.mark.parametrize(
+    ("extent", "statements", "hint"),
+    [(16, 1, 'full"'), (17, 1, 'count", i32 4'), (5, 3, 'full"'), (6, 3, 'disable"')],
+)
+def test_loops_of_vectors_are_unrolled_while_they_are_short(
+    extent: int, statements: int, hint: str
+) -> None:
+    body = ["    " + COPY.format(f"(i + {k * 20})") for k in range(statements)]
+    assert hints(copies(f"for i in range({extent}):", *body)) == [hint]
+
+
+def test_what_is_known_of_a_loop_comes_before_its_length() -> None:
+    inside = COPY.format("i")
+    rolled = copies('for i in range(4, annotations={"unroll_count": 1}):', f"    {inside}")
+    twice = copies('for i in range(64, annotations={"unroll_count": 2}):', f"    {inside}")
+    assert hints(rolled) == ['disable"']
+    assert hints(twice) == ['count", i32 2']
+
+
+def test_loops_around_others_stay_as_they_are() -> None:
+    inside = COPY.format("(i * 4 + j)")
+    nest = copies("for i in range(2):", "    for j in range(4):", f"        {inside}")
+    assert hints(nest) == ['full"', 'disable"']
+
+
+def test_a_module_with_a_loop_of_scalars_is_left_to_llvm() -> None:
+    vectors = ("for i in range(4):", "    " + COPY.format("i"))
+    scalars = ("for j in range(64):", "    B[j + 128] = A[j] + A[j + 1]")
+    assert hints(copies(*vectors, *scalars)) == ["", ""]
+
+
+def body_of(text: str, number: int) -> str:
+    """The lines of the `number`-th loop, up to its branch."""
+    start = [m.start() for m in re.finditer(r"^loop", text, re.MULTILINE)][number]
+    return text[start : text.index("br i1", start)]
+
+
+def test_addresses_are_added_up_in_innermost_loops_alone(run: RunKernel) -> None:
+    func = copies(
+        "for i in range(4):",
+        "    for j in range(8):",
+        "        B[i * 512 + j * 64:i * 512 + j * 64 + 16] = A[j * 96 + i:j * 96 + i + 16]",
+    )
+    text = emit_llvm(func, TARGET)
+    inner = body_of(text, 1)
+    assert "mul" not in inner
+    assert sorted(re.findall(r"\.next = add nsw i64 %o\d+, (\d+)", inner)) == ["64", "96"]
+    assert "mul nsw i64 %i" in body_of(text, 0)
+    a, b = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
+    run(func, a, b)
+    for i in range(4):
+        for j in range(8):
+            at = i * 512 + j * 64
+            assert (b[at : at + 16] == a[j * 96 + i : j * 96 + i + 16]).all()
+
+
+@pytest.mark.parametrize("low", ["3", "n"])
+def test_what_is_added_up_begins_where_the_loop_does(low: str, run: RunKernel) -> None:
+    head = HEAD.replace("float32)):", "float32), n: int32):")
+    body = "B[i * 48:i * 48 + 16] = A[i:i + 16]"
+    func = parse_func(f"{head}    for i in range({low}, {low} + 5):\n        {body}\n")
+    a, b = np.ones(4096, dtype=np.float32), np.zeros(4096, np.float32)
+    run(func, a, b, 3)
+    written = {k for k in range(4096) if b[k]}
+    assert written == {i * 48 + k for i in range(3, 8) for k in range(16)}
+
+
+def test_where_an_addressing_mode_multiplies_nothing_is_added_up() -> None:
+    for factor, added in ((1, 0), (2, 0), (3, 1)):
+        place = f"i * {factor}" if factor > 1 else "i"
+        func = copies(
+            "for i in range(40):", f"    B[{place}:{place} + 16] = A[{place}:{place} + 16]"
+        )
+        assert emit_llvm(func, TARGET).count(".next = add nsw") == added
