@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,6 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.output_file import FileKind, replacing, require_replaceable
 from autosched.search.model_file import ModelFileError, checked_model, unpacked
-from autosched.search.trees import Rows, Trees, TreesError, load_library, version
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
@@ -96,23 +96,25 @@ class XGBoostModel:
         self._seed = seed
         own = {"seed": seed, "nthread": threads, "colsample_bynode": columns}
         self._params = {**self._PARAMS, **own}
-        self._trees: Trees | None = None
-        self._loaded: Trees | None = None
+        self._booster: Any = None
+        self._loaded: Any = None
 
     @property
     def trained(self) -> bool:
         """Whether there are trees, trained here or loaded."""
-        return self._trees is not None
+        return self._booster is not None
 
     def prepare(self) -> None:
-        """Load XGBoost in the background."""
-        threading.Thread(target=load_library, daemon=True).start()
+        """Import XGBoost in the background; that takes some two seconds."""
+        threading.Thread(target=import_module, args=("xgboost",), daemon=True).start()
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
         """Train from scratch, or on top of a loaded model.
 
         `throughputs` are relative to the best of the program's task, in (0, 1].
         """
+        import xgboost
+
         if not programs:
             return
         throughput = np.asarray(throughputs)[:, None]
@@ -120,21 +122,24 @@ class XGBoostModel:
         if self._loaded is None:
             offset = float(target.mean())
         else:  # the best known so far may be far from what the loaded model takes for the best
-            self._trees = self._loaded
+            self._booster = self._loaded
             expected = -np.log(self.opinions(programs).astype(float))
             offset = _offset(self._loaded) + float((target - expected).mean())
-        # The labels tell XGBoost the number of targets.
-        matrix, pack = _matrix(programs, offset, self._params["nthread"], labels=True)
+        matrix, pack = _matrix(programs, offset, self._params["nthread"])
+        matrix.set_label(np.zeros((len(pack), MEMBERS)))  # tells XGBoost the number of targets
         draw = np.random.default_rng(self._seed).exponential(size=(len(programs), MEMBERS))
         weights = throughput * draw
 
-        trees = Trees(self._params, matrix, self._loaded)
-        for number in range(self._rounds):
-            times, totals = _times(trees.margins(matrix), pack, len(programs))
+        def objective(predicted: Scores, _: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+            times, totals = _times(predicted, pack, len(programs))
             hessian = times / totals[pack] * weights[pack]
-            trees.grow_along(matrix, number, (np.log(totals) - target)[pack] * hessian, hessian)
-        trees.note(offset=repr(offset))
-        self._trees = trees
+            return (np.log(totals) - target)[pack] * hessian, hessian
+
+        booster = xgboost.Booster(self._params, [matrix], model_file=self._loaded)
+        for number in range(self._rounds):  # train() takes 5 ms more at its end
+            booster.update(matrix, number, objective)
+        booster.set_attr(offset=repr(offset))
+        self._booster = booster
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
         """Throughputs relative to the best known: (programs, members).
@@ -143,9 +148,8 @@ class XGBoostModel:
         """
         if not programs:
             return np.zeros((0, MEMBERS), np.float32)
-        assert self._trees is not None, "the model is neither trained nor loaded"
-        matrix, pack = _matrix(programs, _offset(self._trees), self._params["nthread"])
-        _, totals = _times(self._trees.predict(matrix), pack, len(programs))
+        matrix, pack = _matrix(programs, _offset(self._booster), self._params["nthread"])
+        _, totals = _times(self._booster.predict(matrix), pack, len(programs))
         scores = 1 / totals
         scores[[not program.any() for program in programs]] = -np.inf
         return scores.astype(np.float32)
@@ -159,9 +163,10 @@ class XGBoostModel:
 
         Raises ConfigError when there are no trees.
         """
-        if self._trees is None:
+        if self._booster is None:
             raise ConfigError("the cost model has not been trained; it has no splits")
-        return self._trees.gains()
+        found = self._booster.get_score(importance_type="total_gain")
+        return {int(name.removeprefix("f")): float(gain) for name, gain in found.items()}
 
     def save(self, path: Path | str, schema: str = "", *, overwrite: bool = False) -> None:
         """Write the model as JSON (XGBoost's own format), replacing an earlier one in one go.
@@ -170,13 +175,13 @@ class XGBoostModel:
         the file keeps it. Raises ConfigError when there is no model to write, when it cannot be
         written, and when the file is there and no cost model, unless `overwrite` is set.
         """
-        if self._trees is None:
+        if self._booster is None:
             raise ConfigError("the cost model has not been trained; there is nothing to save")
-        self._trees.note(feature_set=schema or None)
+        self._booster.set_attr(feature_set=schema or None)
         path = Path(path)
         require_replaceable(path, FileKind.MODEL, overwrite=overwrite)
         try:
-            raw = self._trees.saved()
+            raw = bytes(self._booster.save_raw("json"))
             with replacing(path) as partial:
                 partial.write_bytes(gzip.compress(raw, mtime=0) if path.suffix == ".gz" else raw)
         except OSError as error:
@@ -196,36 +201,40 @@ class XGBoostModel:
         the program's own files. Raises ConfigError when it cannot be read, was not made for
         `num_features` columns, or names another feature set than `schema`.
         """
-        trees = Trees({"nthread": self._params["nthread"]})
+        import xgboost
+
+        booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
             raw = Path(path).read_bytes()
-            trees.load(checked_model(raw, MEMBERS) if checked else unpacked(raw))
+            text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
+            booster.load_model(bytearray(text))
         except ModelFileError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error}") from error
         except OSError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error.strerror}") from error
-        except TreesError as error:
+        except xgboost.core.XGBoostError as error:
             reason = str(error).strip().splitlines()[-1]
             raise ConfigError(
-                f"cannot read the cost model {path}: XGBoost {version()} does not take it "
-                f"({reason})"
+                f"cannot read the cost model {path}: XGBoost {xgboost.__version__} does not take "
+                f"it ({reason})"
             ) from error
-        found = trees.noted("feature_set")
+        found = booster.attr("feature_set")
         if schema and found is not None and found != schema:
             raise ConfigError(
                 f"the cost model {path} is for the features {found}, expected {schema}; set "
                 f"cost_model.features to {found.partition('/')[0]}, or give another file"
             )
-        if num_features is not None and trees.columns != num_features:
+        if num_features is not None and booster.num_features() != num_features:
             raise ConfigError(
-                f"the cost model {path} is for {trees.columns} features, expected {num_features}"
+                f"the cost model {path} is for {booster.num_features()} features, expected "
+                f"{num_features}"
             )
-        if trees.noted("offset") is None:
+        if booster.attr("offset") is None:
             raise ConfigError(
                 f"the cost model {path} was not written by this version of autosched; "
                 "train it again"
             )
-        self._trees = self._loaded = trees
+        self._booster = self._loaded = booster
 
 
 def consensus(opinions: Scores) -> Scores:
@@ -236,24 +245,22 @@ def consensus(opinions: Scores) -> Scores:
     return scores
 
 
-def _offset(trees: Trees) -> float:
+def _offset(booster: Any) -> float:
     """The logarithm of the time of an average program, which the trees correct."""
-    return float(trees.noted("offset") or "nan")
+    return float(booster.attr("offset"))
 
 
 def _matrix(
-    programs: Sequence[FeatureRows], offset: float, threads: int, *, labels: bool = False
-) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """All rows, each starting from its share of an average time, and the program of each.
+    programs: Sequence[FeatureRows], offset: float, threads: int
+) -> tuple[Any, npt.NDArray[np.int64]]:
+    """All rows, each starting from its share of an average time, and the program of each."""
+    import xgboost
 
-    With `labels` of 0 for each member.
-    """
     counts = np.array([len(program) for program in programs])
     pack = np.repeat(np.arange(len(programs)), counts)
     start = np.repeat((offset - np.log(counts))[pack][:, None], MEMBERS, axis=1)
-    zeros = np.zeros((len(pack), MEMBERS)) if labels else None
-    rows = Rows(np.concatenate(programs), labels=zeros, margins=start, threads=threads)
-    return rows, pack
+    matrix = xgboost.DMatrix(np.concatenate(programs), base_margin=start, nthread=threads)
+    return matrix, pack
 
 
 def _times(

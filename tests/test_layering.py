@@ -127,7 +127,7 @@ ROOMS = {
 START_UP = "a command loads only what it needs"
 NATIVE = "takes 90 ms, which whoever only lowers or extracts features is spared"
 PIPELINES = "takes 60 ms, which whoever only extracts features is spared"
-HEAVY = "takes a fifth of a second, where the library alone takes ten milliseconds"
+HEAVY = "takes half a second to two, and most commands do without"
 OPTIONAL = "may be missing"
 BROKEN = "doctor names what cannot be imported and tries the rest"
 INSIDE_FUNCTIONS = {
@@ -176,7 +176,8 @@ INSIDE_FUNCTIONS = {
     ("autosched.measure.cluster.connect", "autosched.measure.cluster.ray_link"): OPTIONAL,
     ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
     ("autosched.target", "llvmlite.binding"): NATIVE,
-    ("autosched.search.trees", "xgboost.libpath"): HEAVY,
+    ("autosched.search.cost_model", "xgboost"): HEAVY,
+    ("autosched.search.surrogate", "xgboost"): HEAVY,
     ("autosched.arena.results", "pandas"): OPTIONAL,
     ("autosched.arena.results", "plotly.graph_objects"): OPTIONAL,
     ("autosched.arena.results", "plotly.subplots"): OPTIONAL,
