@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.stmt import Allocate, AllocateConst, Stmt
 from autosched.tir.walk import child_stmts, direct_exprs, stmts
 
@@ -36,6 +36,8 @@ def _bit(kind: type[Expr] | DType | str) -> int:
 
 POINTER = _bit(_POINTER)
 """Of variables that are pointers, beside the bit of their class."""
+
+_LOADS = bits_of(BufferLoad)
 
 
 def kinds(e: Expr) -> int:
@@ -73,6 +75,22 @@ def kinds_in(s: Stmt) -> int:
         found |= kinds_in(child)
     s._kinds = found
     return found
+
+
+def nodes_with(e: Expr, wanted: int) -> Iterator[Expr]:
+    """The nodes of `e` in or below which one of the `wanted` kinds is, in pre-order."""
+    stack = [e] if kinds(e) & wanted else []
+    while stack:
+        node = stack.pop()
+        yield node
+        for child in reversed(node.children()):
+            if child._kinds & wanted:  # known, as that of `e` is
+                stack.append(child)
+
+
+def loads_in(e: Expr) -> Iterator[BufferLoad]:
+    """The loads of buffers in `e`, parents first."""
+    return (node for node in nodes_with(e, _LOADS) if isinstance(node, BufferLoad))
 
 
 def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:

@@ -6,9 +6,18 @@ import pytest
 
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, BufferLoad, Call, Div, Expr, FloorMod, Select, Var
-from autosched.tir.kinds import POINTER, bits_of, exprs_with, kinds, kinds_in
+from autosched.tir.kinds import (
+    POINTER,
+    bits_of,
+    exprs_with,
+    kinds,
+    kinds_in,
+    loads_in,
+    nodes_with,
+)
 from autosched.tir.parser import parse_func
-from autosched.tir.walk import all_exprs, unique_exprs
+from autosched.tir.stmt import BufferStore
+from autosched.tir.walk import all_exprs, pre_order, stmts, unique_exprs
 
 PROGRAM = """
 def main(A: Buffer((64,), float32), B: Buffer((64,), float32), P: pointer(float32)):
@@ -42,6 +51,22 @@ def test_a_walk_leaves_out_what_holds_none_and_keeps_the_order(wanted: int) -> N
     expected = [e for e in unique_exprs(body) if kinds(e) & wanted]
     assert list(exprs_with(body, wanted)) == expected
     assert expected
+
+
+@pytest.mark.parametrize("wanted", [bits_of(BufferLoad), bits_of(Call, Div), POINTER])
+def test_so_does_a_walk_over_one_expression(wanted: int) -> None:
+    roots = {e for e in all_exprs(parse_func(PROGRAM).body) if kinds(e) & wanted}
+    assert roots
+    for root in roots:
+        expected = [e for e in pre_order(root) if kinds(e) & wanted]
+        assert list(nodes_with(root, wanted)) == expected
+
+
+def test_loads_of_a_value_in_order_each_time_they_occur() -> None:
+    stores = [s for s in stmts(parse_func(PROGRAM).body) if isinstance(s, BufferStore)]
+    found = [[str(load) for load in loads_in(s.value)] for s in stores]
+    assert found == [["A[i * 4:i * 4 + 4]", "A[i]"], ["A[i]", "A[i % 4]"]]
+    assert not list(loads_in(stores[0].indices[0]))
 
 
 def _below(e: Expr) -> list[Expr]:

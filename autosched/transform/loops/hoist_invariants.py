@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
+from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -44,7 +45,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts
+from autosched.tir.walk import direct_exprs, free_vars, map_children, stmts
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -131,7 +132,7 @@ def _uses_of(e: Expr, known: dict[Expr, _Uses]) -> _Uses:
     found = known.get(e)
     if found is None:
         pointers = {v for v in free_vars(e) if v.dtype.is_handle}
-        loads = [n.buffer for n in pre_order(e) if isinstance(n, BufferLoad)]
+        loads = [load.buffer for load in loads_in(e)]
         reads = frozenset(pointers.union([b.data for b in loads]))
         elsewhere = bool(pointers) or any(map(_is_view, loads))
         found = known[e] = _Uses(reads, elsewhere, has_side_effect(e))

@@ -23,12 +23,14 @@ from autosched.tir.expr import (
     Select,
     Var,
 )
+from autosched.tir.kinds import bits_of, nodes_with
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import add, floordiv
 from autosched.tir.stmt import AttrStmt, For, IfThenElse, LetStmt, Stmt
 from autosched.tir.walk import direct_exprs, free_vars, pre_order, stmts
 
 Bounds = Mapping[Var, tuple[int, int]]
+_CHOICES = bits_of(Call, Let, Select)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -276,7 +278,7 @@ def loop_conditions(
 
 def conditions_in(e: Expr, note: Callable[[Expr], None], unknown: set[Var]) -> None:
     """Notes the conditions that choose between values in `e`, and the variables it binds."""
-    for node in pre_order(e):
+    for node in nodes_with(e, _CHOICES):
         if isinstance(node, Select):
             note(node.condition)
         elif isinstance(node, Call) and node.op == "if_then_else":

@@ -27,6 +27,7 @@ from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Add, BufferLoad, Call, Expr, Select, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, nodes_with
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import eq, floormod
 from autosched.tir.stmt import (
@@ -67,6 +68,8 @@ from autosched.transform.loops.residue_classes import (
 MOST_PHASES = 32
 """Copies of a nest: as many as a stride of 3 has in three dimensions, and some."""
 
+_CHOICES = bits_of(Call, Select)
+
 
 @dataclass(frozen=True)
 class SkipZeros(FunctionPass):
@@ -102,7 +105,7 @@ def _asks_for_remainders(body: Stmt) -> bool:
         True
         for s in stmts(body)
         if isinstance(s, BufferStore)
-        for e in pre_order(s.value)
+        for e in nodes_with(s.value, _CHOICES)
         if isinstance(e, Select | Call)
         for _ in zero_unless(e, {})
     )

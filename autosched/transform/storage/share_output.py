@@ -39,11 +39,12 @@ from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import sub
 from autosched.tir.stmt import TRUE, AttrStmt, BufferRealize, BufferStore, For, SeqStmt, Stmt
 from autosched.tir.substitute_stmt import replace_buffers
-from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts
+from autosched.tir.walk import direct_exprs, free_vars, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -77,12 +78,11 @@ def _copied(body: Stmt, outputs: dict[Var, Buffer]) -> set[Var]:
     for s in stmts(body):
         if isinstance(s, BufferStore):
             data, output = s.buffer.data, s.buffer.data in outputs
-            for e in pre_order(s.value):
-                if isinstance(e, BufferLoad):
-                    if e.buffer.data is data:
-                        accumulate.add(data)
-                    elif output and e.indices == s.indices:
-                        found.add(e.buffer.data)
+            for e in loads_in(s.value):
+                if e.buffer.data is data:
+                    accumulate.add(data)
+                elif output and e.indices == s.indices:
+                    found.add(e.buffer.data)
     return found - accumulate - outputs.keys()
 
 
@@ -129,7 +129,7 @@ def _is_plain(s: Stmt, buffer: Buffer) -> bool:
     if isinstance(s, AttrStmt) and (s.node is buffer or s.node is buffer.data):
         return False
     for e in direct_exprs(s):
-        loads = [n for n in pre_order(e) if isinstance(n, BufferLoad)]
+        loads = list(loads_in(e))
         if any(n.buffer.data is buffer.data and n.buffer is not buffer for n in loads):
             return False
         if buffer.data in free_vars(e) and not any(n.buffer is buffer for n in loads):
@@ -143,8 +143,8 @@ def _is_plain(s: Stmt, buffer: Buffer) -> bool:
 
 def _loads(s: Stmt, buffer: Buffer) -> Iterator[BufferLoad]:
     for e in direct_exprs(s):
-        for node in pre_order(e):
-            if isinstance(node, BufferLoad) and node.buffer.data is buffer.data:
+        for node in loads_in(e):
+            if node.buffer.data is buffer.data:
                 yield node
 
 
@@ -155,7 +155,7 @@ def _mentions(s: Stmt, data: Var) -> bool:
     for e in direct_exprs(s):
         if data in free_vars(e):
             return True
-        if any(isinstance(n, BufferLoad) and n.buffer.data is data for n in pre_order(e)):
+        if any(n.buffer.data is data for n in loads_in(e)):
             return True
     return False
 

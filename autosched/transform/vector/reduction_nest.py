@@ -20,10 +20,13 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import is_pure
+from autosched.tir.kinds import bits_of, nodes_with
 from autosched.tir.linear import linear
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.vector.lanes import lane_slice
+
+_READS = bits_of(BufferLoad, Call, Let)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def output_reads(store: BufferStore) -> int | None:
     Also None when the value may have effects or binds variables.
     """
     found = 0
-    for e in pre_order(store.value):
+    for e in nodes_with(store.value, _READS):
         match e:
             case BufferLoad(buffer, indices, predicate) if buffer.data is store.buffer.data:
                 if (
