@@ -29,6 +29,7 @@ import numpy as np
 from autosched.features.sets import TUNING
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
+from autosched.process.garbage import rarely_collect
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.evolution import mutated
 from autosched.search.learner import Learner
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
+        rarely_collect()  # as `autosched tune` does
         print(json.dumps(one(options.workloads[0], options.one, options.trials)))
         return
     heads = ("start", "read", "outside", "late", "search", "learn", "MiB")

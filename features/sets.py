@@ -46,8 +46,8 @@ class FeatureSet:
 
     `extract` takes a function lowered by ScheduleOps and simplified (with `as_ansor` as Ansor does
     it), and returns float32 (stored buffers, len(columns)); `buffers` names the buffer of each row,
-    `meaning` says in words what a column holds. `version` changes with the values or order of the
-    columns.
+    `both` is both of these in one, `meaning` says in words what a column holds. `version` changes
+    with the values or order of the columns.
     """
 
     name: str
@@ -56,6 +56,7 @@ class FeatureSet:
     extract: Callable[[PrimFunc, Target], FeatureRows]
     meaning: Callable[[str], str]
     buffers: Callable[[PrimFunc, Target], list[str]]
+    both: Callable[[PrimFunc, Target], tuple[FeatureRows, list[str]]]
     as_ansor: bool
 
     @property
@@ -93,9 +94,20 @@ def _in_reverse(func: PrimFunc, target: Target) -> list[str]:
     return list(reversed(names.known.values()))
 
 
+def _ansor_both(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
+    return _ansor(func, target), _in_reverse(func, target)
+
+
 FEATURE_SETS: dict[str, FeatureSet] = {
     ANSOR: FeatureSet(
-        ANSOR, names.SCHEMA_VERSION, names.GROUPS, _ansor, meaning, _in_reverse, as_ansor=True
+        ANSOR,
+        names.SCHEMA_VERSION,
+        names.GROUPS,
+        _ansor,
+        meaning,
+        _in_reverse,
+        _ansor_both,
+        as_ansor=True,
     ),
     AUTOSCHED_1: FeatureSet(
         AUTOSCHED_1,
@@ -104,6 +116,7 @@ FEATURE_SETS: dict[str, FeatureSet] = {
         autosched_1.features_from_func,
         autosched_1_names.meaning,
         autosched_1.buffers_of_rows,
+        autosched_1.features_and_buffers,
         as_ansor=False,
     ),
 }

@@ -92,12 +92,21 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     first store; columns as `autosched_1_names.COLUMNS`. Raises ScheduleError for a loop variable
     bound twice with different bounds or an unknown thread axis.
     """
+    return _values(_as_compiled(func, target), target)
+
+
+def features_and_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
+    """`features_from_func` and `buffers_of_rows`, for little more than the price of the first."""
+    func = _as_compiled(func, target)
+    return _values(func, target), list(_stored(func).values())
+
+
+def _values(func: PrimFunc, target: Target) -> FeatureRows:
+    """The features of a function that the passes followed are done with."""
     machine = machine_of(target)
     collector = _Collector(machine)
-    func = _as_compiled(func, target)
     Nest(func, collector)
-    order = dict.fromkeys(s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore))
-    stored = [collector.buffers[data] for data in order]
+    stored = [collector.buffers[data] for data in _stored(func)]
     starts = nest_starts([store for found in stored for store in found.stores])
     rows = [
         Row(
@@ -118,8 +127,13 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
 def buffers_of_rows(func: PrimFunc, target: Target) -> list[str]:
     """The buffer that each row of `features_from_func` is about: passes may move stores past others
     and keep a buffer in another."""
-    stores = [s for s in stmts(_as_compiled(func, target).body) if isinstance(s, BufferStore)]
-    return list({store.buffer.data: store.buffer.name for store in stores}.values())
+    return list(_stored(_as_compiled(func, target)).values())
+
+
+def _stored(func: PrimFunc) -> dict[Var, str]:
+    """The buffers that are stored to, in order of first store, with their names."""
+    stores = [s for s in stmts(func.body) if isinstance(s, BufferStore)]
+    return {store.buffer.data: store.buffer.name for store in stores}
 
 
 def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> PrimFunc:

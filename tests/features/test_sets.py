@@ -47,6 +47,9 @@ def test_every_row_has_the_name_of_its_buffer() -> None:
         chosen = FEATURE_SETS[name]
         assert chosen.buffers(func, task.target) == expected
         assert len(chosen.extract(func, task.target)) == len(expected)
+        values, names = chosen.both(func, task.target)
+        assert names == expected
+        assert values.tobytes() == chosen.extract(func, task.target).tobytes()
 
 
 def test_names_follow_what_passes_move() -> None:
@@ -67,6 +70,7 @@ def test_names_follow_what_passes_move() -> None:
     chosen = FEATURE_SETS["autosched-1"]
     mads = chosen.extract(func, target)[:, chosen.columns.index("float_mad")]
     names = chosen.buffers(func, target)
+    assert chosen.both(func, target)[1] == names
     assert {name: bool(n) for name, n in zip(names, mads, strict=True)} == {
         "B.global": False,
         "C": True,

@@ -13,6 +13,7 @@ from autosched.driver import lower_steps
 from autosched.errors import CompileError, ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import FEATURE_SETS
+from autosched.process.garbage import rarely_collect
 from autosched.search.space import SearchSpace
 from autosched.search.structure import Steps
 from autosched.target import cpu_target
@@ -68,3 +69,18 @@ def test_few_cycles() -> None:
     ):
         assert not left.keys() & {"function", "method", "Analyzer", "Entry"}, left
         assert left.total() <= MOST_A_TENSOR * left["Tensor"], left
+
+
+def test_what_there_is_already_is_not_looked_at_again() -> None:
+    """A list from before is of no generation; one made later is."""
+    threshold = gc.get_threshold()
+    before, after = list[list[int]](), list[list[int]]()
+    try:
+        rarely_collect()
+        after.append([])
+        assert all(o is not before for o in gc.get_objects())
+        assert any(o is after[0] for o in gc.get_objects())
+        assert gc.get_threshold()[0] == 500_000
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*threshold)

@@ -89,9 +89,10 @@ def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) ->
             [item.extent, item.strides[0], item.kind + _UNEVEN * (item.blocks[0] != 0)]
         )
         tables.append(np.where(there, table, 0).reshape(-1, len(shared)))
-    which, unique = _unique(np.concatenate(tables).T[where])
+    asked = np.concatenate(tables)[:, where]
+    first, which = different(keys_of(list(asked)))
     taken = []
-    for row in unique.tolist():
+    for row in asked[:, first].T.tolist():
         parts = []
         rest = row[1:]
         for n in (len(item.present) for item in beside):
@@ -133,14 +134,6 @@ def _taken(shared: int, parts: tuple[_Loops, ...]) -> int:
             break
         level -= 1
     return shared - level
-
-
-def _unique(rows: Ints) -> tuple[npt.NDArray[np.intp], Ints]:
-    """For each row which of the different ones it is, and these."""
-    rows = np.ascontiguousarray(rows)
-    whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
-    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
-    return which, rows[first]
 
 
 @dataclass(eq=False)

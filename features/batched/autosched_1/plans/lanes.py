@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.batched.forms import Flags, Ints
-from autosched.nest.lanes import output_lanes
+from autosched.nest.lanes import LEAST_LANES, output_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest
 
 _Intp = npt.NDArray[np.intp]
@@ -130,7 +130,7 @@ def parts_of(nests: Nests, fit: int, folds: Flags) -> Parts:
     wide = nests.of(every)
     _widen(wide, fit)
     few = 2 * wide.width < fit
-    asked = folds & (few | wide.gathered.any(axis=0)) & _may_fold(nests)
+    asked = folds & (few | wide.gathered.any(axis=0)) & _may_fold(nests, fit)
     loop, rest = _rest(nests, fit)
     cut = ~asked & (few | _is_long(wide, nests, fit)) & (rest > 0)
     plain = (~asked & ~cut).nonzero()[0]
@@ -198,10 +198,15 @@ def _lanes_from(extent: Ints, limit: Ints, most: Ints) -> Ints:
     return found
 
 
-def _may_fold(nests: Nests) -> Flags:
-    """Where some loop that reduces reads neighbours, or one element, everywhere."""
+def _may_fold(nests: Nests, fit: int) -> Flags:
+    """Where some loop that reduces reads neighbours, or one element, everywhere, and has iterations
+    for enough lanes: its own, or with another such loop. A long one is cut to whole vectors."""
     near = ((nests.reads == 0) | (nests.reads == 1)).all(axis=0)
-    found: Flags = (nests.reduces & near & (nests.extent > 1)).any(axis=0)
+    power = nests.extent & -nests.extent
+    long = nests.extent >= fit
+    even = nests.reduces & ((power > 1) | long)
+    enough = long | (power >= min(fit, LEAST_LANES)) | (even.sum(axis=0) > 1)
+    found: Flags = (even & near & enough).any(axis=0)
     return found
 
 

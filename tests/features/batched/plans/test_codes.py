@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,28 @@ def test_windows_are_those_of_one_store(seed: int, monkeypatch: pytest.MonkeyPat
     reads, element, core = 1 + seed % 2, rng.choice([1, 4, 4]), core_of(rng.choice([16, 32, 64]))
     _compare([_window(rng, 6, reads, element) for _ in range(COUNT)], 6, core)
     assert sum(own.where.sum() for own in made) > 3
+
+
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_short_reductions_are_folded_as_those_of_one_store(lanes: int) -> None:
+    """Their lanes come of one loop, of several, or of part of one; where there are too few none is
+    asked for by itself."""
+    every = [
+        ScalarStore(
+            (
+                InnerLoop(rows, 1, (64, 0)),
+                InnerLoop(outer, 0, (inner if near else 1000, inner)),
+                InnerLoop(inner, 0, (1, 1)),
+            ),
+            2,
+            4,
+            1.0,
+            True,
+            True,
+        )
+        for rows, outer, inner, near in product((1, 3, 64), EXTENTS, EXTENTS, (False, True))
+    ]
+    _compare(every, 3, core_of(lanes))
 
 
 def _compare(every: list[ScalarStore], depth: int, core: Core) -> None:
