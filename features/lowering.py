@@ -39,5 +39,5 @@ def rows_of_steps(
     """The rows and the buffer of each. Raises as `features_of_steps`."""
     features = feature_set(name)
     func = lower_for_features(dag, steps, target, features.as_ansor, ansor_limits)
-    values, buffers = features.both(func, target)
+    values, buffers = features.with_buffers(func, target)
     return Rows(values, tuple(buffers))

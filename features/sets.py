@@ -45,9 +45,9 @@ class FeatureSet:
     """Named columns and the function that works them out.
 
     `extract` takes a function lowered by ScheduleOps and simplified (with `as_ansor` as Ansor does
-    it), and returns float32 (stored buffers, len(columns)); `buffers` names the buffer of each row,
-    `both` is both of these in one, `meaning` says in words what a column holds. `version` changes
-    with the values or order of the columns.
+    it), and returns float32 (stored buffers, len(columns)); `with_buffers` the same and the name
+    of each row's buffer; `meaning` says in words what a column holds. `version` changes with the
+    values or order of the columns.
     """
 
     name: str
@@ -55,8 +55,7 @@ class FeatureSet:
     groups: Mapping[str, Sequence[str]]
     extract: Callable[[PrimFunc, Target], FeatureRows]
     meaning: Callable[[str], str]
-    buffers: Callable[[PrimFunc, Target], list[str]]
-    both: Callable[[PrimFunc, Target], tuple[FeatureRows, list[str]]]
+    with_buffers: Callable[[PrimFunc, Target], tuple[FeatureRows, list[str]]]
     as_ansor: bool
 
     @property
@@ -87,15 +86,11 @@ class _Names:
         self.known.setdefault(data, info.name or data.name)
 
 
-def _in_reverse(func: PrimFunc, target: Target) -> list[str]:
-    """The buffers that are stored to or allocated, last first: the rows of `ansor-0.19`."""
+def _ansor_with_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
+    """Its rows are of the buffers that are stored to or allocated, last first."""
     names = _Names()
     Nest(func, names)
-    return list(reversed(names.known.values()))
-
-
-def _ansor_both(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
-    return _ansor(func, target), _in_reverse(func, target)
+    return _ansor(func, target), list(reversed(names.known.values()))
 
 
 FEATURE_SETS: dict[str, FeatureSet] = {
@@ -105,8 +100,7 @@ FEATURE_SETS: dict[str, FeatureSet] = {
         names.GROUPS,
         _ansor,
         meaning,
-        _in_reverse,
-        _ansor_both,
+        _ansor_with_buffers,
         as_ansor=True,
     ),
     AUTOSCHED_1: FeatureSet(
@@ -115,7 +109,6 @@ FEATURE_SETS: dict[str, FeatureSet] = {
         autosched_1_names.GROUPS,
         autosched_1.features_from_func,
         autosched_1_names.meaning,
-        autosched_1.buffers_of_rows,
         autosched_1.features_and_buffers,
         as_ansor=False,
     ),

@@ -154,8 +154,7 @@ def _asm(task: Task, record: Record, arch: str | None = None) -> None:
 
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
     func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor, False)
-    rows = features.extract(func, task.target)
-    buffers = features.buffers(func, task.target)
+    rows, buffers = features.with_buffers(func, task.target)
     plain(feature_table(features.groups, buffers, rows.tolist(), width=out.width))
 
 

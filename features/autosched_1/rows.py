@@ -96,7 +96,8 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 def features_and_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
-    """`features_from_func` and `buffers_of_rows`, for little more than the price of the first."""
+    """`features_from_func`, and the buffer that each row is about: passes may move stores past
+    others and keep a buffer in another."""
     func = _as_compiled(func, target)
     return _values(func, target), list(_stored(func).values())
 
@@ -122,12 +123,6 @@ def _values(func: PrimFunc, target: Target) -> FeatureRows:
     result = values.reshape(len(rows), len(COLUMNS))
     result[:, _SCALED] = np.log2(result[:, _SCALED] + 1.0)
     return result.astype(np.float32)
-
-
-def buffers_of_rows(func: PrimFunc, target: Target) -> list[str]:
-    """The buffer that each row of `features_from_func` is about: passes may move stores past others
-    and keep a buffer in another."""
-    return list(_stored(_as_compiled(func, target)).values())
 
 
 def _stored(func: PrimFunc) -> dict[Var, str]:

@@ -45,10 +45,9 @@ def test_every_row_has_the_name_of_its_buffer() -> None:
     stored = ["T", "U", "relu"]
     for name, expected in (("ansor-0.19", stored[::-1]), ("autosched-1", stored)):
         chosen = FEATURE_SETS[name]
-        assert chosen.buffers(func, task.target) == expected
-        assert len(chosen.extract(func, task.target)) == len(expected)
-        values, names = chosen.both(func, task.target)
+        values, names = chosen.with_buffers(func, task.target)
         assert names == expected
+        assert len(values) == len(expected)
         assert values.tobytes() == chosen.extract(func, task.target).tobytes()
 
 
@@ -68,9 +67,8 @@ def test_names_follow_what_passes_move() -> None:
     func = Simplify()(schedule_to_prim_func(sch.normalize_for_feature_extraction(), [A, B, C]))
     target = cpu_target(threads=2)
     chosen = FEATURE_SETS["autosched-1"]
-    mads = chosen.extract(func, target)[:, chosen.columns.index("float_mad")]
-    names = chosen.buffers(func, target)
-    assert chosen.both(func, target)[1] == names
+    rows, names = chosen.with_buffers(func, target)
+    mads = rows[:, chosen.columns.index("float_mad")]
     assert {name: bool(n) for name, n in zip(names, mads, strict=True)} == {
         "B.global": False,
         "C": True,
