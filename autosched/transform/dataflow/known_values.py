@@ -14,6 +14,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.op import not_
 from autosched.tir.stmt import (
     Allocate,
@@ -32,7 +33,7 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
-from autosched.tir.walk import direct_exprs, free_vars, pre_order, rewrite_expr
+from autosched.tir.walk import direct_exprs, free_vars, rewrite_expr
 from autosched.transform.dataflow.memory import Touched, memory_of, touched
 from autosched.transform.dataflow.regions import Prover, Region, over_loop, region_of
 from autosched.transform.expressions.effects import has_side_effect, is_lasting
@@ -134,7 +135,7 @@ class _KnownValues:
                 return nop(), known
         left = [f for f in known if not self._changes(s, region, f)]
         if region is not None and s.predicate is None and self._may_be_kept(region, value):
-            reads = frozenset(e.buffer.data for e in pre_order(value) if isinstance(e, BufferLoad))
+            reads = frozenset(load.buffer.data for load in loads_in(value))
             left.append(_Fact(region, value, reads))
         return s, left
 
@@ -144,7 +145,7 @@ class _KnownValues:
             return False
         if value.dtype.lanes > 1:
             return False
-        loads = [e for e in pre_order(value) if isinstance(e, BufferLoad)]
+        loads = list(loads_in(value))
         if not loads:
             return is_lasting(value)
         # Reading again must be reading the same: of memory that is followed, by a plain load.

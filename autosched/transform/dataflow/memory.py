@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, Expr, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, LetStmt, Stmt
 from autosched.tir.walk import direct_exprs, pre_order, stmts
 from autosched.transform.expressions.effects import has_side_effect
@@ -80,7 +81,7 @@ def touched(stmt: Stmt) -> Touched:
         if isinstance(s, BufferStore):
             found.stores.append(s)
         for e in direct_exprs(s):
-            found.reads |= {x.buffer.data for x in pre_order(e) if isinstance(x, BufferLoad)}
+            found.reads |= {load.buffer.data for load in loads_in(e)}
             found.is_opaque = found.is_opaque or has_side_effect(e)
     return found
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Let, Or, Var
 from autosched.tir.intrin import Effect, effect
+from autosched.tir.kinds import loads_in
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -231,7 +232,7 @@ class _Walk:
         self.defined[var] = (self.place, (value,))
         if var.dtype.is_handle:
             mentioned = {v for v in free_vars(value) if v.dtype.is_handle}
-            mentioned |= {e.buffer.data for e in pre_order(value) if isinstance(e, BufferLoad)}
+            mentioned |= {load.buffer.data for load in loads_in(value)}
             bases = frozenset(b for v in mentioned for b in self.aliases.get(v, (v,)))
             self.aliases[var] = bases
 

@@ -36,9 +36,10 @@ from typing import ClassVar
 from autosched.nest.core import core_of
 from autosched.tir.expr import BufferLoad, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.stmt import Allocate, AssertStmt, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts
+from autosched.tir.walk import direct_exprs, free_vars, map_children, stmts
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -154,8 +155,7 @@ class _Uses:
             for e in direct_exprs(part):
                 self._pure = self._pure and not has_side_effect(e)
                 self.mentioned |= free_vars(e)
-                loads = (n for n in pre_order(e) if isinstance(n, BufferLoad))
-                self.mentioned.update(n.buffer.data for n in loads)
+                self.mentioned.update(load.buffer.data for load in loads_in(e))
         self.stored -= own
         self.mentioned |= self.stored
 
@@ -192,5 +192,5 @@ def _merged(one: HeldReduction, two: HeldReduction) -> Stmt | None:
 
 def _loads(steps: Sequence[Stmt], own: set[Var]) -> set[BufferLoad]:
     """What the steps read, `own` apart."""
-    nodes = (n for s in steps for e in direct_exprs(s) for n in pre_order(e))
-    return {n for n in nodes if isinstance(n, BufferLoad) and n.buffer.data not in own}
+    loads = (load for s in steps for e in direct_exprs(s) for load in loads_in(e))
+    return {load for load in loads if load.buffer.data not in own}

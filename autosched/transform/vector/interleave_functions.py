@@ -32,6 +32,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear
 from autosched.tir.op import const, mul
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
@@ -118,8 +119,8 @@ def _has_polynomials(value: Expr) -> bool:
 
 def _is_apart(store: BufferStore) -> bool:
     """Whether an iteration reads of what is stored nothing but what it stores itself."""
-    reads = (e for e in pre_order(store.value) if isinstance(e, BufferLoad))
-    return all(e.indices == store.indices for e in reads if e.buffer.data is store.buffer.data)
+    reads = (e for e in loads_in(store.value) if e.buffer.data is store.buffer.data)
+    return all(e.indices == store.indices for e in reads)
 
 
 class _RefusedError(Exception):

@@ -21,6 +21,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.op import and_, not_
 from autosched.tir.stmt import (
     Allocate,
@@ -160,7 +161,7 @@ def carries_memory(loop: For) -> bool:
     read = {e.buffer.data for e in unique_exprs(loop.body) if isinstance(e, BufferLoad)}
     for s in shared:
         if s.buffer.data in read:
-            loaded = {e.buffer.data for e in pre_order(s.value) if isinstance(e, BufferLoad)}
+            loaded = {load.buffer.data for load in loads_in(s.value)}
             if not (varying.isdisjoint(free_vars(s.value)) and loaded.isdisjoint(written)):
                 _log.warning(
                     "VectorizeLoop: the iterations of %s share %s; made serial",
