@@ -121,7 +121,7 @@ def test_contexts_of_contexts() -> None:
 
 
 def test_one_that_reads_memory_stays_where_it_is() -> None:
-    combined(
+    lines = combined(
         f"""\
     A = allocate((1,), int32, "global")
     for i in range(n):
@@ -130,6 +130,7 @@ def test_one_that_reads_memory_stays_where_it_is() -> None:
 """,
         3,
     )
+    assert not any(line.startswith("ctx_cache_") for line in lines)
 
 
 @pytest.mark.parametrize("seed", range(6))

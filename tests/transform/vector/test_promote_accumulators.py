@@ -180,7 +180,9 @@ def test_maximum_and_nested_statements() -> None:
         None, "pragma_auto_unroll_max_step", IntImm(16), loop(i, 4, loop(k, 10, loop(j, 6, store)))
     )
     func = func_of(body, a, c)
-    agree(func, PromoteAccumulators(16, 16)(func), 240, 24)
+    new = PromoteAccumulators(16, 16)(func)
+    assert "C.acc" in to_text(new)
+    agree(func, new, 240, 24)
 
 
 def dot(
@@ -328,6 +330,7 @@ def test_windows_of_two_dimensions_give_equal_results(
         inner = loop(var, extent, inner)
     func = func_of(inner, x, k, y)
     new = PromoteAccumulators(64, registers)(func)
+    assert "Y.acc" in to_text(new)
     agree(func, new, rows * rows * lanes, 6 * lanes, size * size * lanes)
 
 
