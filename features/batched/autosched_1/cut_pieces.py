@@ -27,13 +27,8 @@ from autosched.features.batched.autosched_1.cut_texts import (
     index_texts,
     no_texts,
 )
-from autosched.features.batched.autosched_1.cut_trees import (
-    FREE,
-    Instance,
-    Path,
-    Place,
-    is_hinted,
-)
+from autosched.features.batched.autosched_1.cut_trees import FREE, is_hinted
+from autosched.features.batched.autosched_1.left_trees import Instance, Path, Place
 from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
@@ -52,13 +47,13 @@ Grouped = dict[Group, list[list[Instance]]]
 class CopiesOf:
     """The copies of stores by kind, each in a row of the candidates that have it; None of kind 0.
 
-    `dead`, `simplified` and `budget` are those of their `Pieces`. Of `different` pieces, by number:
-    the first of their kinds, and how many they have.
+    `simplified`, `decided` and `budget` are those of their `Pieces`. Of `different` pieces, by
+    number: the first of their kinds, and how many they have.
     """
 
     kinds: list[dict[Group, list[Instance]]]
-    dead: list[bool]
     simplified: list[bool]
+    decided: list[bool]
     budget: list[int]
     first: Ints
     number: Ints
@@ -68,18 +63,18 @@ class CopiesOf:
         """The copies of these pieces."""
         buffers = [store.buffer for store in stores]
         kinds: list[dict[Group, list[Instance]]] = [{}]
-        dead, simplified, budget, first = [False], [False], [0], []
+        simplified, decided, budget, first = [False], [False], [0], []
         for own in different:
             first.append(len(kinds))
             grouped = _groups(own, buffers)
             for k in range(max(map(len, grouped.values()), default=1)):
                 own_kind = {g: those[k] for g, those in grouped.items() if k < len(those)}
                 kinds.append(own_kind)
-                dead.append(own.dead)
                 simplified.append(own.simplified)
+                decided.append(own.decided)
                 budget.append(own.budget)
         ends = np.array([*first, len(kinds)])
-        return CopiesOf(kinds, dead, simplified, budget, ends[:-1], ends[1:] - ends[:-1])
+        return CopiesOf(kinds, simplified, decided, budget, ends[:-1], ends[1:] - ends[:-1])
 
 
 def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders) -> list[Piece]:
@@ -116,8 +111,8 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
         if piece.texts is not None:
             piece.correction = np.where(moved, piece.texts.simplified, piece.texts.counts)
             forms.refuse(piece.texts.unsure & ~moved, "constants apart in an index")
-    dead = np.array(copies.dead)[which]
-    forms.refuse(moved & dead, "starts that simplification takes out")
+    decided = np.array(copies.decided)[which]
+    forms.refuse(moved & decided, "starts that simplification takes out")
     forms.refuse(moved & compared, AGAIN)
     return found
 
@@ -213,7 +208,11 @@ class _Copies:
             among,
             np.zeros(forms.count, bool),
         )
-        piece = Piece(copy, around, (), among, None, self._exists)
+        most = max((len(item.guards) for item in self._items), default=0)
+        guards = [
+            self._numbers([_of(item.guards, k) for item in self._items], -1) for k in range(most)
+        ]
+        piece = Piece(copy, around, (), among, None, self._exists, guards=guards)
         piece.texts, piece.compared = self._indices(), self._compared()
         return piece
 
@@ -300,6 +299,10 @@ class _Copies:
 
     def _of_index(self, form: Form) -> IndexTexts:
         return index_texts(self._terms(form), form.base)
+
+
+def _of(guards: Sequence[int], k: int) -> int:
+    return guards[k] if k < len(guards) else -1
 
 
 def _outside(store: Store, loops: Sequence[LoopAround], forms: Forms) -> Floats:

@@ -7,28 +7,30 @@ loops are cut as the pass cuts them, which asks of the same conditions in the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from autosched.features.batched.autosched_1.left_trees import (
+    Instance,
+    Left,
+    Out,
+    Path,
+    Place,
+    Variable,
+    has_decided,
+    hoist,
+    instances_in,
+    note_surroundings,
+    simplify,
+)
 from autosched.state.iterator import Annotation
 from autosched.transform.loops.loop_partition import LoopPartition
 
-Place = tuple[int, int]
-"""A loop: its stage, and its position there."""
-Path = tuple[tuple[Place, int], ...]
-"""Of which piece of each loop that is cut."""
 FREE = 0
 """The extent of a loop that no condition asks of: any above 1."""
-
-
-class Variable(NamedTuple):
-    """That of the loop at a place; a start of a reduction has loops of its own."""
-
-    place: Place
-    of_start: bool
 
 
 class Condition(NamedTuple):
@@ -46,10 +48,11 @@ class Leaf(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """What encloses without being a loop; `guard`: a condition on loops outside."""
+    """What encloses without being a loop; with a `guard`, the condition that these variables of
+    loops outside are 0."""
 
     body: tuple[Node, ...]
-    guard: bool = False
+    guard: tuple[Variable, ...] = ()
 
 
 class Loop(NamedTuple):
@@ -64,25 +67,6 @@ class Loop(NamedTuple):
 Node = Loop | Alone | Leaf
 
 
-@dataclass(eq=False, slots=True)
-class Instance:
-    """A copy of a store: the extents of the loops around it, the pieces it is in, and what is
-    added to the variables of loops. A loop that a piece has no more has no extent. `asked`: it was
-    in conditions; `number` is its place in the program, the others are its `Surroundings`."""
-
-    store: int
-    extents: dict[Place, int]
-    path: Path
-    added: dict[Place, int]
-    asked: bool
-    number: int
-    floor: int = 0
-    level: int = 0
-    outer: int = 0
-    count: int = 1
-    beside: int = -1
-
-
 def is_hinted(item: Instance) -> bool:
     """Whether HintBorders marks a copy, if it has a border: no condition is around it, and of loops
     that are cut the first piece keeps the variables, and with them the mark."""
@@ -91,13 +75,15 @@ def is_hinted(item: Instance) -> bool:
 
 class Cut(NamedTuple):
     """What comes of a tree: the copies of stores in program order; of stores with no copy after it,
-    the path of one that is left out; what is left of what the program may grow; and whether a guard
-    is all that is left in a loop: it leaves that, and the program is simplified."""
+    the path of one that is left out; what is left of what the program may grow; whether a condition
+    leaves a loop, so that the program is simplified; and otherwise, whether simplification would
+    take out a guard that is decided."""
 
     instances: tuple[Instance, ...]
     gone: dict[int, Path]
     budget: int
     simplified: bool
+    decided: bool
 
 
 class UncutError(Exception):
@@ -112,9 +98,12 @@ def cut(roots: tuple[Node, ...]) -> Cut | str:
         found = cutter.run([_known(node)[0] for node in roots], {}, {}, (), ())
     except UncutError as error:
         return str(error)
-    note_surroundings(found, 0, 0, None, [])
-    simplified = any(_leaves_loop(node, False) for node in found)
-    return Cut(tuple(cutter.instances), cutter.gone, cutter.budget, simplified)
+    simplified, decided = hoist(found), has_decided(found)
+    if simplified and decided:
+        found = simplify(found)
+    note_surroundings(found)
+    instances = tuple(instances_in(found)) if simplified else tuple(cutter.instances)
+    return Cut(instances, cutter.gone, cutter.budget, simplified, decided and not simplified)
 
 
 class _Relaxed(NamedTuple):
@@ -138,7 +127,7 @@ class _Known(NamedTuple):
 
 class _Enclosing(NamedTuple):
     body: list[_Node]
-    guard: bool
+    guard: tuple[Variable, ...]
 
 
 _Node = _Known | _Enclosing | Leaf
@@ -198,23 +187,17 @@ _Part = tuple[int, int]
 """factor * variable + constant <= 0."""
 
 
-@dataclass(eq=False, slots=True)
-class _Out:
-    """A loop, or something else that encloses, a guard perhaps, in the tree after cutting."""
-
-    loop: bool
-    body: list[_Out | Instance]
-    guard: bool = False
-
-
-def _leaves_loop(node: _Out | Instance, alone: bool) -> bool:
-    """Whether there is a guard that is all that is in a loop; this node is where it is `alone`."""
-    if isinstance(node, Instance):
-        return False
-    if alone and node.guard:
-        return True
-    inside = (alone or node.loop) and len(node.body) == 1
-    return any(_leaves_loop(child, inside) for child in node.body)
+def implies(one: Condition, other: Condition, spans: Mapping[Variable, _Span]) -> bool:
+    """Whether a condition follows from one that has a variable in common with it."""
+    first, second = dict(one.terms), dict(other.terms)
+    for by in {Fraction(second[var], first[var]) for var in first.keys() & second.keys()}:
+        most = other.constant - by * one.constant
+        for var in first.keys() | second.keys():
+            factor = second.get(var, 0) - by * first.get(var, 0)
+            most += factor * (spans[var].high if factor > 0 else spans[var].low)
+        if by > 0 and most < 1:
+            return True
+    return False
 
 
 class _Cutter:
@@ -224,6 +207,7 @@ class _Cutter:
         self.budget = LoopPartition.max_growth
         self.instances: list[Instance] = []
         self.gone: dict[int, Path] = {}
+        self.extents: dict[Variable, int] = {}
 
     def run(
         self,
@@ -232,8 +216,8 @@ class _Cutter:
         added: dict[Place, int],
         path: Path,
         around: _Around,
-    ) -> list[_Out | Instance]:
-        found: list[_Out | Instance] = []
+    ) -> list[Left]:
+        found: list[Left] = []
         for node in nodes:
             if isinstance(node, _Known):
                 found += self._loop(node, 0, node.loop.extent, env, added, path, around)
@@ -241,13 +225,15 @@ class _Cutter:
                 found += self._store(node, env, added, path, around)
             else:
                 body = self.run(node.body, env, added, path, around)
-                found += [_Out(False, body, node.guard)] if body else []
+                found += [_guarded(node.guard, body, env)] if body else []
         return found
 
     def _store(
         self, leaf: Leaf, env: _Spans, added: dict[Place, int], path: Path, around: _Around
-    ) -> list[_Out | Instance]:
-        for terms, constant in leaf.conditions:
+    ) -> list[Left]:
+        staying: list[Condition] = []
+        for condition in leaf.conditions:
+            terms, constant = condition
             low = high = constant
             for var, factor in terms:
                 span = env[var]
@@ -257,13 +243,29 @@ class _Cutter:
                 self.gone[leaf.store] = path
                 return []
             if high > 0:
-                raise UncutError("a condition that stays")
+                staying.append(condition)
         self.gone.pop(leaf.store, None)
         moved = {place: by for place, by in added.items() if by}
-        number, asked = len(self.instances), bool(leaf.conditions)
-        one = Instance(leaf.store, dict(around), path, moved, asked, number)
+        number = len(self.instances)
+        one = Instance(leaf.store, dict(around), path, moved, bool(leaf.conditions), number)
         self.instances.append(one)
-        return [one]
+        left: Left = one
+        for condition in self._left_of(staying, leaf, env) if staying else ():
+            asks = frozenset([var for var, _ in condition.terms if not env[var].single])
+            left = Out(None, [left], asks)
+        return [left]
+
+    def _left_of(self, staying: list[Condition], leaf: Leaf, env: _Spans) -> list[Condition]:
+        """Those that are neither implied by others as the loops were, nor as they are."""
+        whole = {var: _Span(0, extent - 1, False) for var, extent in self.extents.items()}
+        found = [
+            own
+            for own in staying
+            if not any(other != own and implies(other, own, whole) for other in leaf.conditions)
+        ]
+        if any(a is not b and implies(a, b, env) for a in found for b in found):
+            raise UncutError("a condition that stays and follows from another")
+        return found
 
     def _loop(
         self,
@@ -274,9 +276,10 @@ class _Cutter:
         added: dict[Place, int],
         path: Path,
         around: _Around,
-    ) -> list[_Out | Instance]:
+    ) -> list[Left]:
         """A loop of `end` iterations, `by` added to its variable."""
         loop = node.loop
+        self.extents[loop.var] = loop.extent
         last = by + end - 1
         undecided = _undecided(node, by, end, env) if node.conditions else []
         if undecided and self._afford(node.size):
@@ -301,7 +304,7 @@ class _Cutter:
         here = {**env, loop.var: _Span(by, last, False)}
         own = (*around, (loop.var.place, end))
         body = self.run(node.body, here, added, path, own)
-        return [_Out(True, body)] if body else []
+        return [Out(loop.var, body)] if body else []
 
     def _afford(self, size: int) -> bool:
         if size > self.budget:
@@ -318,8 +321,8 @@ class _Cutter:
         added: dict[Place, int],
         path: Path,
         around: _Around,
-    ) -> list[_Out | Instance]:
-        found: list[_Out | Instance] = []
+    ) -> list[Left]:
+        found: list[Left] = []
         var = node.loop.var
         pieces = [(low, high) for low, high in pairwise(edges) if low < high]
         for number, (low, high) in enumerate(pieces):
@@ -331,6 +334,17 @@ class _Cutter:
             else:
                 found += self._loop(node, first, high - low, env, then, own, around)
         return found
+
+
+def _guarded(guard: tuple[Variable, ...], body: list[Left], env: _Spans) -> Out:
+    """What encloses the body: a condition that variables are 0, if any."""
+    if not guard:
+        return Out(None, body)
+    asks = frozenset([var for var in guard if not env[var].single])
+    holds = None if asks else True
+    if any(env[var].low > 0 for var in guard):
+        holds = False
+    return Out(None, body, asks, holds)
 
 
 def _undecided(node: _Known, by: int, end: int, env: _Spans) -> list[tuple[int, int, int, bool]]:
@@ -371,25 +385,3 @@ def _deciding(parts: Sequence[_Part], end: int) -> tuple[int, int] | None:
         if (low, high) != (0, end) and low < high:
             return low, high
     return None
-
-
-def note_surroundings(
-    nodes: list[_Out | Instance],
-    depth: int,
-    floor: int,
-    beside: tuple[int, int, int, int] | None,
-    made: list[None],
-) -> None:
-    """Note what stands beside each store (`walk/visitor.py`): level, outer, count, and which."""
-    if len(nodes) > 1:
-        made.append(None)
-        beside, floor = (depth, floor, len(nodes), len(made)), depth
-    for node in nodes:
-        if isinstance(node, Instance):
-            node.floor = floor
-            if beside is not None:
-                node.level, node.outer, node.count, node.beside = beside
-        elif node.loop:
-            note_surroundings(node.body, depth + 1, floor, beside, made)
-        else:
-            note_surroundings(node.body, depth, depth, None, made)

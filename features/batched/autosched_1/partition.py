@@ -16,16 +16,13 @@ from autosched.features.batched.autosched_1.cut_trees import (
     Alone,
     Condition,
     Cut,
-    Instance,
     Leaf,
     Loop,
     Node,
-    Path,
-    Place,
     UncutError,
-    Variable,
     cut,
 )
+from autosched.features.batched.autosched_1.left_trees import Instance, Path, Place, Variable
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.context import Condition as Around
 from autosched.features.batched.forms import Flags, Ints
@@ -38,14 +35,15 @@ class Pieces:
     """The copies of stores of a candidate in program order, and of each the constants in its
     indices; copies that store to one buffer and have the same are at one place.
 
-    `dead`: one is in a condition that never holds, which stays unless something simplifies the
-    program; `simplified`: something does. `budget` is what is left of what the program may grow.
+    `simplified`: a condition leaves a loop; `decided`: none does, but some condition is decided,
+    which stays unless something simplifies the program. `budget` is what is left of what the
+    program may grow.
     """
 
     instances: tuple[Instance, ...]
     at: list[tuple[int, ...]]
-    dead: bool
     simplified: bool
+    decided: bool
     budget: int
 
 
@@ -150,7 +148,6 @@ class Trees:
                 here = part.factor != 0
                 self._asked[part.slot] = here if before is None else before | here
         self._own = [own_indices(nest.forms, store) for store in stores]
-        self._guarding: set[Place] = set()
 
     def _every(self) -> list[_Numbers]:
         every = [axis for axes in self._conditions.values() for axis in axes]
@@ -196,7 +193,6 @@ class Trees:
 
     def _pieces(self, n: int) -> Pieces | str:
         """Those of candidate n, or why there is no rule."""
-        self._guarding.clear()
         roots: list[Node] = []
         try:
             for s in sorted(self._nest.stages):
@@ -208,12 +204,8 @@ class Trees:
             self._check(found)
         except UncutError as error:
             return str(error)
-        dead = any(
-            self._stores[item.store].ops.is_init and not self._guarding.isdisjoint(item.added)
-            for item in found.instances
-        )
         at = [self._at(item, n) for item in found.instances]
-        return Pieces(found.instances, at, dead, found.simplified, found.budget)
+        return Pieces(found.instances, at, found.simplified, found.decided, found.budget)
 
     def _check(self, found: Cut) -> None:
         last = {item.store: item.path for item in found.instances}
@@ -245,9 +237,12 @@ class Trees:
         own = self._of_stage[s]
         reducing = [bool(flags[n]) for flags in loops.reducing]
         common = int(stage.start[n]) if len(own) > 1 else -1
-        guarded = bool(stage.guarded[n])
-        if guarded:
-            self._guarding |= {(s, k) for k in range(common) if reducing[k]}
+        guard: tuple[Variable, ...] = ()
+        if stage.guarded[n]:
+            outer = [k for k in range(common) if reducing[k]]
+            guard = tuple(
+                [Variable((s, k), False) for k in outer if extents[loops.slots[k]][n] > 1]
+            )
         pragma = int(loops.unroll[n]) if self._nest.own_step[s][n] >= 0 else -1
 
         def wrapped(k: int, of_start: bool, body: list[Node]) -> list[Node]:
@@ -271,7 +266,7 @@ class Trees:
                 body = wrapped(k, False, [*attached.get(k, ()), *body])
             if k == common:
                 begin = start(k)
-                body = [Alone(tuple(begin), guard=True), *body] if guarded else [*begin, *body]
+                body = [Alone(tuple(begin), guard), *body] if guard else [*begin, *body]
         return body
 
     def _in_order(self, s: int, n: int) -> Iterable[int]:

@@ -33,9 +33,9 @@ class Piece:
     number, are all that is in its sequence. `correction` has what a cut changes in the counters of
     indices, one of what `texts` say, `compared` by axis what changes in comparisons.
 
-    Of a copy with a border, `exists` says which candidates have this one, `chosen` what becomes of
-    its value, `guards` how many loops are around each of the conditions that it is in (-1: none
-    more), `simplifies` where its conditions have the whole program simplified, and `share` the
+    `exists` says which candidates have this copy, `guards` how many loops are around each of the
+    conditions that it is in (-1: none more). Of a copy with a border, `chosen` says what becomes of
+    its value, `simplifies` where its conditions have the whole program simplified, and `share` the
     part of its iterations in which its branches are taken (None: all). On a GPU, `guards` are all
     conditions, and `launch` what it runs on.
     """

@@ -2,14 +2,15 @@
 
 from autosched.features.batched.autosched_1.cut_trees import (
     FREE,
-    Alone,
     Condition,
     Cut,
     Leaf,
     Loop,
-    Variable,
+    _Span,
     cut,
+    implies,
 )
+from autosched.features.batched.autosched_1.left_trees import Variable
 from autosched.state.iterator import Annotation
 
 _OUTER, _INNER, _OTHER = (Variable((0, k), False) for k in range(3))
@@ -26,7 +27,7 @@ def _tree(limit: int, kind: int = Annotation.NONE) -> tuple[Loop]:
     return (Loop(_OUTER, 3, kind, (inner,)),)
 
 
-def _cut(tree: tuple[Loop]) -> Cut:
+def _cut(tree: tuple[Loop, ...]) -> Cut:
     found = cut(tree)
     assert isinstance(found, Cut)
     return found
@@ -71,16 +72,28 @@ def test_what_a_program_may_grow_is_counted_down() -> None:
     assert _cut(_tree(512)).budget < _cut(_tree(513)).budget
 
 
-def test_what_encloses_has_surroundings_of_its_own() -> None:
-    body = (Alone((Leaf(0, ()),)), Leaf(1, ()))
-    start, step = _cut((Loop(_OUTER, FREE, 0, body),)).instances
-    assert (start.floor, start.beside) == (1, -1)
-    assert (step.level, step.count, step.beside) == (1, 2, 1)
+def test_what_a_program_may_not_grow_by_keeps_its_conditions() -> None:
+    tree = (*_tree(512), *[_two_pieces(n) for n in range(1, 66)])
+    *_, last = _cut(tree).instances
+    assert last.path == () and last.extents == {(65, 0): 4} and last.guards == (1,)
 
 
-def test_a_guard_that_is_left_alone_leaves_its_loop() -> None:
-    never = Leaf(1, (_below(0, (_OUTER, 1)),))
-    guard = Alone((Leaf(0, ()),), guard=True)
-    assert _cut((Loop(_OUTER, 3, 0, (guard, never)),)).simplified
-    assert not _cut((Loop(_OUTER, 3, 0, (guard, Leaf(1, ()))),)).simplified
-    assert not _cut((Loop(_OUTER, 3, 0, (Alone((Leaf(0, ()),)), never)),)).simplified
+def _two_pieces(stage: int) -> Loop:
+    """A loop that is cut in two."""
+    var = Variable((stage, 0), False)
+    return Loop(var, 4, 0, (Leaf(stage, (Condition(((var, 1),), -2),)),))
+
+
+def test_a_condition_that_fails_is_seen_behind_one_that_stays() -> None:
+    stays, fails = _below(2, (_OUTER, 1)), _below(-3, (_INNER, 1))
+    inner = Loop(_INNER, 2, 0, (Leaf(0, (stays, fails)),))
+    assert _cut((Loop(_OUTER, 4, Annotation.PARALLEL, (inner,)),)).instances == ()
+
+
+def test_what_follows_from_another_is_not_asked() -> None:
+    spans = {_OUTER: _Span(0, 5, False), _INNER: _Span(0, 2, False), _OTHER: _Span(0, 31, False)}
+    rows = _below(500, (_OUTER, 96), (_INNER, 32), (_OTHER, 1))
+    assert implies(rows, _below(16, (_OUTER, 3), (_INNER, 1)), spans)
+    assert not implies(rows, _below(15, (_OUTER, 3), (_INNER, 1)), spans)
+    assert not implies(_below(16, (_OUTER, 3), (_INNER, 1)), rows, spans)
+    assert not implies(rows, Condition(((_OUTER, -3),), 3), spans)

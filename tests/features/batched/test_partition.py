@@ -8,7 +8,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from autosched.features.batched.autosched_1.cut_trees import Condition, UncutError, Variable
+from autosched.features.batched.autosched_1.cut_trees import Condition, UncutError
+from autosched.features.batched.autosched_1.left_trees import Variable
 from autosched.features.batched.autosched_1.partition import Trees
 
 _BLOCK, _ROUND, _STEP, _LANE = (Variable((0, k), False) for k in range(4))
