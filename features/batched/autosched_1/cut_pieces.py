@@ -196,7 +196,7 @@ class _Copies:
             store,
             loops=loops,
             place=self._numbers([item.number * PLACES for item in self._items], AFTER_ALL),
-            outside=_outside(store, loops, forms),
+            outside=self._outside(loops),
             touched=[replace(access) for access in store.touched],
         )
         among = self._numbers([int(item.beside >= 0) for item in self._items]) > 0
@@ -237,12 +237,30 @@ class _Copies:
                     kept = tuple([step for step in path if step[0] in outside])
                     own[path] = known.setdefault(kept, len(known))
                 nodes = self._numbers([own[item.path] for item in self._items])
-            extents = [item.extents.get(place, 1) for item in self._items]
-            extent = self._numbers(extents, 1)
-            if FREE in extents:
-                extent = np.where(extent == FREE, self._forms.extents[loop.slot], extent)
+            extent = self._extents(loop, [item.extents.get(place, 1) for item in self._items])
             found.append(replace(loop, extent=extent, present=extent > 1, node=nodes))
         return found
+
+    def _extents(self, loop: LoopAround, extents: Sequence[int]) -> Ints:
+        """Those of a loop around the copies, 0 for all of it."""
+        extent = self._numbers(extents, 1)
+        if FREE in extents:
+            extent = np.where(extent == FREE, self._forms.extents[loop.slot], extent)
+        return extent
+
+    def _outside(self, loops: Sequence[LoopAround]) -> Floats:
+        """The product of the loops around the stage, or the last storage of what it stores."""
+        if any(item.storage is not None for item in self._items):
+            around = [
+                item.extents if item.storage is None else item.storage for item in self._items
+            ]
+            places = [self._places[loop.slot] for loop in loops]
+            extents = [[own.get(place, 1) for own in around] for place in places]
+            loops = [
+                replace(loop, extent=self._extents(loop, own))
+                for loop, own in zip(loops, extents, strict=True)
+            ]
+        return _outside(self._store, loops, self._forms)
 
     def _note(self, slot: int) -> None:
         """Where the copies are in a piece of the loop, still in a loop over it, and from where."""

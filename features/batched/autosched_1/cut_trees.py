@@ -29,6 +29,8 @@ from autosched.features.batched.autosched_1.left_trees import (
 from autosched.state.iterator import Annotation
 from autosched.transform.loops.loop_partition import LoopPartition
 
+_Around = tuple[tuple[Place, int], ...]
+"""Loops with their extents."""
 FREE = 0
 """The extent of a loop that no condition asks of: any above 1."""
 
@@ -75,12 +77,12 @@ def is_hinted(item: Instance) -> bool:
 
 class Cut(NamedTuple):
     """What comes of a tree: the copies of stores in program order; of stores with no copy after it,
-    the path of one that is left out; what is left of what the program may grow; whether a condition
-    leaves a loop, so that the program is simplified; and otherwise, whether simplification would
-    take out a guard that is decided."""
+    the path of one that is left out and the loops around it; what is left of what the program may
+    grow; whether a condition leaves a loop, so that the program is simplified; and otherwise,
+    whether simplification would take out a guard that is decided."""
 
     instances: tuple[Instance, ...]
-    gone: dict[int, Path]
+    gone: dict[int, tuple[Path, _Around]]
     budget: int
     simplified: bool
     decided: bool
@@ -182,7 +184,6 @@ class _Span(NamedTuple):
 
 
 _Spans = dict[Variable, _Span]
-_Around = tuple[tuple[Place, int], ...]
 _Part = tuple[int, int]
 """factor * variable + constant <= 0."""
 
@@ -206,7 +207,7 @@ class _Cutter:
     def __init__(self) -> None:
         self.budget = LoopPartition.max_growth
         self.instances: list[Instance] = []
-        self.gone: dict[int, Path] = {}
+        self.gone: dict[int, tuple[Path, _Around]] = {}
         self.extents: dict[Variable, int] = {}
 
     def run(
@@ -240,7 +241,7 @@ class _Cutter:
                 low += factor * (span.low if factor > 0 else span.high)
                 high += factor * (span.high if factor > 0 else span.low)
             if low > 0:
-                self.gone[leaf.store] = path
+                self.gone[leaf.store] = path, around
                 return []
             if high > 0:
                 staying.append(condition)

@@ -33,7 +33,8 @@ class Instance:
     """A copy of a store: the extents of the loops around it, the pieces it is in, and what is
     added to the variables of loops. A loop that a piece has no more has no extent. `asked`: it was
     in conditions; `number` is its place in the program, `guards` how many loops are around each
-    condition that it is still in, the others are its `Surroundings`."""
+    condition that it is still in, `storage` the extents of the loops around the last storage of
+    its buffer, where nothing is stored to that; the others are its `Surroundings`."""
 
     store: int
     extents: dict[Place, int]
@@ -47,6 +48,7 @@ class Instance:
     count: int = 1
     beside: int = -1
     guards: tuple[int, ...] = ()
+    storage: dict[Place, int] | None = None
 
 
 @dataclass(eq=False, slots=True)

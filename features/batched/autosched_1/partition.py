@@ -7,7 +7,7 @@ all numbers in common which the tree follows from are worked out once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -201,19 +201,28 @@ class Trees:
             found = cut(tuple(roots))
             if isinstance(found, str):
                 return found
-            self._check(found)
+            instances = self._with_storage(found)
         except UncutError as error:
             return str(error)
-        at = [self._at(item, n) for item in found.instances]
-        return Pieces(found.instances, at, found.simplified, found.decided, found.budget)
+        at = [self._at(item, n) for item in instances]
+        return Pieces(instances, at, found.simplified, found.decided, found.budget)
 
-    def _check(self, found: Cut) -> None:
-        last = {item.store: item.path for item in found.instances}
-        for store, path in found.gone.items():
+    def _with_storage(self, found: Cut) -> tuple[Instance, ...]:
+        """The copies: the last one of a store knows the last storage, if that is another's."""
+        if not found.gone:
+            return found.instances
+        instances = list(found.instances)
+        last = {item.store: k for k, item in enumerate(instances)}
+        for store, (path, around) in found.gone.items():
             stage = self._stores[store].stage
-            s = self._index[id(stage)]
-            if not stage.ops.is_output and _outer(path, s) != _outer(last.get(store, ()), s):
+            if stage.ops.is_output:
+                continue
+            if store not in last:
                 raise UncutError("storage that nothing is stored to")
+            item, s = instances[last[store]], self._index[id(stage)]
+            if _outer(path, s) != _outer(item.path, s):
+                instances[last[store]] = replace(item, storage=dict(around))
+        return tuple(instances)
 
     def _at(self, item: Instance, n: int) -> tuple[int, ...]:
         """The constants in the indices that are stored to; () for none."""

@@ -57,6 +57,19 @@ PINNED: dict[str, tuple[str, dict[str, Any], list[JsonStep]]] = {
             *(["SP", 3, 7, 333, [333], 1], ["RE", 3, [0, 3, 7, 4, 1, 5, 8, 2, 6]], ["CA", 2, 3, 3]),
         ],
     ),
+    # The program may grow no more when the last pieces are cut: conditions stay, and one of them
+    # leaves two loops, after which the guards that are decided are gone.
+    "a condition that stays": (
+        "matmul",
+        {"M": 512, "N": 512, "K": 512},
+        [
+            *(["CHR", 1, "global", [2]], ["SP", 3, 0, 512, [128], 1], ["SP", 3, 1, 128, [7], 1]),
+            *(["SP", 3, 3, 512, [512], 1], ["SP", 3, 4, 512, [8, 48], 1]),
+            *(["SP", 3, 7, 512, [171], 1], ["RE", 3, [0, 3, 7, 4, 1, 5, 8, 2, 6]]),
+            *(["CA", 2, 3, 3], ["FU", 3, [0, 1]], ["AN", 3, 0, 3]),
+            ["PR", 3, 0, "auto_unroll_max_step$16"],
+        ],
+    ),
     # A thread computes a row of exponentials and its sum for each element: none of the output's
     # loops goes through the row, which is not kept in it.
     "a row for an element": (
@@ -102,7 +115,9 @@ def test_rows_of_rare_candidates(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     name, args, written = PINNED[case]
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)
     steps = steps_from_json(written)
-    (rows,) = BatchedTuningFeatures(task.dag, task.target).rows_of([steps])
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    (rows,) = batched.rows_of([steps])
+    assert batched.share.one_by_one == (case == "a piece beyond float32"), batched.share.reasons
     assert _bits(rows) == _bits(_one(task, steps))
 
 

@@ -50,7 +50,7 @@ def test_a_condition_that_always_holds_cuts_nothing() -> None:
 
 def test_a_store_that_is_never_reached_is_gone() -> None:
     found = _cut((Loop(_OUTER, 3, 0, (Leaf(0, (_below(0, (_OUTER, 1)),)),)),))
-    assert found.instances == () and found.gone == {0: ()}
+    assert found.instances == () and found.gone == {0: ((), (((0, 0), 3),))}
 
 
 def test_a_parallel_loop_is_not_cut() -> None:
