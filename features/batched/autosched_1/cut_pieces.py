@@ -47,14 +47,15 @@ Grouped = dict[Group, list[list[Instance]]]
 class CopiesOf:
     """The copies of stores by kind, each in a row of the candidates that have it; None of kind 0.
 
-    `simplified`, `decided` and `budget` are those of their `Pieces`. Of `different` pieces, by
-    number: the first of their kinds, and how many they have.
+    `simplified` and `budget` are those of their `Pieces`, `cleared` the kind instead of each where
+    something else has the program simplified. Of different pieces, by number: the `first` of their
+    kinds, and how many rows they take.
     """
 
     kinds: list[dict[Group, list[Instance]]]
     simplified: list[bool]
-    decided: list[bool]
     budget: list[int]
+    cleared: list[int]
     first: Ints
     number: Ints
 
@@ -63,18 +64,24 @@ class CopiesOf:
         """The copies of these pieces."""
         buffers = [store.buffer for store in stores]
         kinds: list[dict[Group, list[Instance]]] = [{}]
-        simplified, decided, budget, first = [False], [False], [0], []
+        simplified, budget, cleared = [False], [0], [0]
+        first, number = [], []
         for own in different:
+            every = [_groups(one, buffers) for one in (own, own.cleared) if one is not None]
+            rows = max(1, *[len(those) for grouped in every for those in grouped.values()])
             first.append(len(kinds))
-            grouped = _groups(own, buffers)
-            for k in range(max(map(len, grouped.values()), default=1)):
-                own_kind = {g: those[k] for g, those in grouped.items() if k < len(those)}
-                kinds.append(own_kind)
-                simplified.append(own.simplified)
-                decided.append(own.decided)
-                budget.append(own.budget)
-        ends = np.array([*first, len(kinds)])
-        return CopiesOf(kinds, simplified, decided, budget, ends[:-1], ends[1:] - ends[:-1])
+            number.append(rows)
+            for grouped in every:
+                kinds += [_nth(grouped, k) for k in range(rows)]
+            last = len(kinds) - rows
+            cleared += list(range(last, len(kinds))) * len(every)
+            simplified += [own.simplified] * rows * len(every)
+            budget += [own.budget] * rows * len(every)
+        return CopiesOf(kinds, simplified, budget, cleared, np.array(first), np.array(number))
+
+
+def _nth(grouped: Grouped, k: int) -> dict[Group, list[Instance]]:
+    return {group: those[k] for group, those in grouped.items() if k < len(those)}
 
 
 def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders) -> list[Piece]:
@@ -83,38 +90,47 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
     nodes: dict[Path, int] = {}
     forms = ready.nest.forms
     compared = np.zeros(forms.count, bool)
+    groups = sorted({group for own in copies.kinds for group in own})
+    cut: dict[tuple[Group, int], list[Piece]] = {}
     moved = np.array(copies.simplified)[which]
     budget = np.array(copies.budget)[which]
-    for group in sorted({group for own in copies.kinds for group in own}):
+    for group in groups:
+        for member, number in enumerate(group):
+            if is_padded(ready.stores[number]):
+                hinted = [_hinted(item) for item in _items(copies, group, member)]
+                whole = _Copies(ready, ready.stores[number], hinted, which, nodes).piece()
+                own = cut[group, member] = _with_border(ready, whole, borders, budget)
+                moved = np.logical_or.reduce([moved, *_simplifying(own)])
+    moved = forms.in_all_rows(moved)
+    which = np.where(moved, np.array(copies.cleared)[which], which)
+    for group in groups:
         first = len(found)
-        every = [own.get(group) for own in copies.kinds]
-        for member, store in enumerate(group):
-            items = [None if own is None else own[member] for own in every]
-            if is_padded(ready.stores[store]):
-                hinted = [_hinted(item) for item in items]
-                whole = _Copies(ready, ready.stores[store], hinted, which, nodes).piece()
-                cut = _with_border(ready, whole, borders, budget)
-                moved = np.logical_or.reduce([moved, *_simplifying(cut)])
-                found += cut
+        for member, number in enumerate(group):
+            store, items = ready.stores[number], _items(copies, group, member)
+            if is_padded(store):
+                found += cut[group, member]
                 items = [None if _hinted(item) else item for item in items]
                 first = len(found)
                 marked = [item is not None and is_hinted(item) for item in items]
                 forms.refuse(np.array(marked)[which], FIRST)
-            piece = _Copies(ready, ready.stores[store], items, which, nodes).piece()
+            piece = _Copies(ready, store, items, which, nodes).piece()
             piece.beside = tuple(range(first, first + len(group)))
             piece.together = piece.together & (len(group) > 1)
             for text in piece.compared.values():
                 compared = compared | text.where
             found.append(piece)
-    moved = forms.in_all_rows(moved)
     for piece in found:
         if piece.texts is not None:
             piece.correction = np.where(moved, piece.texts.simplified, piece.texts.counts)
             forms.refuse(piece.texts.unsure & ~moved, "constants apart in an index")
-    decided = np.array(copies.decided)[which]
-    forms.refuse(moved & decided, "starts that simplification takes out")
     forms.refuse(moved & compared, AGAIN)
     return found
+
+
+def _items(copies: CopiesOf, group: Group, member: int) -> list[Instance | None]:
+    """By kind, the copy of a store of a group."""
+    every = [own.get(group) for own in copies.kinds]
+    return [None if own is None else own[member] for own in every]
 
 
 def _hinted(item: Instance | None) -> Instance | None:

@@ -20,10 +20,9 @@ from autosched.features.batched.autosched_1.left_trees import (
     Path,
     Place,
     Variable,
+    copies_in,
     has_decided,
     hoist,
-    instances_in,
-    note_surroundings,
     simplify,
 )
 from autosched.state.iterator import Annotation
@@ -76,16 +75,16 @@ def is_hinted(item: Instance) -> bool:
 
 
 class Cut(NamedTuple):
-    """What comes of a tree: the copies of stores in program order; of stores with no copy after it,
-    the path of one that is left out and the loops around it; what is left of what the program may
-    grow; whether a condition leaves a loop, so that the program is simplified; and otherwise,
-    whether simplification would take out a guard that is decided."""
+    """What comes of a tree: the copies of stores in program order; those that there would be if
+    something else had the program simplified, where guards are decided; whether a condition leaves
+    a loop, so that it is; of stores with no copy after it, the path of one that is left out and the
+    loops around it; and what is left of what the program may grow."""
 
     instances: tuple[Instance, ...]
+    cleared: tuple[Instance, ...] | None
+    simplified: bool
     gone: dict[int, tuple[Path, _Around]]
     budget: int
-    simplified: bool
-    decided: bool
 
 
 class UncutError(Exception):
@@ -93,19 +92,21 @@ class UncutError(Exception):
 
 
 @lru_cache(maxsize=5_000)  # of 10 to 13 KB each in convolutions
-def cut(roots: tuple[Node, ...]) -> Cut | str:
-    """What comes of a tree, or why there is no rule for it."""
+def cut(roots: tuple[Node, ...], may_simplify: bool = False) -> Cut | str:
+    """What comes of a tree, or why there is no rule for it. Where something else `may_simplify` the
+    program, copies are `cleared`, too."""
     cutter = _Cutter()
     try:
         found = cutter.run([_known(node)[0] for node in roots], {}, {}, (), ())
     except UncutError as error:
         return str(error)
-    simplified, decided = hoist(found), has_decided(found)
-    if simplified and decided:
-        found = simplify(found)
-    note_surroundings(found)
-    instances = tuple(instances_in(found)) if simplified else tuple(cutter.instances)
-    return Cut(instances, cutter.gone, cutter.budget, simplified, decided and not simplified)
+    simplified = hoist(found)
+    cleared = None
+    if (simplified or may_simplify) and has_decided(found):
+        cleared = copies_in(simplify(found))
+    if simplified and cleared is not None:
+        return Cut(cleared, None, True, cutter.gone, cutter.budget)
+    return Cut(copies_in(found), cleared, simplified, cutter.gone, cutter.budget)
 
 
 class _Relaxed(NamedTuple):
@@ -206,7 +207,7 @@ class _Cutter:
 
     def __init__(self) -> None:
         self.budget = LoopPartition.max_growth
-        self.instances: list[Instance] = []
+        self.made = 0
         self.gone: dict[int, tuple[Path, _Around]] = {}
         self.extents: dict[Variable, int] = {}
 
@@ -247,9 +248,8 @@ class _Cutter:
                 staying.append(condition)
         self.gone.pop(leaf.store, None)
         moved = {place: by for place, by in added.items() if by}
-        number = len(self.instances)
-        one = Instance(leaf.store, dict(around), path, moved, bool(leaf.conditions), number)
-        self.instances.append(one)
+        one = Instance(leaf.store, dict(around), path, moved, bool(leaf.conditions), self.made)
+        self.made += 1
         left: Left = one
         for condition in self._left_of(staying, leaf, env) if staying else ():
             asks = frozenset([var for var, _ in condition.terms if not env[var].single])

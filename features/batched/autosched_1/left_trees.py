@@ -12,7 +12,7 @@ it, and then the program is simplified:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 Place = tuple[int, int]
@@ -106,11 +106,11 @@ def has_decided(nodes: Sequence[Left]) -> bool:
 
 
 def simplify(nodes: Sequence[Left]) -> list[Left]:
-    """Without the conditions that are decided."""
+    """Without the conditions that are decided; a tree of its own."""
     found: list[Left] = []
     for node in nodes:
         if isinstance(node, Instance):
-            found.append(node)
+            found.append(replace(node))
         elif node.holds is not False:
             body = simplify(node.body)
             if node.holds:
@@ -120,19 +120,19 @@ def simplify(nodes: Sequence[Left]) -> list[Left]:
     return found
 
 
-def instances_in(nodes: Sequence[Left]) -> Iterator[Instance]:
-    """The copies of stores in program order."""
+def copies_in(nodes: Sequence[Left]) -> tuple[Instance, ...]:
+    """The copies of stores in program order, with what stands beside each (`walk/visitor.py`):
+    level, outer, count, and which; and the conditions around."""
+    _note(nodes, 0, 0, None, (), [])
+    return tuple(_instances_in(nodes))
+
+
+def _instances_in(nodes: Sequence[Left]) -> Iterator[Instance]:
     for node in nodes:
         if isinstance(node, Instance):
             yield node
         else:
-            yield from instances_in(node.body)
-
-
-def note_surroundings(nodes: Sequence[Left]) -> None:
-    """Note what stands beside each store (`walk/visitor.py`): level, outer, count, and which; and
-    the conditions around."""
-    _note(nodes, 0, 0, None, (), [])
+            yield from _instances_in(node.body)
 
 
 def _note(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autosched.features.batched.autosched_1.borders import is_padded
 from autosched.features.batched.autosched_1.cut_trees import (
     FREE,
     Alone,
@@ -35,16 +36,16 @@ class Pieces:
     """The copies of stores of a candidate in program order, and of each the constants in its
     indices; copies that store to one buffer and have the same are at one place.
 
-    `simplified`: a condition leaves a loop; `decided`: none does, but some condition is decided,
-    which stays unless something simplifies the program. `budget` is what is left of what the
+    `simplified`: a condition leaves a loop; `cleared` are those that there would be if something
+    else had the program simplified, where that makes others. `budget` is what is left of what the
     program may grow.
     """
 
     instances: tuple[Instance, ...]
     at: list[tuple[int, ...]]
     simplified: bool
-    decided: bool
     budget: int
+    cleared: Pieces | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -147,6 +148,7 @@ class Trees:
                 before = self._asked.get(part.slot)
                 here = part.factor != 0
                 self._asked[part.slot] = here if before is None else before | here
+        self._padded = any(is_padded(store) for store in stores)
         self._own = [own_indices(nest.forms, store) for store in stores]
 
     def _every(self) -> list[_Numbers]:
@@ -198,20 +200,27 @@ class Trees:
             for s in sorted(self._nest.stages):
                 if self._population.target[s][n] < 0:
                     roots += self._stage(s, n)
-            found = cut(tuple(roots))
+            found = cut(tuple(roots), self._padded)
             if isinstance(found, str):
                 return found
-            instances = self._with_storage(found)
+            every = [
+                self._with_storage(found, items)
+                for items in (found.instances, found.cleared)
+                if items is not None
+            ]
         except UncutError as error:
             return str(error)
-        at = [self._at(item, n) for item in instances]
-        return Pieces(instances, at, found.simplified, found.decided, found.budget)
+        whole, *others = [
+            Pieces(items, [self._at(item, n) for item in items], found.simplified, found.budget)
+            for items in every
+        ]
+        return replace(whole, cleared=others[0]) if others else whole
 
-    def _with_storage(self, found: Cut) -> tuple[Instance, ...]:
+    def _with_storage(self, found: Cut, items: tuple[Instance, ...]) -> tuple[Instance, ...]:
         """The copies: the last one of a store knows the last storage, if that is another's."""
         if not found.gone:
-            return found.instances
-        instances = list(found.instances)
+            return items
+        instances = list(items)
         last = {item.store: k for k, item in enumerate(instances)}
         for store, (path, around) in found.gone.items():
             stage = self._stores[store].stage

@@ -16,10 +16,9 @@ from autosched.features.batched.autosched_1.left_trees import (
     Left,
     Out,
     Variable,
+    copies_in,
     has_decided,
     hoist,
-    instances_in,
-    note_surroundings,
     simplify,
 )
 
@@ -45,8 +44,7 @@ def _cut(tree: tuple[Loop, ...]) -> Cut:
 
 
 def _guards(nodes: list[Left]) -> list[tuple[int, ...]]:
-    note_surroundings(nodes)
-    return [item.guards for item in instances_in(nodes)]
+    return [item.guards for item in copies_in(nodes)]
 
 
 def test_a_condition_leaves_the_loops_that_it_does_not_ask_for() -> None:
@@ -69,9 +67,7 @@ def test_what_is_decided_is_gone() -> None:
     assert has_decided(nodes)
     (left,) = simplify(nodes)
     assert isinstance(left, Out) and left.loop == _OUTER
-    assert [item.store for item in instances_in([left])] == [1, 2]
-    note_surroundings([left])
-    assert [item.count for item in instances_in([left])] == [2, 2]
+    assert [(item.store, item.count) for item in copies_in([left])] == [(1, 2), (2, 2)]
     assert not has_decided([left])
 
 
@@ -93,3 +89,16 @@ def test_a_guard_that_is_left_alone_leaves_its_loop() -> None:
     assert left.simplified and left.instances[0].guards == (1,)
     assert not around(guard, Leaf(1, ())).simplified
     assert not around(Alone((Leaf(0, ()),)), never).simplified
+
+
+def test_something_else_may_clear_a_tree() -> None:
+    step = Leaf(1, (_below(4, (_OUTER, 3), (_INNER, 1)),))
+    guard = Alone((Leaf(0, ()),), guard=(_OUTER,))
+    tree = (Loop(_OUTER, 2, 0, (guard, Loop(_INNER, 3, 0, (step,)))),)
+    assert _cut(tree).cleared is None
+    found = cut(tree, may_simplify=True)
+    assert isinstance(found, Cut) and found.cleared is not None
+    assert [item.store for item in found.instances] == [0, 1, 0, 1]
+    assert [item.store for item in found.cleared] == [0, 1, 1]
+    assert [item.guards for item in found.cleared] == [(), (), ()]
+    assert [item.guards for item in found.instances] == [(0,), (), (0,), ()]
