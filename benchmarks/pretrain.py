@@ -5,9 +5,9 @@
     python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.ubj.gz
 
 The first two measure random candidates of eight tasks and of 33 others. The model in the repository
-is made of 128 and 112 of each, which take thirteen minutes on two cores of a Zen 3, and of 200 of
-each file of benchmarks/data/search_quality.tar.xz, drawn at random, which another machine measured:
-times count within their task.
+is made of 400 and 128 of each and, with a target of AVX2, 128 of the 33, which take half an hour on
+two cores of a Zen 4, and of 200 of each file of benchmarks/data/search_quality.tar.xz, drawn at
+random, which another machine measured: times count within their task.
 `train --without OP` leaves the records of an operator out: a search of that operator with such a
 model (benchmarks/search_quality.py --models) shows what the model does for operators it has never
 seen.

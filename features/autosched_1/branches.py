@@ -71,18 +71,38 @@ _BINARY: dict[type[Expr], Callable[[Any, Any], Any]] = {
 def share_of_branches(nest: Nest) -> float:
     """The share of the iterations of the loops around a place in which it is reached.
 
-    Conditions without another branch do not count. 1 where a condition asks for more than loops of
-    constant bounds, or for too many of them.
+    Conditions without another branch do not count. 1 where `points_of` says nothing.
     """
-    branches = nest.branches
-    if not branches:
-        return 1.0
-    asked = frozenset().union(*[free_vars(condition) for condition, _ in branches])
-    loops = [loop for loop in nest.loops if loop.var in asked]
-    points = math.prod([loop.extent for loop in loops])
-    if len(loops) < len(asked) or points > MOST_POINTS or not all(map(_is_constant, loops)):
-        return 1.0
-    return _count(branches, loops) / points
+    found = points_of(nest.branches, nest.loops) if nest.branches else None
+    return 1.0 if found is None else found[0] / found[1]
+
+
+def points_of(branches: Sequence[Branch], loops: Sequence[Loop]) -> tuple[int, int] | None:
+    """How many iterations of the loops in the conditions are in all the branches, and of how many.
+
+    None where a condition asks for more than `loops` with constant bounds, or for too many of them.
+    """
+    asked = frozenset[Var]().union(*[free_vars(condition) for condition, _ in branches])
+    around = [loop for loop in loops if loop.var in asked]
+    points = math.prod([loop.extent for loop in around])
+    if len(around) < len(asked) or points > MOST_POINTS or not all(map(_is_constant, around)):
+        return None
+    return _count(branches, around), points
+
+
+def values_at(e: Expr, loops: Sequence[Loop]) -> Any:
+    """The values of `e` at all iterations of these loops, of which a dimension each.
+
+    None for more than arithmetic, and for other variables.
+    """
+    if not all(map(_is_constant, loops)):
+        return None
+    values: dict[Expr, Any] = {}
+    for k, loop in enumerate(loops):
+        axis = [1] * len(loops)
+        axis[k] = -1
+        values[loop.var] = np.arange(loop.point[0], loop.span[1] + 1).reshape(axis)
+    return _value(e, values)
 
 
 def _is_constant(loop: Loop) -> bool:
@@ -93,14 +113,9 @@ def _is_constant(loop: Loop) -> bool:
 def _count(branches: Sequence[Branch], loops: Sequence[Loop]) -> int:
     """How many points of the loops are in all the branches; all of them where that is unknown."""
     shape = tuple([loop.extent for loop in loops])
-    values: dict[Expr, Any] = {}
-    for k, loop in enumerate(loops):
-        axis = [1] * len(loops)
-        axis[k] = -1
-        values[loop.var] = np.arange(loop.point[0], loop.span[1] + 1).reshape(axis)
     holds: Any = np.ones(shape, bool)
     for condition, taken in branches:
-        found = _value(condition, values)
+        found = values_at(condition, loops)
         if found is None:
             return math.prod(shape)
         holds = holds & (found if taken else np.logical_not(found))

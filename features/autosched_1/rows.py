@@ -10,7 +10,7 @@ register tiles, data moved into each cache, occupancy, coalescing, bank conflict
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 
@@ -24,6 +24,7 @@ from autosched.features.autosched_1.machine import Machine, machine_of
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.autosched_1.store import StoreFacts, store_facts
 from autosched.features.autosched_1.tensor_cores import is_fragment
+from autosched.features.autosched_1.windows import border_of, window_of
 from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.strides import Coefficients
 from autosched.features.walk.visitor import Nest
@@ -52,18 +53,34 @@ class _Collected:
 
 
 class _Collector:
-    """Notes every store and allocation of the walk."""
+    """Notes every store and allocation of the walk; with `windows`, reductions over windows that
+    reach over a border as two stores (`windows.py`)."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, windows: bool) -> None:
+        self._machine, self._windows = machine, windows
         self._strides: dict[Expr, Coefficients] = {}
         self.buffers: dict[Var, _Collected] = {}
         self.stores: list[StoreFacts] = []
         self.kernels: dict[int, Kernel] = {}
 
     def store(self, stmt: BufferStore, nest: Nest) -> None:
-        facts = store_facts(stmt, nest, self._machine, self._strides)
-        self.buffers.setdefault(stmt.buffer.data, _Collected()).stores.append(facts)
+        window = window_of(stmt) if self._windows else None
+        if window is None:
+            self._note(store_facts(stmt, nest, self._machine, self._strides))
+            return
+        facts = store_facts(window.inside, nest, self._machine, self._strides)
+        border = border_of(window, nest)
+        inside = replace(facts, share=facts.share * border.inside)
+        if border.depth:
+            inside.guards = [*facts.guards, facts.floor]
+        self._note(inside)
+        others = replace(facts, share=facts.share * border.others, siblings=None)
+        others.guards = [*facts.guards, border.depth]
+        others.floor = max(facts.floor, border.depth)
+        self._note(others)
+
+    def _note(self, facts: StoreFacts) -> None:
+        self.buffers.setdefault(facts.stmt.buffer.data, _Collected()).stores.append(facts)
         self.stores.append(facts)
 
     def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
@@ -92,20 +109,20 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     first store; columns as `autosched_1_names.COLUMNS`. Raises ScheduleError for a loop variable
     bound twice with different bounds or an unknown thread axis.
     """
-    return _values(_as_compiled(func, target), target)
+    return _values(_as_followed(func, target), target)
 
 
 def features_and_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
     """`features_from_func`, and the buffer that each row is about: passes may move stores past
     others and keep a buffer in another."""
-    func = _as_compiled(func, target)
+    func = _as_followed(func, target)
     return _values(func, target), list(_stored(func).values())
 
 
 def _values(func: PrimFunc, target: Target) -> FeatureRows:
     """The features of a function that the passes followed are done with."""
     machine = machine_of(target)
-    collector = _Collector(machine)
+    collector = _Collector(machine, windows=not machine.gpu)
     Nest(func, collector)
     stored = [collector.buffers[data] for data in _stored(func)]
     starts = nest_starts([store for found in stored for store in found.stores])
@@ -131,24 +148,24 @@ def _stored(func: PrimFunc) -> dict[Var, str]:
     return {store.buffer.data: store.buffer.name for store in stores}
 
 
-def _as_compiled(func: PrimFunc, target: Target, all_alike: bool = True) -> PrimFunc:
+def _as_followed(func: PrimFunc, target: Target) -> PrimFunc:
     """`func` after those passes of the CPU's pipeline that decide which loops there are.
 
     Invariants leave their loops, zeros that are known are left out, values that become outputs are
-    kept in them; loops that a tile does not divide, or that a window's border is in, are cut, and
-    conditions leave their loops. With `all_alike` the last iteration of a parallel loop counts as
-    its others do.
+    kept in them; loops that a tile does not divide, or that the border of a copy is in, are cut,
+    and conditions leave their loops. The last iteration of a parallel loop counts as its others
+    do. What the border makes of reductions over windows, `windows.py` tells without cuts.
     """
     if target.is_gpu:
         return func
-    return reduce(lambda f, p: p(f), passes_followed(all_alike), func)
+    return reduce(lambda f, p: p(f), passes_followed(), func)
 
 
-def passes_followed(all_alike: bool = True) -> tuple[Pass, ...]:
-    """The passes of `_as_compiled`. What each does to loops, `features/batched/autosched_1` says
+def passes_followed() -> tuple[Pass, ...]:
+    """The passes of `_as_followed`. What each does to loops, `features/batched/autosched_1` says
     again in numbers, or leaves to this path."""
-    cuts = LoopPartition(True, all_alike=all_alike)
-    return (*CPU_LOOPS, HintBorders(), cuts, HoistIfThenElse())
+    cuts = LoopPartition(True, all_alike=True)
+    return (*CPU_LOOPS, HintBorders(windows=False), cuts, HoistIfThenElse())
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
@@ -158,8 +175,11 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     VectorizeInnermost tell of the code (`planned`).
     """
     machine = machine_of(target)
-    collector = _Collector(machine)
-    Nest(_as_compiled(func, target, all_alike=False), collector)
+    collector = _Collector(machine, windows=False)
+    if not target.is_gpu:
+        passes = (*CPU_LOOPS, HintBorders(), LoopPartition(True), HoistIfThenElse())
+        func = reduce(lambda f, p: p(f), passes, func)
+    Nest(func, collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]
     starts = nest_starts(stores)
     gone = {

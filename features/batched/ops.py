@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from autosched.arith import Analyzer
+from autosched.features.autosched_1.windows import value_inside
 from autosched.features.batched.padding import Padding, padding_of
 from autosched.features.batched.plan import Plan, UnsupportedError, crosses
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
@@ -34,6 +36,7 @@ from autosched.tir.expr import (
 from autosched.tir.op import all_
 from autosched.tir.stmt import ProducerStore
 from autosched.tir.walk import free_vars, pre_order
+from autosched.transform.loops.loop_interval import Part
 
 if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
@@ -55,6 +58,14 @@ class BufferType:
     shape: tuple[int | None, ...]
 
 
+class Limit(NamedTuple):
+    """least <= sum(factor * axis) <= most; None: whatever it is."""
+
+    terms: tuple[tuple[Var, int], ...]
+    least: int | None
+    most: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class StoreOps:
     """One store: its value, simplified (`original` is not), and every load in it in order.
@@ -65,6 +76,8 @@ class StoreOps:
     (`parts_of_axes`), `paddings` what of these parts is known without simplification; `divided`:
     there are quotients or remainders in them. `into` is the buffer of one element that is stored to
     where it is not that of the stage. `places` say which of all loads in the value the `loads` are.
+    Of a reduction over windows that reach over a border, `inside` is the store without conditions,
+    which has the `limits` that hold there.
     """
 
     is_init: bool
@@ -78,6 +91,8 @@ class StoreOps:
     into: int | None = None
     places: tuple[int, ...] = ()
     divided: bool = False
+    inside: StoreOps | None = None
+    limits: tuple[Limit, ...] = ()
     original: Expr = field(kw_only=True)
 
     @property
@@ -181,7 +196,18 @@ class _Maker:
         start = (body.init or body.combiner.identity)[body.value_index]
         update = assignments(op, body)
         assert isinstance(update, ProducerStore)
-        return self.store(start, own, True), self.store(update.value, own, False)
+        return self.store(start, own, True), self.windows(self.store(update.value, own, False), own)
+
+    def windows(self, store: StoreOps, own: Tensor) -> StoreOps:
+        """A reduction's store, which knows what it is inside of a border."""
+        for load in loads_of(store.original):
+            found = value_inside(store.original, load) if load.producer is own else None
+            limits = None if found is None else limits_of(found[1])
+            if found is not None and limits:
+                inside = self.store(found[0], own, False)
+                if not inside.conditional:
+                    return replace(store, inside=replace(inside, limits=limits))
+        return store
 
     def crossed(self, base: int) -> StageOps:
         """The stage of a reduction that is shared by threads."""
@@ -267,6 +293,35 @@ class _Maker:
         stores = self.reduction(op, again, op.output(0))
         total = StageOps(base, (*axes, over), plain.data, (*shape, None), stores, plain.is_output)
         return partial, total
+
+
+def limits_of(parts: Sequence[Part]) -> tuple[Limit, ...]:
+    """The limits of comparisons; none at all where one is of more than axes."""
+    found: dict[frozenset[tuple[Expr, int]], Limit] = {}
+    for part in parts:
+        lower = min(part.terms.values(), default=0) < 0
+        sign = -1 if lower else 1
+        terms = tuple([(e, sign * by) for e, by in part.terms.items() if isinstance(e, Var)])
+        if len(terms) < len(part.terms) or min((by for _, by in terms), default=0) <= 0:
+            return ()
+        key = frozenset[tuple[Expr, int]](terms)
+        known = found.get(key, Limit(terms, None, None))
+        if lower:
+            ends = [n for n in (known.least, part.constant) if n is not None]
+            found[key] = known._replace(least=max(ends))
+        else:
+            ends = [n for n in (known.most, -part.constant) if n is not None]
+            found[key] = known._replace(most=min(ends))
+    return tuple(found.values())
+
+
+def inside_of_borders(ops: ProgramOps) -> ProgramOps:
+    """With reductions over windows as they are inside."""
+    stages = []
+    for stage in ops.stages:
+        stores = tuple([store.inside or store for store in stage.stores])
+        stages.append(stage if stores == stage.stores else replace(stage, stores=stores))
+    return replace(ops, stages=tuple(stages))
 
 
 def _buffer(tensor: Tensor) -> BufferType:

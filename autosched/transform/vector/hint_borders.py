@@ -38,25 +38,26 @@ from autosched.transform.vector.reduction_nest import is_counted
 
 @dataclass(frozen=True)
 class HintBorders(FunctionPass):
-    """Marks the outermost serial loop around each sum, maximum or minimum of what a condition on
-    the loop chooses, or of its product with a factor, and around each copy of it."""
+    """Marks the outermost serial loop around each copy of what a condition on the loop chooses;
+    with `windows` also around each sum, maximum or minimum of it, or of its product with a
+    factor."""
 
+    windows: bool = True
     name: ClassVar[str] = "HintBorders"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_hinted(func.body))
+        return func.with_body(self._hinted(func.body))
 
-
-def _hinted(s: Stmt) -> Stmt:
-    if isinstance(s, AttrStmt) and s.key == HINT:
-        return s
-    if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
-        return AttrStmt(s.loop_var, HINT, const(1), s)
-    if isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
-        apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
-        parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
-        return seq(*map(_marked, parts))
-    return map_children(s, _hinted)
+    def _hinted(self, s: Stmt) -> Stmt:
+        if isinstance(s, AttrStmt) and s.key == HINT:
+            return s
+        if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
+            return AttrStmt(s.loop_var, HINT, const(1), s)
+        if self.windows and isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
+            apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
+            parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
+            return seq(*map(_marked, parts))
+        return map_children(s, self._hinted)
 
 
 def _marked(part: Stmt) -> Stmt:
@@ -92,19 +93,22 @@ def _asks_outside(loop: For) -> bool:
 
 def _conditions(loop: For) -> list[Expr]:
     """Those that choose the values which sums, maxima and minima in the loop take in."""
-    found = (_chosen_by(s) for s in stmts(loop) if isinstance(s, BufferStore))
-    return [condition for condition in found if condition is not None]
+    found = (
+        chosen_factor(s.value, BufferLoad(s.buffer, s.indices))
+        for s in stmts(loop)
+        if isinstance(s, BufferStore)
+    )
+    return [chosen.args[0] for chosen in found if chosen is not None]
 
 
-def _chosen_by(store: BufferStore) -> Expr | None:
-    """The condition of the value that a sum, maximum or minimum takes in, or of a factor of it."""
-    value = store.value
+def chosen_factor(value: Expr, own: Expr) -> Call | None:
+    """The if_then_else that a sum, maximum or minimum with `own` takes in, or a factor of what it
+    takes in."""
     if not isinstance(value, Add | Max | Min):
         return None
-    own = BufferLoad(store.buffer, store.indices)
     for kept, taken in ((value.a, value.b), (value.b, value.a)):
         factors = (taken.a, taken.b) if isinstance(taken, Mul) else (taken,)
         for factor in factors if kept is own else ():
             if isinstance(factor, Call) and factor.op == "if_then_else":
-                return factor.args[0]
+                return factor
     return None

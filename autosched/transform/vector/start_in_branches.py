@@ -51,8 +51,8 @@ _reads = mentions(BufferLoad)
 class StartInBranches(FunctionPass):
     """Moves the store of a reduction's first values into all branches of the condition behind it.
 
-    At least one of them begins with the reduction, and no condition reads memory. The rows of
-    `autosched-1` count the store where the schedule has it.
+    At least one of them begins with the reduction, and no condition reads memory. In the rows
+    of `autosched-1` the start is that of the nests inside.
     """
 
     name: ClassVar[str] = "StartInBranches"

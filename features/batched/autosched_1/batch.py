@@ -28,7 +28,7 @@ from autosched.features.batched.autosched_1.values import KnownChoices
 from autosched.features.batched.autosched_1.whole_pieces import whole_pieces
 from autosched.features.batched.batch import FEW, BatchedFeatures, Program
 from autosched.features.batched.forms import Ints
-from autosched.features.batched.ops import ProgramOps
+from autosched.features.batched.ops import ProgramOps, inside_of_borders
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import AUTOSCHED_1, Rows
@@ -83,6 +83,13 @@ class BatchedTuningFeatures(BatchedFeatures):
                     waiting, size = [], 0
         self._finish(waiting, found, buffers)
         return [n for n in rest if found[n] is None]
+
+    def _ready(self, key: tuple[Any, ...], alike: list[Alike]) -> Program:
+        known = key in self._programs
+        program = super()._ready(key, alike)
+        if not known and program.ops is not None:
+            program.ops = inside_of_borders(program.ops)
+        return program
 
     def _parts(self, key: tuple[Any, ...], alike: list[Alike], members: list[int]) -> list[_Part]:
         """The candidates of one program that can be worked out, those with cut loops together."""

@@ -32,6 +32,7 @@ from autosched.features.batched.autosched_1.left_trees import Instance, Path, Pl
 from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings
+from autosched.features.batched.autosched_1.windows import window_forms, with_borders
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, times
 from autosched.tir.expr import Var
@@ -124,7 +125,7 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
             piece.correction = np.where(moved, piece.texts.simplified, piece.texts.counts)
             forms.refuse(piece.texts.unsure & ~moved, "constants apart in an index")
     forms.refuse(moved & compared, AGAIN)
-    return found
+    return with_borders(forms, found)
 
 
 def _items(copies: CopiesOf, group: Group, member: int) -> list[Instance | None]:
@@ -230,6 +231,7 @@ class _Copies:
         ]
         piece = Piece(copy, around, (), among, None, self._exists, guards=guards)
         piece.texts, piece.compared = self._indices(), self._compared()
+        piece.added = self._added_to_windows()
         return piece
 
     def _numbers(self, values: Sequence[int], default: int = 0) -> Ints:
@@ -313,6 +315,13 @@ class _Copies:
         if not any(item.path for item in self._items):
             return {}
         return {axis: self._text(store.stage.axes[axis]) for axis in axes}
+
+    def _added_to_windows(self) -> dict[int, Ints]:
+        """What is added to the loops that limits of a window ask for."""
+        slots = [slot for form, _ in window_forms(self._forms, self._store) for slot in form.terms]
+        for slot in slots:
+            self._note(slot)
+        return {slot: self._added[slot] for slot in slots}
 
     def _text(self, form: Form) -> CutText:
         index = self._of_index(form)

@@ -37,7 +37,9 @@ class Piece:
     conditions that it is in (-1: none more). Of a copy with a border, `chosen` says what becomes of
     its value, `simplifies` where its conditions have the whole program simplified, and `share` the
     part of its iterations in which its branches are taken (None: all). On a GPU, `guards` are all
-    conditions, and `launch` what it runs on.
+    conditions, and `launch` what it runs on. `added` is what a cut adds to the loops, by slot, that
+    limits of a window ask for; `same_as` the number of a piece that has all but what surrounds it
+    in common.
     """
 
     store: Store
@@ -53,6 +55,8 @@ class Piece:
     launch: Launch | None = None
     texts: IndexTexts | None = None
     compared: Mapping[Var, CutText] = field(default_factory=dict)
+    added: Mapping[int, Ints] = field(default_factory=dict)
+    same_as: int | None = None
 
 
 @dataclass(eq=False)

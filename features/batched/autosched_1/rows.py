@@ -108,7 +108,7 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
     rows = [row_of(items, _allocation(nest, items), machine) for items in by_buffer.values()]
     count = nest.forms.count
     block = np.empty((len(rows), len(COLUMNS), count))
-    tables = Tables(nest, [item.facts.store for item in stores])
+    tables = Tables(nest, list(dict.fromkeys(item.facts.store for item in stores)))
     for row, own in zip(rows, block, strict=True):
         row_columns(row, tables, machine, own)
     first = np.stack([first_place(items) for items in by_buffer.values()])
@@ -138,14 +138,23 @@ def prepared(
     without a rule."""
     nest = ready.nest
     with np.errstate(all="ignore"):
-        facts = [Facts(nest, piece.store, machine.line) for piece in pieces]
-        every, counts = [], []
+        facts: list[Facts] = []
+        for piece in pieces:
+            same = piece.same_as
+            own = Facts(nest, piece.store, machine.line) if same is None else facts[same]
+            facts.append(own)
+        every: list[Wanted] = []
+        counts: list[Ints] = []
         for own, piece in zip(facts, pieces, strict=True):
             store = piece.store
             value = value_facts(store.ops, store.stage.ops, machine.gpu)
             beside = [facts[n] for n in piece.beside]
             start = starts_of(own, piece.around, beside, piece.together)
             chosen = None
+            if piece.same_as is not None:
+                every.append(wanted(own, value, None, start, piece.exists))
+                counts.append(counts[piece.same_as])
+                continue
             if piece.chosen is not None:
                 chosen, plain = piece.chosen, piece.chosen.counts
                 own.note_touched()

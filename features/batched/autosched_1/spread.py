@@ -63,11 +63,15 @@ class Spread:
     def taken(self, nest: Nest, every: Sequence[Estimated]) -> list[Estimated]:
         """The stores by candidate: one for each copy that some candidate has."""
         found = []
+        known: dict[tuple[Facts, int], Facts] = {}
         for own in every:
-            for rows in self.rows:
+            for k, rows in enumerate(self.rows):
                 exists = own.exists[rows] if own.exists is not None else rows >= _FIRST
                 if exists.any():
-                    facts = _Taken(own.facts, nest, rows, self.rows[0])
+                    facts = known.get((own.facts, k))
+                    if facts is None:
+                        facts = _Taken(own.facts, nest, rows, self.rows[0])
+                        known[own.facts, k] = facts
                     found.append(_estimated(own, facts, exists, rows))
         return found
 

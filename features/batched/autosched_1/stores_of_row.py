@@ -128,7 +128,9 @@ class _Sums:
         self._exists = [s.exists for s in stores]
         self.order: Ints | None = None
         if any(exists is not None for exists in self._exists):
-            self.order = np.argsort(np.stack([s.facts.store.place for s in stores]), axis=0)
+            self.order = np.argsort(
+                np.stack([s.facts.store.place for s in stores]), axis=0, kind="stable"
+            )
 
     def __call__(self, values: Sequence[Any]) -> Any:
         if self.order is None:

@@ -14,6 +14,7 @@ from autosched.features.batched.autosched_1.borders import (
 )
 from autosched.features.batched.autosched_1.piece import Piece, Ready
 from autosched.features.batched.autosched_1.surroundings import Surroundings, surroundings_of
+from autosched.features.batched.autosched_1.windows import with_borders
 from autosched.features.batched.forms import Flags
 
 SEVERAL = "several copies with borders"
@@ -47,7 +48,7 @@ def whole_pieces(ready: Ready, borders: KnownBorders) -> list[Piece]:
             found.append(Piece(store, around[n], beside, together))
     for piece in found:
         piece.beside = tuple([number[n] for n in piece.beside])
-    return found
+    return with_borders(forms, found)
 
 
 def _together(count: int, beside: tuple[int, ...], around: list[Surroundings]) -> Flags:

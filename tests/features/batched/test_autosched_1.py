@@ -26,7 +26,12 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
         {"N": 1, "H": 8, "W": 8, "K": 3, "stride": 1, "padding": 1, "CI": 4, "CO": 16},
         0.4,
     ),
-    ("max_pool2d_nchw", {"N": 1, "H": 8, "W": 8, "K": 3, "stride": 2, "padding": 1, "C": 4}, 0.3),
+    ("max_pool2d_nchw", {"N": 1, "H": 8, "W": 8, "K": 3, "stride": 2, "padding": 1, "C": 4}, 0.1),
+    (
+        "depthwise_conv2d_nhwc",
+        {"N": 1, "H": 14, "W": 9, "C": 6, "K": 5, "stride": 2, "padding": 2},
+        0.1,
+    ),
     ("softmax", {"M": 12, "N": 48}, 0.1),
     ("transpose_batch_matmul_softmax", {"B": 1, "S": 16, "H": 4, "D": 8}, 0.5),
 ]
