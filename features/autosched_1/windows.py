@@ -6,8 +6,8 @@
 The code generator cuts loops at the border, so that most nests have whole windows and ask for
 nothing (HintBorders). Here the first store is one of them, for the share of the nests that are
 inside throughout; the second is for the others, with the condition around it: a nest ends there.
-What all the cuts leave of the others takes five times as long to work out, and ranks candidates no
-better.
+What all the cuts leave of the others takes five times as long to work out, and ranks candidates
+little better (0.77 and 0.76 of the pairs of three depthwise convolutions).
 """
 
 from __future__ import annotations
