@@ -79,6 +79,7 @@ from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.fuse_reductions import FuseReductions
 from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.interleave_functions import InterleaveFunctions
+from autosched.transform.vector.join_windows import JoinWindows
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.separate_windows import SeparateWindows
 from autosched.transform.vector.start_in_branches import StartInBranches
@@ -129,6 +130,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
         VectorizeInnermost(vector_bytes),
         FuseReductions(vector_bytes),
+        JoinWindows(vector_bytes),
         SeparateWindows(vector_bytes),
         TransposeGathers(),
         InterleaveFunctions(vector_bytes),
@@ -289,6 +291,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectSoftwarePipeline": InjectSoftwarePipeline,
     "InjectVirtualThread": InjectVirtualThread,
     "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
+    "JoinWindows": JoinWindows,
     "LoopPartition": LoopPartition,
     "LowerCustomDatatypes": LowerCustomDatatypes,
     "LowerDeviceKernelLaunch": LowerDeviceKernelLaunch,

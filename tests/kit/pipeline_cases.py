@@ -111,6 +111,24 @@ def pooled_image(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B]
 
 
+def pooled_frame(gpu: bool) -> tuple[Any, list[Any]]:
+    """Maxima over windows that ask for the border on all sides."""
+    A = te.placeholder((5, 21), name="A")
+
+    def padded(i: Var, j: Var) -> Any:
+        inside = te.all(i >= 1, i < 6, j >= 1, j < 22)
+        return te.if_then_else(inside, A[i - 1, j - 1], te.min_value("float32"))
+
+    P = te.compute((7, 23), padded, name="P")
+    r, s = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 3), name="s")
+    B = te.compute((5, 21), lambda i, j: te.max(P[i + r, j + s], axis=[r, s]), name="B")
+    sch = te.create_schedule(B.op)
+    sch[P].compute_inline()
+    if gpu:
+        _threads(sch, B, *both_axes(B))
+    return sch, [A, B]
+
+
 def filtered_border(gpu: bool) -> tuple[Any, list[Any]]:
     """Sums over windows of tiles in one loop, those at the border among them."""
     A, W = te.placeholder((4, 32, 16), name="A"), te.placeholder((3, 16), name="W")
@@ -390,6 +408,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "padded_window": padded_window,
     "pooled_border": pooled_border,
     "pooled_image": pooled_image,
+    "pooled_frame": pooled_frame,
     "filtered_border": filtered_border,
     "chain_of_copies": chain_of_copies,
     "prefetched_rows": prefetched_rows,

@@ -371,6 +371,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
             for a in statements(f, Allocate)
         ),
     ),
+    "JoinWindows": (
+        lambda: (*PIPELINE_CASES["pooled_frame"](False), CPU),
+        lambda f: "B.acc" not in to_text(f),
+    ),
     "SeparateWindows": (
         lambda: (*PIPELINE_CASES["pooled_image"](False), CPU),
         lambda f: any(a.buffer_var.name == "A.columns" for a in statements(f, Allocate)),

@@ -17,8 +17,8 @@ after:
         X.columns[16:32] = max(X[1:17], X[19:35])
         Y.acc[0:8] = max(max(max(Y.acc[0:8], shuffle([X.columns[0:16], X.columns[0:16]], [0, 2, 4,
                 6, 8, 10, 12, 14])), shuffle([X.columns[0:16], X.columns[0:16]], [1, 3, 5, 7, 9,
-                11, 13, 15])), shuffle([X.columns[0:16], X.columns[16:32]], [2, 4, 6, 8, 10, 12,
-                14, 31]))
+                11, 13, 15])), shuffle([X.columns[16:32], X.columns[16:32]], [1, 3, 5, 7, 9, 11,
+                13, 15]))
         Y[0:8] = Y.acc[0:8]
 
 A window of three by three with a stride of 2 takes nine vectors of every second element for each
@@ -42,7 +42,7 @@ from typing import ClassVar
 
 from autosched.nest.core import core_of
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Ramp, Shuffle, Var, pointer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, kinds_in
 from autosched.tir.op import add, const
@@ -50,6 +50,7 @@ from autosched.tir.stmt import TRUE, Allocate, AttrStmt, BufferStore, SeqStmt, S
 from autosched.tir.walk import map_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.vector.chosen_columns import chosen, lanes_at
 from autosched.transform.vector.held_reduction import is_pragma
 from autosched.transform.vector.window_groups import (
     Window,
@@ -164,12 +165,12 @@ def _extremes(
     rows: list[Expr] = []
     for row in head.rows:
         at = add(head.base, const(group.first + row + starts[number], head.base.dtype))
-        rows.append(BufferLoad(head.load.buffer, (_lanes(at, width),)))
+        rows.append(BufferLoad(head.load.buffer, (lanes_at(at, width),)))
     return BufferStore(columns, reduce(head.fold, rows), _slot(columns, width, number).indices)
 
 
 def _slot(columns: Buffer, width: int, number: int) -> BufferLoad:
-    return BufferLoad(columns, (_lanes(const(number * width), width),))
+    return BufferLoad(columns, (lanes_at(const(number * width), width),))
 
 
 def _extreme_of_taps(
@@ -185,41 +186,5 @@ def _extreme_of_taps(
     for tap in range(window.width):
         first = window.first - group.first + tap
         places = range(first, first + reach + 1, window.stride)
-        value = window.fold(value, _chosen(loads, starts, places, width))
+        value = window.fold(value, chosen(loads, starts, places, width))
     return BufferStore(window.store.buffer, value, window.store.indices)
-
-
-def _lanes(start: Expr, width: int) -> Expr:
-    return Ramp(start, const(1, start.dtype), width)
-
-
-def _chosen(
-    loads: Sequence[Expr], starts: Sequence[int], places: Sequence[int], width: int
-) -> Expr:
-    """The columns `places`, of the vectors `loads` of `width` columns that begin at `starts`."""
-    if len(places) > width:
-        half = width
-        while 2 * half < len(places):
-            half *= 2
-        rest = [*places[half:], *[places[-1]] * (2 * half - len(places))]
-        one, two = (_chosen(loads, starts, part, width) for part in (places[:half], rest))
-        return _shuffle(one, two, range(len(places)))
-    sources = [min(place // width, len(starts) - 1) for place in places]
-    lanes = [place - starts[source] for place, source in zip(places, sources, strict=True)]
-    used = sorted(set(sources))
-    if len(used) == 1 and lanes == list(range(width)):
-        return loads[used[0]]
-    if len(used) == 1:
-        return _shuffle(loads[used[0]], loads[used[0]], lanes)
-    found, known = loads[used[0]], lanes[: sources.count(used[0])]
-    for source in used[1:]:
-        more = [width + lane for lane, s in zip(lanes, sources, strict=True) if s == source]
-        order = [*known, *more]
-        missing = 0 if source == used[-1] else width - len(order)
-        found = _shuffle(found, loads[source], [*order, *[0] * missing])
-        known = list(range(len(order)))
-    return found
-
-
-def _shuffle(one: Expr, two: Expr, order: Sequence[int]) -> Expr:
-    return Shuffle((one, two), tuple(map(const, order)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -113,7 +113,7 @@ def windows_of(steps: Sequence[Step]) -> list[Window] | None:
     base = sum_of(head.terms, 0, head.base.dtype)
     found: list[Window] = []
     for place, step in by_place.items():
-        rows, width = _rectangle(offsets[place])
+        rows, width = rectangle(offsets[place])
         if len(rows) < 2 or width < 2:
             return None
         stride = _ramp(step.load).stride
@@ -131,7 +131,7 @@ def _ramp(load: BufferLoad) -> Ramp:
     return index
 
 
-def _rectangle(offsets: Sequence[int]) -> tuple[list[int], int]:
+def rectangle(offsets: Iterable[int]) -> tuple[list[int], int]:
     """The first offset of each row, and how many follow one another in each of them; no rows when
     they are not alike."""
     known = set(offsets)
@@ -149,10 +149,15 @@ class WindowGroup(NamedTuple):
     columns: int
 
     def starts(self, vector: int) -> list[int]:
-        """Where the vectors begin that the columns are read in; the last ends with the last."""
-        if self.columns <= vector:
-            return [0]
-        return [*range(0, self.columns - vector, vector), self.columns - vector]
+        """Where the vectors begin that the columns are read in."""
+        return vector_starts(self.columns, vector)
+
+
+def vector_starts(count: int, vector: int) -> list[int]:
+    """Where vectors of `count` elements begin; the last ends with the last element."""
+    if count <= vector:
+        return [0]
+    return [*range(0, count - vector, vector), count - vector]
 
 
 def groups_of(windows: Sequence[Window]) -> Iterator[WindowGroup]:
