@@ -40,9 +40,10 @@ time (Zen 4).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from operator import is_
 from typing import ClassVar, NamedTuple
 
@@ -56,7 +57,8 @@ from autosched.tir.walk import map_children
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.chosen_columns import chosen, lanes_at
-from autosched.transform.vector.row_extremes import Elements, Extreme, Fold, RowExtremes
+from autosched.transform.vector.row_extremes import Extreme, Fold, RowExtremes
+from autosched.transform.vector.row_outputs import Elements, Outputs, outputs_of
 from autosched.transform.vector.window_groups import LEAST_BYTES, rectangle, vector_starts
 
 LEAST_OUTPUTS = 4
@@ -102,9 +104,11 @@ def _joined(s: Stmt, vector_bytes: int) -> Stmt:
 
 def _in_runs(s: SeqStmt, vector_bytes: int) -> Iterator[Stmt]:
     """The statements, the most that make up a row as one."""
+    outputs = list(map(outputs_of, s.stmts))
     k = 0
     while k < len(s.stmts):
-        windows, end = _longest(s.stmts[k:])
+        part = slice(k, k + MOST_PARTS)
+        windows, end = _longest(s.stmts[part], outputs[part])
         if windows is None:
             yield _joined(s.stmts[k], vector_bytes)
         else:
@@ -112,16 +116,51 @@ def _in_runs(s: SeqStmt, vector_bytes: int) -> Iterator[Stmt]:
         k += end
 
 
-def _longest(parts: Sequence[Stmt]) -> tuple[RowOfWindows | None, int]:
+def _longest(
+    parts: Sequence[Stmt], outputs: Sequence[Outputs | None]
+) -> tuple[RowOfWindows | None, int]:
     """The row that most of the first statements make up, at least two, and how many they are."""
-    row, best, count = RowExtremes(), None, 1
-    for number, part in enumerate(parts[:MOST_PARTS], 1):
-        if not row.take(part):
+    numbers = _without_gaps(parts, outputs)
+    row, rows = RowExtremes(), []
+    for number in range(1, max(numbers, default=0) + 1):
+        if not row.take(parts[number - 1]):
             break
-        windows = _windows_of(row) if number > 1 else None
+        if number in numbers:
+            rows.append((number, copy(row)))
+    for number, one in reversed(rows):
+        windows = _windows_of(one)
         if windows is not None:
-            best, count = windows, number
-    return best, count
+            return windows, number
+    return None, 1
+
+
+def _without_gaps(parts: Sequence[Stmt], outputs: Sequence[Outputs | None]) -> list[int]:
+    """How many of the first statements, two or more, store outputs that follow one another.
+
+    Some of these take extremes.
+    """
+    found: list[int] = []
+    elements: Elements | None = None
+    places: set[int] = set()
+    folds = False
+    alike = list(takewhile(lambda part: part is not None, outputs))
+    if len(alike) < 2 or not any(kinds_in(part) & _EXTREMES for part in parts[: len(alike)]):
+        return found
+    for number, (part, stored) in enumerate(zip(parts, alike, strict=False), 1):
+        assert stored is not None
+        if None not in (elements, stored.elements) and elements != stored.elements:
+            break
+        elements = elements or stored.elements
+        places |= stored.places
+        folds = folds or bool(kinds_in(part) & _EXTREMES)
+        if (
+            number > 1
+            and folds
+            and len(places) >= LEAST_OUTPUTS
+            and (max(places) - min(places) == len(places) - 1)
+        ):
+            found.append(number)
+    return found
 
 
 class RowOfWindows(NamedTuple):
@@ -150,24 +189,27 @@ class RowOfWindows(NamedTuple):
 
 
 def _windows_of(row: RowExtremes) -> RowOfWindows | None:
-    """The windows of the outputs, None where they are not alike or not in one row."""
+    """The windows of the outputs, which follow one another; None where they are not alike."""
     places = sorted(row.outputs)
     if row.fold is None or row.source is None or row.output is None:
-        return None
-    if len(places) < LEAST_OUTPUTS or places[-1] - places[0] != len(places) - 1:
         return None
     if row.source.buffer.dtype.bytes < LEAST_BYTES or row.source.buffer.dtype is not (
         row.output.buffer.dtype
     ):
         return None
-    initials = {_initial(row.fold, row.outputs[place]) for place in places}
-    found = [_spans(row.outputs[place]) for place in places]
-    apart = {rows for rows, _, _ in found}
-    if len(initials) > 1 or len(apart) > 1:
+    initial = _initial(row.fold, row.outputs[places[0]])
+    rows, _, _ = _spans(row.outputs[places[0]])
+    if initial is None or len(rows) < 2:
         return None
-    (initial,), (rows,) = initials, apart
-    taps = _taps([(first, width) for _, first, width in found])
-    if initial is None or taps is None or len(rows) < 2:
+    spans: list[tuple[int, int]] = []
+    for place in places:
+        value = row.outputs[place]
+        others, first, width = _spans(value)
+        if others != rows or _initial(row.fold, value) != initial:
+            return None
+        spans.append((first, width))
+    taps = _taps(spans)
+    if taps is None:
         return None
     return RowOfWindows(row.fold, row.source, row.output, places[0], initial, rows, taps)
 
