@@ -20,11 +20,13 @@ from autosched.search.initial import (
 from autosched.search.rules.protocol import Context
 from autosched.search.structure import Steps
 from autosched.search.thread_bind import thread_bind
+from autosched.search.window_tiles import fill_windows
 from autosched.state import queries
 from autosched.state.state import State
 
 CPU_INITIAL: tuple[InitialRule, ...] = (
     fill_blocks,
+    fill_windows,
     fill_tile_size,
     change_compute_location,
     parallel,

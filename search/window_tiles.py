@@ -1,0 +1,96 @@
+"""The tiles of windows that ask for their border themselves (InlineBorder in rules/space.py).
+
+    for h.2 in 2: for w.2 in 2: for rh in 3: for rw in 3: for c.3 in 64: Y[h, w, c] += ...
+
+Neighbouring outputs share most of what their windows read: a tile of them with the windows inside
+loads it once. Among all factorizations of a depthwise convolution of 56x56, tiles of 2x2 outputs
+are 0.3% of what is drawn, and few have whole vectors; so such sizes are drawn half of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from autosched.search.initial import Rng, pick
+from autosched.search.rules.protocol import Context
+from autosched.state import queries
+from autosched.state.state import State
+from autosched.state.steps import SplitStep, Step
+from autosched.te.operations.operation import ComputeOp
+
+_SIDES = (1, 2, 2, 3, 4)
+"""Outputs of a tile along an axis."""
+
+_VECTORS = (1, 2, 4)
+"""Of the last axis, side by side; the code generator holds as many of them at once as fit."""
+
+_SPATIAL_LENGTHS = 3
+
+
+def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
+    """Draw the sizes half of the time; other splits stay open, that of the last axis where whole
+    vectors do not divide it."""
+    for splits, op in list(_windows(state)):
+        if pick(rng, 2):
+            continue
+        steps: list[Step] = list(state.steps)
+        most = context.core.registers // 2
+        *across, last = splits[: len(op.axis)]
+        for k in across:
+            extent = _split(steps, k).extent or 1
+            side = _one_of([n for n in _SIDES if n <= most and extent % n == 0], rng)
+            most //= side
+            steps[k] = _with(steps, k, _divisor(extent // side, rng), side, 1)
+        extent = _split(steps, last).extent or 1
+        lanes = context.core.lanes(op.output(0).dtype.bytes)
+        widths = [n * lanes for n in _VECTORS if extent % (n * lanes) == 0]
+        if widths:
+            width = _one_of(widths, rng)
+            steps[last] = _with(steps, last, _divisor(extent // width, rng), 1, width)
+        for k in splits[len(op.axis) :]:
+            steps[k] = _with(steps, k, _split(steps, k).extent or 1)
+        state = state.with_steps(tuple(steps))
+    return state
+
+
+def _one_of(choices: Sequence[int], rng: Rng) -> int:
+    return choices[pick(rng, len(choices))]
+
+
+def _divisor(extent: int, rng: Rng) -> int:
+    return _one_of([n for n in range(1, extent + 1) if extent % n == 0], rng)
+
+
+def _with(steps: Sequence[Step], k: int, *lengths: int) -> SplitStep:
+    return replace(_split(steps, k), lengths=lengths)
+
+
+def _windows(state: State) -> Iterator[tuple[list[int], ComputeOp]]:
+    """The open splits of each tiled stage whose padded input is inlined, by step, those of its
+    result's axes first."""
+    for stage_id, stage in enumerate(state.stages):
+        op = stage.op
+        if not isinstance(op, ComputeOp) or not op.reduce_axis:
+            continue
+        if not any(
+            state.stages[k].is_inlined and not queries.is_strictly_inlineable(state, k)
+            for k in queries.direct_producers(state, stage_id)
+        ):
+            continue
+        splits = [
+            k
+            for k, step in enumerate(state.steps)
+            if isinstance(step, SplitStep)
+            and None in step.lengths
+            and queries.current_stage_id(state.steps, k) == stage_id
+        ]
+        shapes = [len(_split(state.steps, k).lengths) for k in splits]
+        if shapes == [_SPATIAL_LENGTHS] * len(op.axis) + [1] * len(op.reduce_axis):
+            yield splits, op
+
+
+def _split(steps: Sequence[Step], k: int) -> SplitStep:
+    step = steps[k]
+    assert isinstance(step, SplitStep)
+    return step
