@@ -132,8 +132,8 @@ def _blocks(context: Context, state: State, stage_id: int, axes: list[int]) -> B
 
 def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
     """Lengths for all splits of a blocked stage, at random."""
-    extents = [_split(steps, k).extent or 1 for k in blocks.axes]
-    in_panel = [len(_split(steps, k + 1).lengths) == 2 for k in blocks.axes]
+    extents = [split_step(steps, k).extent or 1 for k in blocks.axes]
+    in_panel = [len(split_step(steps, k + 1).lengths) == 2 for k in blocks.axes]
     across = [n for n, inside in enumerate(in_panel) if not inside and extents[n] > 1][::-1]
     rows, width = _register_tile(blocks, rng, extents[across[0]] if across else 1, extents[-1])
     tile = [1] * len(extents)
@@ -205,7 +205,7 @@ def _of_few_loads(tiles: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths, int]:
     """The lengths of the reductions' inner parts, and their product: the longest is cut."""
-    extents = {k: _split(steps, k).extent or 1 for k in blocks.reductions}
+    extents = {k: split_step(steps, k).extent or 1 for k in blocks.reductions}
     longest = max(blocks.reductions, key=lambda k: extents[k])
     total = math.prod(extents.values())
     parts = [p for p in _REDUCTION_PARTS if p == 1 or total // p >= _LEAST_STEPS]
@@ -262,7 +262,7 @@ def _part(extent: int, parts: int, multiple: int) -> int:
 def fill_blocks(context: Context, state: State, rng: Rng) -> State | None:
     """Draw the sizes of blocked stages; other splits stay open."""
     for blocks in blocked_stages(context, state):
-        if None not in _split(state.steps, blocks.axes[0]).lengths:
+        if None not in split_step(state.steps, blocks.axes[0]).lengths:
             continue
         lengths = draw(state.steps, blocks, rng)
         state = state.with_steps(_with(state.steps, blocks, lengths))
@@ -273,18 +273,19 @@ def _with(steps: Sequence[Step], blocks: Blocks, lengths: Lengths) -> tuple[Step
     """`steps` with these lengths, those inside a block no longer than the block."""
     result = list(steps)
     for k in blocks.reductions:
-        result[k] = replace(_split(steps, k), lengths=lengths[k])
+        result[k] = replace(split_step(steps, k), lengths=lengths[k])
     for k in blocks.axes:
         (chunk,) = lengths[k]
-        result[k] = replace(_split(steps, k), lengths=(chunk,))
+        result[k] = replace(split_step(steps, k), lengths=(chunk,))
         *sides, tile = lengths[k + 1]
         tile = min(tile, chunk)
         inside = (*(min(side, -(-chunk // tile)) for side in sides), tile)
-        result[k + 1] = replace(_split(steps, k + 1), extent=chunk, lengths=inside)
+        result[k + 1] = replace(split_step(steps, k + 1), extent=chunk, lengths=inside)
     return tuple(result)
 
 
-def _split(steps: Sequence[Step], k: int) -> SplitStep:
+def split_step(steps: Sequence[Step], k: int) -> SplitStep:
+    """Step k, which splits a loop."""
     step = steps[k]
     assert isinstance(step, SplitStep)
     return step

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from autosched.search.blocks import split_step
+from autosched.search.factors import divisors
 from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
@@ -38,18 +40,18 @@ def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
         most = context.core.registers // 2
         *across, last = splits[: len(op.axis)]
         for k in across:
-            extent = _split(steps, k).extent or 1
+            extent = split_step(steps, k).extent or 1
             side = _one_of([n for n in _SIDES if n <= most and extent % n == 0], rng)
             most //= side
             steps[k] = _with(steps, k, _divisor(extent // side, rng), side, 1)
-        extent = _split(steps, last).extent or 1
+        extent = split_step(steps, last).extent or 1
         lanes = context.core.lanes(op.output(0).dtype.bytes)
         widths = [n * lanes for n in _VECTORS if extent % (n * lanes) == 0]
         if widths:
             width = _one_of(widths, rng)
             steps[last] = _with(steps, last, _divisor(extent // width, rng), 1, width)
         for k in splits[len(op.axis) :]:
-            steps[k] = _with(steps, k, _split(steps, k).extent or 1)
+            steps[k] = _with(steps, k, split_step(steps, k).extent or 1)
         state = state.with_steps(tuple(steps))
     return state
 
@@ -59,11 +61,11 @@ def _one_of(choices: Sequence[int], rng: Rng) -> int:
 
 
 def _divisor(extent: int, rng: Rng) -> int:
-    return _one_of([n for n in range(1, extent + 1) if extent % n == 0], rng)
+    return _one_of(divisors(extent), rng)
 
 
 def _with(steps: Sequence[Step], k: int, *lengths: int) -> SplitStep:
-    return replace(_split(steps, k), lengths=lengths)
+    return replace(split_step(steps, k), lengths=lengths)
 
 
 def _windows(state: State) -> Iterator[tuple[list[int], ComputeOp]]:
@@ -85,12 +87,6 @@ def _windows(state: State) -> Iterator[tuple[list[int], ComputeOp]]:
             and None in step.lengths
             and queries.current_stage_id(state.steps, k) == stage_id
         ]
-        shapes = [len(_split(state.steps, k).lengths) for k in splits]
+        shapes = [len(split_step(state.steps, k).lengths) for k in splits]
         if shapes == [_SPATIAL_LENGTHS] * len(op.axis) + [1] * len(op.reduce_axis):
             yield splits, op
-
-
-def _split(steps: Sequence[Step], k: int) -> SplitStep:
-    step = steps[k]
-    assert isinstance(step, SplitStep)
-    return step

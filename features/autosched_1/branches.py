@@ -95,14 +95,17 @@ def values_at(e: Expr, loops: Sequence[Loop]) -> Any:
 
     None for more than arithmetic, and for other variables.
     """
-    if not all(map(_is_constant, loops)):
-        return None
+    return _value(e, _iterations(loops)) if all(map(_is_constant, loops)) else None
+
+
+def _iterations(loops: Sequence[Loop]) -> dict[Expr, Any]:
+    """The values of each loop's variable, along a dimension of its own."""
     values: dict[Expr, Any] = {}
     for k, loop in enumerate(loops):
         axis = [1] * len(loops)
         axis[k] = -1
         values[loop.var] = np.arange(loop.point[0], loop.span[1] + 1).reshape(axis)
-    return _value(e, values)
+    return values
 
 
 def _is_constant(loop: Loop) -> bool:
@@ -113,9 +116,10 @@ def _is_constant(loop: Loop) -> bool:
 def _count(branches: Sequence[Branch], loops: Sequence[Loop]) -> int:
     """How many points of the loops are in all the branches; all of them where that is unknown."""
     shape = tuple([loop.extent for loop in loops])
+    values = _iterations(loops)
     holds: Any = np.ones(shape, bool)
     for condition, taken in branches:
-        found = values_at(condition, loops)
+        found = _value(condition, values)
         if found is None:
             return math.prod(shape)
         holds = holds & (found if taken else np.logical_not(found))
