@@ -30,8 +30,20 @@ _CALLS = tuple(k for k, name in enumerate(OP_COUNTERS) if name.endswith("func"))
 def nest_starts(stores: Sequence[StoreFacts]) -> dict[int, int]:
     """For each store, by its id: how many loops are outside the nest that the code generator finds.
 
-    `stores` are all of the function, in program order.
+    `stores` are all of the function, in program order. Sums that leave iterations out are looked at
+    with all of them, as they are beside others.
     """
+    whole = [store.whole or store for store in stores]
+    found = _starts_of(whole)
+    return {
+        id(store): found[id(all_of_it)]
+        if store.whole is None
+        else store.outside[found[id(all_of_it)]]
+        for store, all_of_it in zip(stores, whole, strict=True)
+    }
+
+
+def _starts_of(stores: Sequence[StoreFacts]) -> dict[int, int]:
     starts = {id(store): _after_other_loops(store, store.floor) for store in stores}
     for siblings, parts in _sequences(stores):
         level = siblings.level

@@ -16,7 +16,7 @@ from autosched.features.ansor.names import (
 from autosched.features.walk.access import ACCESS_TYPES
 
 SCHEMA = "autosched-1"
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 MAX_BUFFERS = 5
 CACHES = ("l1", "l2", "l3")
 ANNOTATIONS = {"vec": "vectorised", "unroll": "unrolled", "parallel": "parallel"}

@@ -10,6 +10,7 @@ register tiles, data moved into each cache, occupancy, coalescing, bank conflict
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
@@ -22,6 +23,7 @@ from autosched.features.autosched_1.estimate import estimate
 from autosched.features.autosched_1.inner_nest import begins_in_registers, inner_nest, nest_starts
 from autosched.features.autosched_1.machine import Machine, machine_of
 from autosched.features.autosched_1.names import COLUMNS, SCALED
+from autosched.features.autosched_1.sparse_sums import Patterns, sparse_facts, sparse_sum
 from autosched.features.autosched_1.store import StoreFacts, store_facts
 from autosched.features.autosched_1.tensor_cores import is_fragment
 from autosched.features.autosched_1.windows import border_of, window_of
@@ -37,7 +39,10 @@ from autosched.tir.walk import stmts
 from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.framework.passes import Pass
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
+from autosched.transform.loops.known_zeros import Pattern, known_patterns
 from autosched.transform.loops.loop_partition import LoopPartition
+from autosched.transform.loops.sink_init import SinkInit
+from autosched.transform.loops.skip_zeros import SkipZeros
 from autosched.transform.vector.hint_borders import HintBorders
 
 _SCALED = np.array(SCALED)
@@ -54,19 +59,26 @@ class _Collected:
 
 class _Collector:
     """Notes every store and allocation of the walk; with `windows`, reductions over windows that
-    reach over a border as two stores (`windows.py`)."""
+    reach over a border as two stores (`windows.py`). Of buffers whose elements are zero but for a
+    remainder, `patterns` tell that: sums of them leave iterations out (`sparse_sums.py`)."""
 
-    def __init__(self, machine: Machine, windows: bool) -> None:
-        self._machine, self._windows = machine, windows
+    def __init__(self, machine: Machine, windows: bool, patterns: Patterns | None = None) -> None:
+        self._machine, self._windows, self._patterns = machine, windows, patterns
         self._strides: dict[Expr, Coefficients] = {}
         self.buffers: dict[Var, _Collected] = {}
         self.stores: list[StoreFacts] = []
         self.kernels: dict[int, Kernel] = {}
 
     def store(self, stmt: BufferStore, nest: Nest) -> None:
+        sparse = sparse_sum(stmt, nest.loops, self._patterns) if self._patterns else None
+        if sparse is not None:
+            self._note(sparse_facts(stmt, sparse, nest, self._machine))
+            return
         window = window_of(stmt) if self._windows else None
         if window is None:
-            self._note(store_facts(stmt, nest, self._machine, self._strides))
+            facts = store_facts(stmt, nest, self._machine, self._strides)
+            facts.share /= math.prod([own.modulus for own in self._known(stmt)])
+            self._note(facts)
             return
         facts = store_facts(window.inside, nest, self._machine, self._strides)
         border = border_of(window, nest)
@@ -78,6 +90,10 @@ class _Collector:
         others.guards = [*facts.guards, border.depth]
         others.floor = max(facts.floor, border.depth)
         self._note(others)
+
+    def _known(self, stmt: BufferStore) -> Sequence[Pattern]:
+        """Where what is stored is zero."""
+        return self._patterns.get(stmt.buffer.data, ()) if self._patterns else ()
 
     def _note(self, facts: StoreFacts) -> None:
         self.buffers.setdefault(facts.stmt.buffer.data, _Collected()).stores.append(facts)
@@ -109,20 +125,20 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
     first store; columns as `autosched_1_names.COLUMNS`. Raises ScheduleError for a loop variable
     bound twice with different bounds or an unknown thread axis.
     """
-    return _values(_as_followed(func, target), target)
+    return _values(*_as_followed(func, target), target)
 
 
 def features_and_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
     """`features_from_func`, and the buffer that each row is about: passes may move stores past
     others and keep a buffer in another."""
-    func = _as_followed(func, target)
-    return _values(func, target), list(_stored(func).values())
+    func, patterns = _as_followed(func, target)
+    return _values(func, patterns, target), list(_stored(func).values())
 
 
-def _values(func: PrimFunc, target: Target) -> FeatureRows:
+def _values(func: PrimFunc, patterns: Patterns, target: Target) -> FeatureRows:
     """The features of a function that the passes followed are done with."""
     machine = machine_of(target)
-    collector = _Collector(machine, windows=not machine.gpu)
+    collector = _Collector(machine, windows=not machine.gpu, patterns=patterns)
     Nest(func, collector)
     stored = [collector.buffers[data] for data in _stored(func)]
     starts = nest_starts([store for found in stored for store in found.stores])
@@ -148,24 +164,33 @@ def _stored(func: PrimFunc) -> dict[Var, str]:
     return {store.buffer.data: store.buffer.name for store in stores}
 
 
-def _as_followed(func: PrimFunc, target: Target) -> PrimFunc:
-    """`func` after those passes of the CPU's pipeline that decide which loops there are.
+def _as_followed(func: PrimFunc, target: Target) -> tuple[PrimFunc, Patterns]:
+    """`func` after those passes of the CPU's pipeline that decide which loops there are, and where
+    its buffers are known to be zero.
 
-    Invariants leave their loops, zeros that are known are left out, values that become outputs are
-    kept in them; loops that a tile does not divide, or that the border of a copy is in, are cut,
-    and conditions leave their loops. The last iteration of a parallel loop counts as its others
-    do. What the border makes of reductions over windows, `windows.py` tells without cuts.
+    Invariants leave their loops, values that become outputs are kept in them; loops that a tile
+    does not divide, or that the border of a copy is in, are cut, and conditions leave their loops.
+    The last iteration of a parallel loop counts as its others do. What the border makes of
+    reductions over windows, and what sums leave out, `windows.py` and `sparse_sums.py` tell
+    without cuts.
     """
     if target.is_gpu:
-        return func
-    return reduce(lambda f, p: p(f), passes_followed(), func)
+        return func, {}
+    patterns = known_patterns(func)
+    return reduce(lambda f, p: p(f), passes_followed(bool(patterns)), func), patterns
 
 
-def passes_followed() -> tuple[Pass, ...]:
+def passes_followed(zeros: bool = False) -> tuple[Pass, ...]:
     """The passes of `_as_followed`. What each does to loops, `features/batched/autosched_1` says
-    again in numbers, or leaves to this path."""
+    again in numbers, or leaves to this path.
+
+    With `zeros`, for a function whose sums leave out what is known to be zero: their nests are
+    apart, so that nothing that they begin with moves into them.
+    """
+    left_out = (SkipZeros, SinkInit) if zeros else SkipZeros
+    loops = [p for p in CPU_LOOPS if not isinstance(p, left_out)]
     cuts = LoopPartition(True, all_alike=True)
-    return (*CPU_LOOPS, HintBorders(windows=False), cuts, HoistIfThenElse())
+    return (*loops, HintBorders(windows=False, remainders=False), cuts, HoistIfThenElse())
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:

@@ -47,6 +47,9 @@ class StoreFacts:
     `others` are further places at which accesses read: position of the access, index tuple and
     strides. Along the variables `uneven` some access does not move evenly; `constant` is the part
     of the stored address that no variable changes.
+
+    Of a sum that leaves iterations out, `whole` is the store with all of them, and `outside` has
+    for every depth of its loops how many of these are left (`sparse_sums.py`).
     """
 
     stmt: BufferStore
@@ -68,6 +71,8 @@ class StoreFacts:
     others: list[tuple[int, Index, list[int]]]
     uneven: frozenset[Var]
     constant: int
+    whole: StoreFacts | None = None
+    outside: Sequence[int] = ()
 
     @property
     def runs(self) -> float:

@@ -77,6 +77,12 @@ def signature(
     return tuple(map(int, found))
 
 
+def slots_of(forms: Forms, axes: Axes, n: int) -> list[int]:
+    """The loops of candidate n in the order of their appearance, as in its signature."""
+    every = (slot for form in axes.values() for slot, term in form.every() if term.scale[n])
+    return list(dict.fromkeys(every))
+
+
 def simplified(
     forms: Forms, text: Text, n: int, as_ansor: bool = True
 ) -> tuple[Expr, dict[int, Var]]:

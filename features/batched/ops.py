@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,12 +23,15 @@ from autosched.tir.expr import (
     GT,
     LE,
     LT,
+    Add,
     And,
     Call,
+    Cast,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
+    Mul,
     ProducerLoad,
     Reduce,
     Var,
@@ -36,6 +39,7 @@ from autosched.tir.expr import (
 from autosched.tir.op import all_
 from autosched.tir.stmt import ProducerStore
 from autosched.tir.walk import free_vars, pre_order
+from autosched.transform.loops.known_zeros import Pattern, pattern_at, residues, zero_unless
 from autosched.transform.loops.loop_interval import Part
 
 if TYPE_CHECKING:
@@ -47,6 +51,8 @@ RF = 1 << 20
 PARTIAL, RESULT = 1 << 21, 1 << 22
 """Added to it for what each thread sums up, and for what a reduction across threads comes to."""
 Indices = tuple[Expr, ...]
+_ANY = Var("any")
+"""Stands for the pointer of a buffer, which nothing follows from here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +72,13 @@ class Limit(NamedTuple):
     most: int | None
 
 
+class Zeros(NamedTuple):
+    """A value is zero unless sum(factor * axis) leaves a certain remainder by `modulus`."""
+
+    modulus: int
+    terms: tuple[tuple[Expr, int], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class StoreOps:
     """One store: its value, simplified (`original` is not), and every load in it in order.
@@ -77,7 +90,8 @@ class StoreOps:
     there are quotients or remainders in them. `into` is the buffer of one element that is stored to
     where it is not that of the stage. `places` say which of all loads in the value the `loads` are.
     Of a reduction over windows that reach over a border, `inside` is the store without conditions,
-    which has the `limits` that hold there.
+    which has the `limits` that hold there. `zeros` says where what a sum adds, or what is stored,
+    is known to be zero. With `keeps_conditions` these ask for remainders, and no loop is cut.
     """
 
     is_init: bool
@@ -93,6 +107,8 @@ class StoreOps:
     divided: bool = False
     inside: StoreOps | None = None
     limits: tuple[Limit, ...] = ()
+    zeros: tuple[Zeros, ...] = ()
+    keeps_conditions: bool = False
     original: Expr = field(kw_only=True)
 
     @property
@@ -144,10 +160,12 @@ class StageOps:
 
 @dataclass(frozen=True, eq=False)
 class ProgramOps:
-    """All stages with loops, in order, and all buffers."""
+    """All stages with loops, in order, and all buffers; `has_zeros` where some of these are known
+    to be zero but for a remainder."""
 
     stages: tuple[StageOps, ...]
     buffers: dict[int, BufferType]
+    has_zeros: bool = False
 
 
 class _Maker:
@@ -187,7 +205,9 @@ class _Maker:
                 raise UnsupportedError("a reduction with a condition")
             stores = self.reduction(op, body, own)
         else:
-            stores = (self.store(body, own, False),)
+            store, patterns = self.store(body, own, False), self.patterns(base)
+            zeros = tuple([Zeros(pattern.modulus, ()) for pattern in patterns])
+            stores = (replace(store, zeros=zeros),)
         scope = stage.scope
         known = (base, axes, len(op.axis), extents, stores, stage.is_output)
         return StageOps(*known, scope=scope)
@@ -196,7 +216,33 @@ class _Maker:
         start = (body.init or body.combiner.identity)[body.value_index]
         update = assignments(op, body)
         assert isinstance(update, ProducerStore)
-        return self.store(start, own, True), self.windows(self.store(update.value, own, False), own)
+        store = self.store(update.value, own, False)
+        store = replace(store, zeros=tuple(self.zeros_added(store.value, own)))
+        return self.store(start, own, True), self.windows(store, own)
+
+    def patterns(self, base: int) -> list[Pattern]:
+        """Where the buffer of a stage is zero."""
+        stage = self.stage_of.get(base)  # none for partial results
+        if stage is None or stage.is_output or base not in self.buffers:
+            return []
+        op = stage.op
+        if not isinstance(op, ComputeOp):
+            return []
+        axes = [iv.var for iv in op.axis]
+        found = [pattern_at(residue, axes) for residue in zero_unless(op.body[0], {})]
+        return [pattern for pattern in found if pattern is not None]
+
+    def zeros_added(self, value: Expr, own: Tensor) -> Iterator[Zeros]:
+        """Where a sum with what is there adds zero."""
+        if not isinstance(value, Add):
+            return
+        for kept, term in ((value.a, value.b), (value.b, value.a)):
+            if isinstance(kept, ProducerLoad) and kept.producer is own:
+                for load in _factors(term):
+                    for pattern in self.patterns(self.buffer_of(load)):
+                        residue = pattern.at(_ANY, load.indices)
+                        yield Zeros(residue.modulus, tuple(residue.terms.items()))
+                return
 
     def windows(self, store: StoreOps, own: Tensor) -> StoreOps:
         """A reduction's store, which knows what it is inside of a border."""
@@ -252,6 +298,7 @@ class _Maker:
             tuple(map(padding_of, parts)),
             places=tuple(k for k, e in enumerate(loads) if e.producer is not own),
             divided=not all(map(_plain, parts)),
+            keeps_conditions=bool(parts) and _asks_for_remainders(original),
             original=original,
         )
 
@@ -372,6 +419,23 @@ def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
     return tuple(found)
 
 
+def _asks_for_remainders(value: Expr) -> bool:
+    assert isinstance(value, Call)
+    return any(residues(value.args[0]))
+
+
+def _factors(e: Expr) -> list[ProducerLoad]:
+    """The loads without one of which `e` is zero."""
+    match e:
+        case Mul(a, b):
+            return [*_factors(a), *_factors(b)]
+        case Cast(a):
+            return _factors(a)
+        case ProducerLoad():
+            return [e]
+    return []
+
+
 def _plain(e: Expr) -> bool:
     """True without a quotient or remainder."""
     return not any(isinstance(x, FloorDiv | FloorMod) for x in pre_order(e))
@@ -404,4 +468,5 @@ def ops_of(dag: ComputeDAG, plan: Plan) -> ProgramOps:
         if crossed and is_total:
             raise UnsupportedError("a reduction of partial results shared by threads")
         stages.append(maker.shared(ops, stage.base) if crossed else ops)
-    return ProgramOps(tuple(stages), maker.buffers)
+    has_zeros = any(maker.patterns(stage.base) for stage in plan.stages)
+    return ProgramOps(tuple(stages), maker.buffers, has_zeros)

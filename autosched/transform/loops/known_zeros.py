@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from autosched.arith.facts import conjuncts_of
 from autosched.tir.expr import (
     EQ,
+    Add,
     BufferLoad,
     Call,
     Cast,
@@ -99,6 +100,17 @@ def zero_unless(e: Expr, patterns: Mapping[Var, Sequence[Pattern]]) -> Iterator[
                 yield pattern.at(buffer.data, indices)
 
 
+def zero_steps(store: BufferStore, patterns: Mapping[Var, Sequence[Pattern]]) -> list[Residue]:
+    """The remainders without which `store`, a sum with what is there, adds nothing to it."""
+    value = store.value
+    if not isinstance(value, Add):
+        return []
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if isinstance(own, BufferLoad) and own.buffer.data is store.buffer.data:
+            return list(zero_unless(term, patterns))
+    return []
+
+
 def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
     """By pointer, what is known of the buffers that `func` makes and stores to at one place.
 
@@ -125,7 +137,7 @@ def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
 def stored_residues(store: BufferStore) -> list[tuple[Residue, Pattern | None]]:
     """Those without which `store` stores zero, and the pattern of the buffer that follows."""
     return [
-        (residue, _pattern_in(residue, store.indices)) for residue in zero_unless(store.value, {})
+        (residue, pattern_at(residue, store.indices)) for residue in zero_unless(store.value, {})
     ]
 
 
@@ -134,7 +146,7 @@ def is_zero(e: Expr) -> bool:
     return isinstance(e, IntImm | FloatImm) and e.value == 0
 
 
-def _pattern_in(residue: Residue, indices: Sequence[Expr]) -> Pattern | None:
+def pattern_at(residue: Residue, indices: Sequence[Expr]) -> Pattern | None:
     """What `residue`, of an element stored at `indices`, says about the buffer's elements.
 
     None where it depends on more than the indices.

@@ -25,7 +25,7 @@ from typing import ClassVar, TypeAlias
 
 from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.tir.dtype import int32
-from autosched.tir.expr import Add, BufferLoad, Call, Expr, Select, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, Select, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, nodes_with
 from autosched.tir.linear import linear, sum_of
@@ -51,6 +51,7 @@ from autosched.transform.loops.known_zeros import (
     Residue,
     known_patterns,
     stored_residues,
+    zero_steps,
     zero_unless,
 )
 from autosched.transform.loops.residue_classes import (
@@ -181,7 +182,9 @@ class _Skipper:
         data = leaves[0].store.buffer.data
         if any(leaf.store.buffer.data is not data for leaf in leaves):
             return None
-        sums = [(leaf, found) for leaf in leaves if (found := self._zero_steps(leaf.store))]
+        sums = [
+            (leaf, found) for leaf in leaves if (found := zero_steps(leaf.store, self._patterns))
+        ]
         if len(sums) != 1:
             return None
         ((leaf, found),) = sums
@@ -190,16 +193,6 @@ class _Skipper:
             return None
         self._used.update(residue.known for residue in plan.residues if residue.known)
         return plan.applied(root, leaves)
-
-    def _zero_steps(self, store: BufferStore) -> list[Residue]:
-        """The remainders without which `store` adds nothing to what is there."""
-        value = store.value
-        if not isinstance(value, Add):
-            return []
-        for own, term in ((value.a, value.b), (value.b, value.a)):
-            if isinstance(own, BufferLoad) and own.buffer.data is store.buffer.data:
-                return list(zero_unless(term, self._patterns))
-        return []
 
 
 def _is_pointwise(leaf: _Leaf) -> bool:

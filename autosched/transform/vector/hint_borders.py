@@ -32,17 +32,19 @@ from autosched.tir.walk import free_vars, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.known_conditions import HINT
+from autosched.transform.loops.known_zeros import residues
 from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.reduction_nest import is_counted
 
 
 @dataclass(frozen=True)
 class HintBorders(FunctionPass):
-    """Marks the outermost serial loop around each copy of what a condition on the loop chooses;
-    with `windows` also around each sum, maximum or minimum of it, or of its product with a
-    factor."""
+    """Marks the outermost serial loop around each copy of what a condition on the loop chooses,
+    with `remainders` also where that asks for a remainder; with `windows` also around each sum,
+    maximum or minimum of it, or of its product with a factor."""
 
     windows: bool = True
+    remainders: bool = True
     name: ClassVar[str] = "HintBorders"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -51,7 +53,7 @@ class HintBorders(FunctionPass):
     def _hinted(self, s: Stmt) -> Stmt:
         if isinstance(s, AttrStmt) and s.key == HINT:
             return s
-        if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
+        if isinstance(s, For) and s.kind is ForKind.SERIAL and self._is_padded_copy(s):
             return AttrStmt(s.loop_var, HINT, const(1), s)
         if self.windows and isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
             apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
@@ -59,25 +61,27 @@ class HintBorders(FunctionPass):
             return seq(*map(_marked, parts))
         return map_children(s, self._hinted)
 
+    def _is_padded_copy(self, loop: For) -> bool:
+        """Whether the loop is the start of a perfect nest around one store of what a condition on
+        it chooses, as the copy of an input with a border is."""
+        body: Stmt = loop
+        while isinstance(body, For) and body.kind in (ForKind.SERIAL, ForKind.VECTORIZED):
+            body = body.body
+        if not isinstance(body, BufferStore):
+            return False
+        value = body.value
+        if not isinstance(value, Call) or value.op != "if_then_else":
+            return False
+        condition = value.args[0]
+        if not self.remainders and any(residues(condition)):
+            return False
+        return loop.loop_var in free_vars(condition)
+
 
 def _marked(part: Stmt) -> Stmt:
     if isinstance(part, For) and _has_border(part):
         return AttrStmt(part.loop_var, HINT, const(1), part)
     return part
-
-
-def _is_padded_copy(loop: For) -> bool:
-    """Whether the loop is the start of a perfect nest around one store of what a condition on it
-    chooses, as the copy of an input with a border is."""
-    body: Stmt = loop
-    while isinstance(body, For) and body.kind in (ForKind.SERIAL, ForKind.VECTORIZED):
-        body = body.body
-    if not isinstance(body, BufferStore):
-        return False
-    value = body.value
-    if not isinstance(value, Call) or value.op != "if_then_else":
-        return False
-    return loop.loop_var in free_vars(value.args[0])
 
 
 def _has_border(loop: For) -> bool:

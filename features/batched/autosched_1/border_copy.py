@@ -33,7 +33,11 @@ from autosched.transform.vector.conditions import guarded_parts
 from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.instructions import step_weight
 
-PASSES = (HintBorders(windows=False), LoopPartition(True, all_alike=True), HoistIfThenElse())
+PASSES = (
+    HintBorders(windows=False, remainders=False),
+    LoopPartition(True, all_alike=True),
+    HoistIfThenElse(),
+)
 _KINDS = {
     Annotation.NONE: ForKind.SERIAL,
     Annotation.UNROLL: ForKind.UNROLLED,

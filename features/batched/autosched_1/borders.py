@@ -22,7 +22,7 @@ from autosched.features.batched.autosched_1.values import Chosen, along_reads
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.one import Axes, Rows, alike, signature, simplified
+from autosched.features.batched.one import Rows, alike, signature, simplified, slots_of
 from autosched.features.batched.ops import loads_of
 from autosched.features.batched.stores import LoopAround, Store, Touched, own_indices, times
 from autosched.features.walk.count import NUM_COUNTERS
@@ -143,15 +143,9 @@ def _alike_worked_out(
             if len(known) > _MOST_KNOWN:
                 known.clear()
             simple, variables = simplified(forms, text, n, as_ansor=False)
-            known[key] = _copied(forms, store, n, simple, variables, _slots(forms, axes, n))
-        found.append(_with_slots(known[key], _slots(forms, axes, n)))
+            known[key] = _copied(forms, store, n, simple, variables, slots_of(forms, axes, n))
+        found.append(_with_slots(known[key], slots_of(forms, axes, n)))
     return found, which
-
-
-def _slots(forms: Forms, axes: Axes, n: int) -> list[int]:
-    """The loops of candidate n in the order of their appearance, as in its signature."""
-    every = (slot for form in axes.values() for slot, term in form.every() if term.scale[n])
-    return list(dict.fromkeys(every))
 
 
 def _with_slots(made: tuple[Copied, ...] | None, slots: Sequence[int]) -> tuple[Copied, ...] | None:

@@ -31,6 +31,7 @@ from autosched.features.batched.autosched_1.cut_trees import FREE, is_hinted
 from autosched.features.batched.autosched_1.left_trees import Instance, Path, Place
 from autosched.features.batched.autosched_1.partition import Pieces
 from autosched.features.batched.autosched_1.piece import Piece, Ready
+from autosched.features.batched.autosched_1.sparse_sums import without_zeros
 from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.windows import window_forms, with_borders
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
@@ -125,7 +126,7 @@ def pieces_of(ready: Ready, copies: CopiesOf, which: Ints, borders: KnownBorders
             piece.correction = np.where(moved, piece.texts.simplified, piece.texts.counts)
             forms.refuse(piece.texts.unsure & ~moved, "constants apart in an index")
     forms.refuse(moved & compared, AGAIN)
-    return with_borders(forms, found)
+    return with_borders(forms, without_zeros(forms, found))
 
 
 def _items(copies: CopiesOf, group: Group, member: int) -> list[Instance | None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from autosched.features.batched.autosched_1.cut_texts import CutText, IndexTexts
 from autosched.features.batched.autosched_1.kept import Kept
 from autosched.features.batched.autosched_1.surroundings import Surroundings
@@ -27,6 +29,24 @@ class Launch:
     local: Ints
 
 
+@dataclass(frozen=True, eq=False)
+class SparseSum:
+    """A sum in one of its nests: the store in fewer loops, and which of all loops are left out,
+    outermost first."""
+
+    store: Store
+    gone: list[Flags]
+    present: list[Flags]
+
+    def outside(self, depth: Ints) -> Ints:
+        """How many of the loops that are outside a depth of all of them are left."""
+        found, level = depth, np.zeros_like(depth)
+        for gone, present in zip(self.gone, self.present, strict=True):
+            found = found - (gone & (level < depth))
+            level = level + present
+        return found
+
+
 @dataclass(eq=False)
 class Piece:
     """A store, or a copy of one, with what surrounds it. Where `together`, the pieces `beside`, by
@@ -39,7 +59,7 @@ class Piece:
     part of its iterations in which its branches are taken (None: all). On a GPU, `guards` are all
     conditions, and `launch` what it runs on. `added` is what a cut adds to the loops, by slot, that
     limits of a window ask for; `same_as` the number of a piece that has all but what surrounds it
-    in common.
+    in common. `sparse` is what is left of a sum of what is zero but for remainders.
     """
 
     store: Store
@@ -57,6 +77,7 @@ class Piece:
     compared: Mapping[Var, CutText] = field(default_factory=dict)
     added: Mapping[int, Ints] = field(default_factory=dict)
     same_as: int | None = None
+    sparse: SparseSum | None = None
 
 
 @dataclass(eq=False)

@@ -61,7 +61,8 @@ def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
         population = hoist(nest, population)
-        move_starts(nest, population)
+        if not ops.has_zeros:
+            move_starts(nest, population)
         asked = {s: _is_asked(stage) for s, stage in nest.stages.items()}
         conditional = np.logical_or.reduce(list(asked.values()))
         kept: list[Kept] = []
@@ -145,11 +146,15 @@ def prepared(
             facts.append(own)
         every: list[Wanted] = []
         counts: list[Ints] = []
-        for own, piece in zip(facts, pieces, strict=True):
-            store = piece.store
+        for whole, piece in zip(facts, pieces, strict=True):
+            own, store = whole, piece.store
             value = value_facts(store.ops, store.stage.ops, machine.gpu)
             beside = [facts[n] for n in piece.beside]
-            start = starts_of(own, piece.around, beside, piece.together)
+            start = starts_of(whole, piece.around, beside, piece.together)
+            if piece.sparse is not None:
+                own = Facts(nest, piece.sparse.store, machine.line)
+                own.note_touched()
+                start = piece.sparse.outside(start)
             chosen = None
             if piece.same_as is not None:
                 every.append(wanted(own, value, None, start, piece.exists))
@@ -217,7 +222,7 @@ def _check(nest: Nest, stores: list[Store]) -> None:
     """Refuse candidates of which the code generator's passes change the loops."""
     forms = nest.forms
     for store in stores:
-        if store.ops.conditional and not is_padded(store):
+        if store.ops.conditional and not (is_padded(store) or store.ops.keeps_conditions):
             forms.refuse(_has_border(nest, store), "a copy that may be cut at its border")
 
 

@@ -16,12 +16,11 @@ import numpy as np
 from autosched.features.batched.forms import Flags, Form, Ints
 from autosched.features.batched.one import alike, signature, simplified
 from autosched.features.batched.ops import loads_of
-from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.stores import Store, Touched
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Coefficients, Index, Strides, flat_terms
-from autosched.tir.expr import Expr, ProducerLoad, Var
+from autosched.tir.expr import Expr, Var
 from autosched.transform.vector.index_steps import step_along
 
 TEXT = "an index that is a text"
@@ -87,7 +86,7 @@ def text_access(
     if not where.any():
         return None
     load = _only_load(store, access)
-    if load is None or forms.owner is not None:
+    if load is None or (forms.owner is not None and not store.ops.keeps_conditions):
         forms.refuse(where, TEXT)
         return None
     where = where & ~forms.bad
@@ -99,7 +98,8 @@ def text_access(
         axes[Var("storage")] = Form({}, extent)
     rows = np.flatnonzero(where)
     first, which = alike(forms, axes, rows)
-    known: dict[tuple[int, ...], _Moves] = {}
+    known: dict[tuple[int, ...], _Moves | None] = {}
+    lost = np.zeros(len(first), bool)
     count, dims = len(store.loops), len(storage)
     along = np.zeros((4, count, len(first)), np.int64)
     regions = np.ones((dims, count + 1, len(first)), np.int64)
@@ -107,13 +107,15 @@ def text_access(
         key = signature(forms, axes, n, store.at)
         if key not in known:
             simple, variables = simplified(forms, text, n, as_ansor=False)
-            if not isinstance(simple, ProducerLoad):
-                raise UnsupportedError(TEXT)
+            read = next(iter(loads_of(simple)), None)
             inner = sorted(variables, key=lambda slot: store.at[slot])
             loops = [(store.at[s], variables[s], int(forms.extents[s][n])) for s in inner]
             extents = [int(extent[n]) for extent in storage]
-            known[key] = _moves(tuple(simple.indices), extents, loops)
+            known[key] = None if read is None else _moves(tuple(read.indices), extents, loops)
         moves = known[key]
+        if moves is None:
+            lost[k] = True
+            continue
         for j in range(count - 1, -1, -1):
             regions[:, j, k] = moves.extents.get(j, regions[:, j + 1, k])
             along[:, j, k] = moves.along.get(j, 0)
@@ -123,15 +125,21 @@ def text_access(
         found[..., rows] = table[..., which]
         return found
 
+    gone = np.zeros(forms.count, bool)
+    gone[rows] = lost[which]
+    forms.refuse(gone, TEXT)
     strides, steps, blocks, uneven = spread(along)
     found, none = list(spread(regions)), np.zeros(forms.count, bool)
     return TextAccess(where, strides, steps, blocks, uneven > 0, found, [where] * dims, none)
 
 
 def _only_load(store: Store, access: Touched) -> Expr | None:
-    """The one place that the access reads, whatever the candidate; None where there is no such."""
-    if store.ops.conditional or access is store.touched[-1]:
+    """The one place that the access reads, whatever the candidate, or what chooses it; None where
+    there is no such."""
+    if access is store.touched[-1]:
         return None
+    if store.ops.conditional:
+        return store.ops.original if store.ops.keeps_conditions else None
     loads = loads_of(store.ops.value)
     found = [
         loads[place]

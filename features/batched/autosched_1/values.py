@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +15,18 @@ from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified
+from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified, slots_of
 from autosched.features.batched.ops import StageOps, StoreOps, loads_of
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.stores import Floats, Store
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
 from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Var
 from autosched.tir.walk import free_vars
+from autosched.transform.loops.known_zeros import residues
 from autosched.transform.vector.instructions import instructions, step_weight
 
 _MATHFUNC, _INT_CMP, _INT_MATHFUNC, _BOOL_OP = 5, 11, 12, 14
+DECIDED = "a remainder that simplification knows"
 COMPARED = "a comparison in a loop that is cut, of other than loops"
 _CHOICE = 2.0
 """Instructions of an if_then_else besides its condition and what it chooses: it and a constant."""
@@ -45,9 +48,9 @@ def value_facts(ops: StoreOps, stage: StageOps, on_device: bool = False) -> Valu
     """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
 
     Raises UnsupportedError where they depend on the candidate in other ways; so does what passes
-    make of remainders, which is nothing `on_device`.
+    make of quotients, which is nothing `on_device`.
     """
-    known = bool(ops.parts) if on_device else ops.is_padding
+    known = bool(ops.parts) if on_device or ops.keeps_conditions else ops.is_padding
     if ops.conditional and (ops.is_init or not known):
         raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
@@ -72,8 +75,20 @@ class Chosen:
     asked: Flags | None = None
 
 
+class _Choice(NamedTuple):
+    """Of a simplified part: counters, instructions but those of the choice itself, whether there is
+    one, which loops its condition asks for, by their order in the axes, and for how many
+    remainders."""
+
+    counts: tuple[int, ...]
+    weight: float
+    chooses: bool
+    asked: tuple[int, ...]
+    remainders: int
+
+
 _ChosenKey = tuple[Expr, tuple[int, ...]]
-KnownChoices = dict[_ChosenKey, tuple[tuple[int, ...], float, bool] | None]
+KnownChoices = dict[_ChosenKey, _Choice | None]
 _MOST_KNOWN = 100_000
 
 
@@ -87,6 +102,7 @@ def chosen_by_axes(
     """
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     weight, conditions = np.zeros(forms.count), forms.zero
+    asked: Flags = np.zeros((len(store.loops), forms.count), bool)
     for part, padding in zip(store.ops.parts, store.ops.paddings, strict=True):
         text = store.stage.context.text(part)
         table = np.zeros((NUM_COUNTERS + 2, forms.count))
@@ -96,7 +112,7 @@ def chosen_by_axes(
             table[:NUM_COUNTERS], table[-2], table[-1] = own, instructions, choice
             rest = np.flatnonzero(~plain)
         if len(rest):
-            table[:, rest] = _simplified(forms, text, rest, known)
+            table[:, rest] = _simplified(forms, text, rest, known, store, asked)
         cut = None if padding is None or compared is None else compared.get(padding.axis)
         if cut is not None and padding is not None:
             number = table[_INT_CMP].astype(np.int64)
@@ -120,25 +136,42 @@ def chosen_by_axes(
             add_index(forms, index_form(forms, e, store.stage.axes), counts)
     both = _CHOICE * some + np.maximum(conditions - 1, 0)
     along = some & along_reads(store, forms.count)
-    return Chosen(counts, np.maximum(1.0, weight + both), along)
+    known_loops = asked if store.ops.keeps_conditions else None
+    return Chosen(counts, np.maximum(1.0, weight + both), along, known_loops)
 
 
-def _simplified(forms: Forms, text: Text, rows: Rows, known: KnownChoices) -> Floats:
+def _simplified(
+    forms: Forms, text: Text, rows: Rows, known: KnownChoices, store: Store, asked: Flags
+) -> Floats:
     """The part of the candidates `rows`, one of each set of numbers simplified: counters,
-    instructions and whether there is a choice. Those that lose their load are refused."""
+    instructions and whether there is a choice. Those that lose their load are refused. The loops
+    that a condition asks for are noted in `asked`."""
     first, which = alike(forms, text.axes, rows)
     table = np.zeros((NUM_COUNTERS + 2, len(first)))
-    lost = np.zeros(len(first), bool)
+    lost, decided = np.zeros((2, len(first)), bool)
+    remainders = _remainders(text.value) if store.ops.keeps_conditions else 0
     for k, n in enumerate(first.tolist()):
         found = _one_part(forms, text, n, known)
         if found is None:
             lost[k] = True
         else:
-            table[:, k] = *found[0], found[1], found[2]
-    bad = np.zeros(forms.count, bool)
-    bad[rows] = lost[which]
-    forms.refuse(bad, "a value that loses a load")
+            table[:, k] = *found.counts, found.weight, found.chooses
+            decided[k] = found.remainders < remainders
+            slots = slots_of(forms, text.axes, n) if found.asked else []
+            for place in found.asked:
+                at = store.at.get(slots[place])
+                if at is not None:
+                    asked[at, rows[which == k]] = True
+    for flags, why in ((lost, "a value that loses a load"), (decided, DECIDED)):
+        bad = np.zeros(forms.count, bool)
+        bad[rows] = flags[which]
+        forms.refuse(bad, why)
     return table[:, which]
+
+
+def _remainders(part: Expr) -> int:
+    """For how many remainders the condition of a part asks."""
+    return len(list(residues(part.args[0]))) if isinstance(part, Call) else 0
 
 
 def along_reads(store: Store, count: int) -> Flags:
@@ -150,21 +183,23 @@ def along_reads(store: Store, count: int) -> Flags:
     return found
 
 
-def _one_part(
-    forms: Forms, text: Text, n: int, known: KnownChoices
-) -> tuple[tuple[int, ...], float, bool] | None:
-    """Counters, instructions but those of the choice itself, and whether there is one."""
+def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice | None:
+    """The part of candidate n; None where it loses its load."""
     key = text.value, signature(forms, text.axes, n)
     if key not in known:
         if len(known) > _MOST_KNOWN:
             known.clear()
-        simple = simplified(forms, text, n, as_ansor=False)[0]
-        choice = isinstance(simple, Call)
+        simple, variables = simplified(forms, text, n, as_ansor=False)
         if not same_loads(simple, text.value):
             known[key] = None
         else:
-            weight = instructions(_bare(simple)) - (_CHOICE if choice else 0)
-            known[key] = tuple(count_ops(simple)), weight, choice
+            chooses = isinstance(simple, Call)
+            weight = instructions(_bare(simple)) - (_CHOICE if chooses else 0)
+            free = free_vars(simple.args[0]) if isinstance(simple, Call) else frozenset[Var]()
+            number = _remainders(simple)
+            order = slots_of(forms, text.axes, n) if free else []
+            asked = tuple([k for k, slot in enumerate(order) if variables.get(slot) in free])
+            known[key] = _Choice(tuple(count_ops(simple)), weight, chooses, asked, number)
     return known[key]
 
 

@@ -13,6 +13,7 @@ from autosched.features.batched.autosched_1.borders import (
     is_padded,
 )
 from autosched.features.batched.autosched_1.piece import Piece, Ready
+from autosched.features.batched.autosched_1.sparse_sums import without_zeros
 from autosched.features.batched.autosched_1.surroundings import Surroundings, surroundings_of
 from autosched.features.batched.autosched_1.windows import with_borders
 from autosched.features.batched.forms import Flags
@@ -48,7 +49,7 @@ def whole_pieces(ready: Ready, borders: KnownBorders) -> list[Piece]:
             found.append(Piece(store, around[n], beside, together))
     for piece in found:
         piece.beside = tuple([number[n] for n in piece.beside])
-    return with_borders(forms, found)
+    return with_borders(forms, without_zeros(forms, found))
 
 
 def _together(count: int, beside: tuple[int, ...], around: list[Surroundings]) -> Flags:

@@ -39,7 +39,8 @@ def _assert_weighed(forms: Forms, text: Text, padding: Padding, good: Flags) -> 
     for n in np.flatnonzero(good & plain).tolist():
         found = counts[:, n].tolist(), weight[n], choice[n]
         wanted = _one_part(forms, text, n, {})
-        assert wanted is not None and found == (list(wanted[0]), *wanted[1:]), text.axes[AXIS]
+        assert wanted is not None, text.axes[AXIS]
+        assert found == (list(wanted.counts), wanted.weight, wanted.chooses), text.axes[AXIS]
 
 
 def _form(forms: Forms, rng: np.random.Generator) -> Form:
