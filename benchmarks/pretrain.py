@@ -4,10 +4,11 @@
     python benchmarks/pretrain.py collect records/
     python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.ubj.gz
 
-The first two measure random candidates of eight tasks and of 33 others. The model in the repository
-is made of 400 and 128 of each and, with a target of AVX2, 128 of the 33, which take half an hour on
-two cores of a Zen 4, and of 200 of each file of benchmarks/data/search_quality.tar.xz, drawn at
-random, which another machine measured: times count within their task.
+The first two measure random candidates of eight tasks and of 38 others. The model in the repository
+is made of 400 and 128 of each and, with a target of AVX2, 128 of the first 33, which take half an
+hour on two cores of a Zen 4, and of 200 of each file of
+benchmarks/data/search_quality_sapphire_rapids.tar.xz, drawn at random, which another machine
+measured: times count within their task.
 `train --without OP` leaves the records of an operator out: a search of that operator with such a
 model (benchmarks/search_quality.py --models) shows what the model does for operators it has never
 seen.
@@ -82,6 +83,11 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 384, "N": 768, "K": 768, "in_dtype": "bfloat16"}),
     ("conv2d_nhwc", {**_conv2d(28, 128, 128, 3), "in_dtype": "uint8", "weight_dtype": "int8"}),
     ("dense_bias_relu", {"M": 64, "N": 1024, "K": 1024, "in_dtype": "bfloat16"}),
+    ("conv2d_transpose_nhwc", _image(14, 3, CI=64, CO=48, stride=2)),
+    ("conv2d_transpose_nhwc", _image(32, 4, CI=128, CO=64, stride=2)),
+    ("conv2d_transpose_nhwc", _image(8, 4, CI=256, CO=128, stride=2)),
+    ("max_pool2d_nchw", _image(57, 3, C=30, stride=1)),
+    ("max_pool2d_nchw", _image(28, 3, C=192, stride=1)),
 ]
 
 

@@ -39,6 +39,15 @@ class Doubt:
         numbers = self._structures.numbers(candidates)
         self._measured.update(self._structures.known[k].sketch for k in numbers)
 
+    def unmeasured(self, candidates: Sequence[Steps]) -> list[list[int]]:
+        """The candidates, by number, of each sketch of which none was measured."""
+        found: dict[tuple[Any, ...], list[int]] = {}
+        for k, number in enumerate(self._structures.numbers(candidates).tolist()):
+            sketch = self._structures.known[number].sketch
+            if not self._measured[sketch]:
+                found.setdefault(sketch, []).append(k)
+        return list(found.values())
+
     def draw(self, candidates: Sequence[Steps], columns: int) -> Effects:
         """(candidates, columns): an effect for each, equal for candidates of a sketch."""
         numbers = self._structures.numbers(candidates)

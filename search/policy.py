@@ -35,6 +35,8 @@ _LOOKED_AT = 3  # evolved candidates whose features are worked out for each plac
 _ATTEMPTS = 4  # samples for each place whose features are not worked out
 _TAUGHT = 1024  # candidates that the surrogate learns from
 _RESTRUCTURED = 8  # of the best, whose stages or parallel loops are tried elsewhere
+_NEW_SKETCHES = 4  # one of as many places of a batch is for sketches of which nothing was measured
+_HOPE = 0.5  # of the best score: what the best of such a sketch must have
 Featurize = Callable[[Sequence[Steps]], list[FeatureRows | None]]
 Begin = Callable[[Sequence[Steps]], None]
 """Told what was chosen so far, and of nothing new now and then: who builds it has a look."""
@@ -67,7 +69,8 @@ class SketchPolicy:
     model may rank them higher. Thousands evolve under a surrogate of the model, which needs no
     features; those of the best are worked out, and teach it where it was wrong. Half of a batch is
     chosen from random samples, half is evolved: evolution alone circles around the best candidate
-    it knows. The samples are chosen first, so that they can be built while the others evolve. What
+    it knows. The samples are chosen first, so that they can be built while the others evolve; first
+    of them the best of sketches that nothing was measured of, which a model may misjudge. What
     is chosen by a score is chosen by a draw of what it may be (`Doubt`). Without a trained model
     nothing is evolved.
     """
@@ -138,6 +141,7 @@ class SketchPolicy:
         if self._learner.trained:
             for steps in fresh:
                 self._enter(steps, evolved=False)
+            self._pick(chosen, [self._of_new_sketches()], by_score // _NEW_SKETCHES)
             self._pick(chosen, [self._promising(chosen, 4 * count, evolved=False)], by_score // 2)
             self._begin([candidate.steps for candidate in chosen])
             self._evolve(attempts, count)
@@ -296,6 +300,19 @@ class SketchPolicy:
         order = in_turns(doubted, of_known, preferred, self._rng)
         legal = [k for k in order if scores[k] > -np.inf]
         return iter([Candidate(pool[k], float(scores[k])) for k in legal[:size]])
+
+    def _of_new_sketches(self) -> Iterator[Candidate]:
+        """The best of the pool of each sketch of which nothing was measured, the best of all first;
+        none of those that the model gives no hope."""
+        pool = list(self._pool)
+        new = self._doubt.unmeasured(pool)
+        if not new:
+            return
+        scores = self._scores(pool)
+        best = [max(those, key=scores.__getitem__) for those in new]
+        for k in sorted(best, key=scores.__getitem__, reverse=True):
+            if scores[k] >= _HOPE * scores.max():
+                yield Candidate(pool[k], float(scores[k]))
 
     def _learned_from(self) -> list[Steps]:
         """What was measured, a sample of many: all that the model may tell others apart from."""

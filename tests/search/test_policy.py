@@ -13,7 +13,7 @@ from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
 from autosched.search.policy import Candidate, SketchPolicy
 from autosched.search.space import SearchSpace
-from autosched.state.steps import Step
+from autosched.state.steps import SplitStep, Step
 from autosched.task import Task
 from kit.types import Array, MakeTask
 
@@ -241,3 +241,33 @@ def test_where_no_candidate_is_legal_none_is_proposed(
     known = SearchSpace(make_task("matmul")).sample(np.random.default_rng(0), 3)
     policy.tell(known, [np.inf] * 3)
     assert policy.next_batch(4) == []
+
+
+@pytest.mark.parametrize(("worst", "tried"), [(0.6, True), (0.3, False)])
+def test_the_best_of_every_sketch_with_hope_is_tried(
+    worst: float, tried: bool, make_task: MakeTask
+) -> None:
+    task = make_task("matmul", "cpu")
+    space = SearchSpace(task, SearchOptions(sample_init_min_population=60))
+    few = min(_splits(sketch.steps) for sketch in space.sketches)
+    assert few < max(_splits(sketch.steps) for sketch in space.sketches)
+
+    def featurize_(candidates: Sequence[tuple[Step, ...]]) -> list[Array | None]:
+        rows: list[Array | None] = []
+        for steps in candidates:
+            score = (worst if _splits(steps) == few else 1.0) + sum(_lengths(steps)) / 1e6
+            rows.append(np.full((1, 4), score, np.float32))
+        return rows
+
+    policy = SketchPolicy(space, Learner(TileModel()), np.random.default_rng(0), featurize_)
+    batch = policy.next_batch(8)
+    chosen = [c for c in batch if c.predicted is not None]
+    assert any(_splits(c.steps) == few for c in chosen) == tried
+
+
+def _splits(steps: Sequence[Step]) -> int:
+    return sum(isinstance(step, SplitStep) for step in steps)
+
+
+def _lengths(steps: Sequence[Step]) -> list[int]:
+    return [n or 1 for step in steps if isinstance(step, SplitStep) for n in step.lengths]
