@@ -1,7 +1,7 @@
 """How soon a search comes near the best that is known: its regret after 16, 32, 64 and 128 trials.
 
     python benchmarks/search_quality.py run FOLDER --seeds 0 1 2 3 4 5 --models models/
-    python benchmarks/search_quality.py run KNOWN --kinds random --trials 250 --seeds 100 101 102 103 104
+    python benchmarks/search_quality.py run KNOWN --kinds random --trials 250 --seeds 100 101 102
     python benchmarks/search_quality.py curve FOLDER [OTHER FOLDERS] --known KNOWN
 
 `run` searches on the real machine, guided by the model and at random, and keeps the records of each

@@ -22,7 +22,8 @@ class Population:
     there, `step` the stage's own limit of unrolling (-1: none). `factored` has the factors of the
     old stage's splits for a stage of partial results. `plan` is that of one of them, where they
     have threads that of all; `texts` are then those of the program. Of stages that have left loops
-    of their target, `left` is the outermost of these, and -1 of others: they stand right before it.
+    of their target, `left` is the outermost of these, and -1 of others: they stand right before it,
+    one after the other by `order`.
     """
 
     count: int
@@ -34,6 +35,7 @@ class Population:
     plan: Plan
     texts: Texts | None = None
     left: list[Ints] | None = None
+    order: list[Ints] | None = None
 
 
 @dataclass(eq=False)

@@ -35,8 +35,32 @@ def hoist(nest: Nest, population: Population) -> Population:
     ats = [moves.stage(s) for s in range(len(nest.ops.stages))]
     if not any((left >= 0).any() for left in moves.left):
         return population
-    found = moves.beside(replace(population, at=ats, left=moves.left))
+    order = _order(nest, population, moves.left)
+    found = moves.beside(replace(population, at=ats, left=moves.left, order=order))
     place_stages(nest, found)
+    return found
+
+
+def _order(nest: Nest, population: Population, left: list[Ints]) -> list[Ints]:
+    """How stages that have left the same loops follow each other: who was further inside comes
+    later. A number for each, of those in one place the same that they have in the program."""
+    stages = range(len(left))
+    found = []
+    for s in stages:
+        beside = [
+            (left[s] >= 0) & (left[u] == left[s]) & (population.target[u] == population.target[s])
+            for u in stages
+        ]
+        rank, place, own = nest.forms.zero, nest.forms.zero, nest.forms.full(s)
+        for u in stages:
+            earlier = population.at[u] < population.at[s]
+            if u < s:
+                earlier = earlier | (population.at[u] == population.at[s])
+            rank = rank + (beside[u] & earlier)
+        for u in stages:
+            own = np.where(beside[u] & (place == rank), u, own)
+            place = place + beside[u]
+        found.append(own)
     return found
 
 

@@ -169,8 +169,8 @@ class Trees:
             loops = stage.loops
             found += [population.target[s], population.at[s], stage.start]
             found += [stage.guarded.astype(np.int64), self._pragma(s)]
-            if population.left is not None:
-                found.append((population.left[s] >= 0).astype(np.int64))
+            if population.left is not None and population.order is not None:
+                found += [(population.left[s] >= 0).astype(np.int64), population.order[s]]
             for k, slot in enumerate(loops.slots):
                 extent = nest.forms.extents[slot]
                 flags = 2 * (extent > 1) + loops.reducing[k]
@@ -289,10 +289,10 @@ class Trees:
 
     def _in_order(self, s: int, n: int) -> Iterable[int]:
         """The stages before s; those that have left loops stand after the others of a place."""
-        left = self._population.left
-        if left is None:
+        left, order = self._population.left, self._population.order
+        if left is None or order is None:
             return range(s)
-        return sorted(range(s), key=lambda u: (left[u][n] >= 0, u))
+        return sorted(range(s), key=lambda u: (left[u][n] >= 0, order[u][n]))
 
     def _implies(self, one: Condition, other: Condition, n: int) -> bool:
         """Whether one condition implies the other, whose terms are multiples of its own.

@@ -99,6 +99,17 @@ PINNED: dict[str, tuple[str, dict[str, Any], list[JsonStep]]] = {
             ["AN", 4, 25, 2],
         ],
     ),
+    # Both sums leave the loop over j.1: that of squares first, whose loop was further out.
+    "two sums that leave a loop": (
+        "layer_norm",
+        {"M": 4, "N": 48},
+        [
+            *(["SP", 7, 0, 4, [4, 1, 1], 1], ["SP", 7, 4, 48, [2, 3, 4], 1]),
+            *(["RE", 7, [0, 4, 1, 5, 2, 6, 3, 7]], ["CI", 4], ["CI", 2], ["CA", 3, 7, 3]),
+            *(["CA", 1, 7, 6], ["FU", 7, [0, 1]], ["AN", 7, 0, 3]),
+            *(["PR", 1, 0, "auto_unroll_max_step$512"], ["AN", 7, 6, 2]),
+        ],
+    ),
     # A thread computes a row of exponentials and its sum for each element: none of the output's
     # loops goes through the row, which is not kept in it.
     "a row for an element": (
