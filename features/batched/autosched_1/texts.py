@@ -9,18 +9,21 @@ An access is read as the walk reads it, once for all candidates with the same nu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Ints
-from autosched.features.batched.one import alike, signature, simplified
+from autosched.features.batched.context import Text
+from autosched.features.batched.forms import Flags, Form, Forms, Ints
+from autosched.features.batched.one import alike, same_loads, signature, simplified
 from autosched.features.batched.ops import loads_of
-from autosched.features.batched.stores import Store, Touched
+from autosched.features.batched.stores import Place, Store, Touched, text_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Coefficients, Index, Strides, flat_terms
 from autosched.tir.expr import Expr, Var
+from autosched.tir.walk import substitute
 from autosched.transform.vector.index_steps import step_along
 
 TEXT = "an index that is a text"
@@ -85,15 +88,14 @@ def text_access(
     forms = store.stage.context.forms
     if not where.any():
         return None
-    load = _only_load(store, access)
-    if load is None or (forms.owner is not None and not store.ops.keeps_conditions):
+    read = _only_load(store, access)
+    if read is None or (forms.owner is not None and not store.ops.keeps_conditions):
         forms.refuse(where, TEXT)
         return None
     where = where & ~forms.bad
     if not where.any():
         return None
-    text = store.stage.context.text(load)
-    axes = dict(text.axes)
+    axes = dict(read.axes)
     for extent in storage:
         axes[Var("storage")] = Form({}, extent)
     rows = np.flatnonzero(where)
@@ -106,12 +108,11 @@ def text_access(
     for k, n in enumerate(first.tolist()):
         key = signature(forms, axes, n, store.at)
         if key not in known:
-            simple, variables = simplified(forms, text, n, as_ansor=False)
-            read = next(iter(loads_of(simple)), None)
+            index, variables = read(forms, n)
             inner = sorted(variables, key=lambda slot: store.at[slot])
             loops = [(store.at[s], variables[s], int(forms.extents[s][n])) for s in inner]
             extents = [int(extent[n]) for extent in storage]
-            known[key] = None if read is None else _moves(tuple(read.indices), extents, loops)
+            known[key] = None if index is None else _moves(index, extents, loops)
         moves = known[key]
         if moves is None:
             lost[k] = True
@@ -133,22 +134,54 @@ def text_access(
     return TextAccess(where, strides, steps, blocks, uneven > 0, found, [where] * dims, none)
 
 
-def _only_load(store: Store, access: Touched) -> Expr | None:
-    """The one place that the access reads, whatever the candidate, or what chooses it; None where
-    there is no such."""
+@dataclass(frozen=True)
+class _Read:
+    """What a load's dimensions are simplified with, and where they stand in that: all of them with
+    the load, or each with the part of a choice that asks for its axis."""
+
+    texts: Sequence[Text]
+    places: Sequence[Place | None] = ()
+
+    @property
+    def axes(self) -> dict[Var, Form]:
+        """All that the indices depend on."""
+        return {var: form for text in self.texts for var, form in text.axes.items()}
+
+    def __call__(self, forms: Forms, n: int) -> tuple[Index | None, dict[int, Var]]:
+        """The indices of candidate n, None where simplification leaves no load, and the variables
+        of loops by slot."""
+        if not self.places:
+            simple, variables = simplified(forms, self.texts[0], n, as_ansor=False)
+            found = next(iter(loads_of(simple)), None)
+            return None if found is None else tuple(found.indices), variables
+        indices: list[Expr] = []
+        variables = {}
+        for text, place in zip(self.texts, self.places, strict=True):
+            simple, own = simplified(forms, text, n, as_ansor=False)
+            if place is not None:
+                if not same_loads(simple, text.value):
+                    return None, {}
+                simple = loads_of(simple)[place[0]].indices[place[1]]
+            same = {var: variables.setdefault(slot, var) for slot, var in own.items()}
+            indices.append(substitute(simple, same))
+        return tuple(indices), variables
+
+
+def _only_load(store: Store, access: Touched) -> _Read | None:
+    """The one place that the access reads, whatever the candidate; None where there is no such."""
     if access is store.touched[-1]:
         return None
+    numbers = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
     if store.ops.conditional:
-        return store.ops.original if store.ops.keeps_conditions else None
+        if len(numbers) != 1 or not store.ops.keeps_conditions:
+            return None
+        every = [text_of(store, numbers[0], d, False) for d in range(len(access.tuples[0]))]
+        return _Read(*zip(*every, strict=True))
     loads = loads_of(store.ops.value)
-    found = [
-        loads[place]
-        for (buffer, _), place in zip(store.ops.loads, store.ops.places, strict=True)
-        if buffer == access.buffer
-    ]
+    found = [loads[store.ops.places[k]] for k in numbers]
     if not found or any(load.indices != found[0].indices for load in found):
         return None
-    return found[0]
+    return _Read([store.stage.context.text(found[0])])
 
 
 def _moves(index: Index, storage: list[int], loops: list[tuple[int, Var, int]]) -> _Moves:
