@@ -37,6 +37,7 @@ from autosched.features.batched.autosched_1.windows import window_forms, with_bo
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.stores import Floats, LoopAround, Store, own_indices, times
 from autosched.tir.expr import Var
+from autosched.tir.walk import free_vars
 
 AGAIN = "a value with conditions in a loop that is cut, simplified again"
 FIRST = "a copy with a border in the first piece of a loop"
@@ -299,8 +300,7 @@ class _Copies:
         """What the constants in place of variables, and added to them, change in indices."""
         forms, store = self._forms, self._store
         if store.ops.conditional and not all(store.ops.paddings):
-            cut = self._numbers([bool(item.path) for item in self._items]) > 0
-            forms.refuse(cut, "a value with conditions in a loop that is cut")
+            forms.refuse(self._cuts_conditions(), "a value with conditions in a loop that is cut")
         found = no_texts(forms.count)
         for form in own_indices(forms, store) * store.ops.updates:
             found = found.plus(self._of_index(form))
@@ -308,6 +308,20 @@ class _Copies:
             for form in indices:
                 found = found.plus(self._of_index(form))
         return found
+
+    def _cuts_conditions(self) -> Flags:
+        """Where conditions in the value may ask for a loop that is cut."""
+        store = self._store
+        found = self._numbers([bool(item.path) for item in self._items]) > 0
+        if not store.ops.keeps_conditions:
+            return found
+        asked = frozenset[Var]().union(*map(free_vars, store.ops.parts))
+        among = np.zeros_like(found)
+        for axis in asked:
+            for slot, term in store.stage.axes[axis].every():
+                self._note(slot)
+                among = among | (self._cut[slot] & (term.scale != 0))
+        return found & among
 
     def _compared(self) -> dict[Var, CutText]:
         """By axis that conditions compare, where it is cut and what changes in its text."""

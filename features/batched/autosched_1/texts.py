@@ -96,8 +96,9 @@ def text_access(
     if not where.any():
         return None
     axes = dict(read.axes)
-    for extent in storage:
-        axes[Var("storage")] = Form({}, extent)
+    runs = [np.where(loop.present, loop.extent, 1) for loop in store.loops]
+    for extent in [*storage, *(runs if forms.owner is not None else ())]:
+        axes[Var("extent")] = Form({}, extent)
     rows = np.flatnonzero(where)
     first, which = alike(forms, axes, rows)
     known: dict[tuple[int, ...], _Moves | None] = {}
@@ -110,7 +111,7 @@ def text_access(
         if key not in known:
             index, variables = read(forms, n)
             inner = sorted(variables, key=lambda slot: store.at[slot])
-            loops = [(store.at[s], variables[s], int(forms.extents[s][n])) for s in inner]
+            loops = [(store.at[s], variables[s], int(runs[store.at[s]][n])) for s in inner]
             extents = [int(extent[n]) for extent in storage]
             known[key] = None if index is None else _moves(index, extents, loops)
         moves = known[key]

@@ -99,6 +99,21 @@ PINNED: dict[str, tuple[str, dict[str, Any], list[JsonStep]]] = {
             ["AN", 4, 25, 2],
         ],
     ),
+    # The copy with inserted zeros is made in a loop over channels that is cut in 17 and 16: each of
+    # its pieces reads as many.
+    "inserted zeros in a loop that is cut": (
+        "conv2d_transpose_nhwc",
+        {"N": 2, "H": 9, "W": 5, "CI": 33, "CO": 17, "K": 4, "stride": 2, "padding": 1},
+        [
+            *(["SP", 3, 0, 2, [1], 1], ["SP", 3, 1, 1, [1], 1], ["SP", 3, 3, 18, [6], 1]),
+            *(["SP", 3, 4, 6, [1], 1], ["SP", 3, 6, 10, [10], 1], ["SP", 3, 7, 10, [10], 1]),
+            *(["SP", 3, 9, 17, [17], 1], ["SP", 3, 10, 17, [1, 17], 1], ["SP", 3, 13, 4, [1], 1]),
+            *(["SP", 3, 15, 4, [4], 1], ["SP", 3, 17, 33, [17], 1]),
+            ["RE", 3, [0, 3, 6, 9, 13, 15, 17, 10, 1, 4, 7, 11, 14, 16, 18, 2, 5, 8, 12]],
+            *(["CA", 1, 3, 6], ["FU", 3, [0, 1, 2]], ["AN", 3, 0, 3]),
+            ["PR", 3, 0, "auto_unroll_max_step$0"],
+        ],
+    ),
     # Both sums leave the loop over j.1: that of squares first, whose loop was further out.
     "two sums that leave a loop": (
         "layer_norm",
