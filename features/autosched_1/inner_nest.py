@@ -35,12 +35,11 @@ def nest_starts(stores: Sequence[StoreFacts]) -> dict[int, int]:
     """
     whole = [store.whole or store for store in stores]
     found = _starts_of(whole)
-    return {
-        id(store): found[id(all_of_it)]
-        if store.whole is None
-        else store.outside[found[id(all_of_it)]]
-        for store, all_of_it in zip(stores, whole, strict=True)
-    }
+    starts = {}
+    for store, every in zip(stores, whole, strict=True):
+        start = found[id(every)]
+        starts[id(store)] = start if store.whole is None else store.outside[start]
+    return starts
 
 
 def _starts_of(stores: Sequence[StoreFacts]) -> dict[int, int]:

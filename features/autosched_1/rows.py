@@ -10,7 +10,6 @@ register tiles, data moved into each cache, occupancy, coalescing, bank conflict
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
@@ -39,7 +38,7 @@ from autosched.tir.walk import stmts
 from autosched.transform.cpu_loops import CPU_LOOPS
 from autosched.transform.framework.passes import Pass
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
-from autosched.transform.loops.known_zeros import Pattern, known_patterns
+from autosched.transform.loops.known_zeros import known_patterns
 from autosched.transform.loops.loop_partition import LoopPartition
 from autosched.transform.loops.sink_init import SinkInit
 from autosched.transform.loops.skip_zeros import SkipZeros
@@ -62,7 +61,7 @@ class _Collector:
     reach over a border as two stores (`windows.py`). Of buffers whose elements are zero but for a
     remainder, `patterns` tell that: sums of them leave iterations out (`sparse_sums.py`)."""
 
-    def __init__(self, machine: Machine, windows: bool, patterns: Patterns | None = None) -> None:
+    def __init__(self, machine: Machine, windows: bool, patterns: Patterns) -> None:
         self._machine, self._windows, self._patterns = machine, windows, patterns
         self._strides: dict[Expr, Coefficients] = {}
         self.buffers: dict[Var, _Collected] = {}
@@ -77,7 +76,8 @@ class _Collector:
         window = window_of(stmt) if self._windows else None
         if window is None:
             facts = store_facts(stmt, nest, self._machine, self._strides)
-            facts.share /= math.prod([own.modulus for own in self._known(stmt)])
+            zeros = self._patterns.get(stmt.buffer.data, ())
+            facts.share /= math.prod([pattern.modulus for pattern in zeros])
             self._note(facts)
             return
         facts = store_facts(window.inside, nest, self._machine, self._strides)
@@ -90,10 +90,6 @@ class _Collector:
         others.guards = [*facts.guards, border.depth]
         others.floor = max(facts.floor, border.depth)
         self._note(others)
-
-    def _known(self, stmt: BufferStore) -> Sequence[Pattern]:
-        """Where what is stored is zero."""
-        return self._patterns.get(stmt.buffer.data, ()) if self._patterns else ()
 
     def _note(self, facts: StoreFacts) -> None:
         self.buffers.setdefault(facts.stmt.buffer.data, _Collected()).stores.append(facts)
@@ -200,7 +196,7 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     VectorizeInnermost tell of the code (`planned`).
     """
     machine = machine_of(target)
-    collector = _Collector(machine, windows=False)
+    collector = _Collector(machine, windows=False, patterns={})
     if not target.is_gpu:
         passes = (*CPU_LOOPS, HintBorders(), LoopPartition(True), HoistIfThenElse())
         func = reduce(lambda f, p: p(f), passes, func)

@@ -170,7 +170,7 @@ def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
     prefix = nest.forms.full(s << (_DIGIT * _DEPTH))
     shift = nest.forms.full(_DIGIT * (_DEPTH - 1))
     target, own = population.target[s], _token(population.at[s]) + s
-    if population.left is not None and population.order is not None:
+    if population.left is not None:
         left = population.left[s]
         own = np.where(left < 0, own, _token(left) - _BEFORE + population.order[s])
     for t in range(s + 1, len(nest.ops.stages)):

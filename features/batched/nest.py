@@ -35,7 +35,7 @@ class Population:
     plan: Plan
     texts: Texts | None = None
     left: list[Ints] | None = None
-    order: list[Ints] | None = None
+    order: list[Ints] = field(default_factory=list)
 
 
 @dataclass(eq=False)

@@ -160,12 +160,15 @@ class StageOps:
 
 @dataclass(frozen=True, eq=False)
 class ProgramOps:
-    """All stages with loops, in order, and all buffers; `has_zeros` where some of these are known
-    to be zero but for a remainder."""
+    """All stages with loops, in order, and all buffers."""
 
     stages: tuple[StageOps, ...]
     buffers: dict[int, BufferType]
-    has_zeros: bool = False
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether some buffers are known to be zero but for a remainder."""
+        return any(store.zeros for stage in self.stages for store in stage.stores)
 
 
 class _Maker:
@@ -468,5 +471,4 @@ def ops_of(dag: ComputeDAG, plan: Plan) -> ProgramOps:
         if crossed and is_total:
             raise UnsupportedError("a reduction of partial results shared by threads")
         stages.append(maker.shared(ops, stage.base) if crossed else ops)
-    has_zeros = any(maker.patterns(stage.base) for stage in plan.stages)
-    return ProgramOps(tuple(stages), maker.buffers, has_zeros)
+    return ProgramOps(tuple(stages), maker.buffers)

@@ -169,7 +169,7 @@ class Trees:
             loops = stage.loops
             found += [population.target[s], population.at[s], stage.start]
             found += [stage.guarded.astype(np.int64), self._pragma(s)]
-            if population.left is not None and population.order is not None:
+            if population.left is not None:
                 found += [(population.left[s] >= 0).astype(np.int64), population.order[s]]
             for k, slot in enumerate(loops.slots):
                 extent = nest.forms.extents[slot]
@@ -290,7 +290,7 @@ class Trees:
     def _in_order(self, s: int, n: int) -> Iterable[int]:
         """The stages before s; those that have left loops stand after the others of a place."""
         left, order = self._population.left, self._population.order
-        if left is None or order is None:
+        if left is None:
             return range(s)
         return sorted(range(s), key=lambda u: (left[u][n] >= 0, order[u][n]))
 

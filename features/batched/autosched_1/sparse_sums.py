@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from autosched.features.batched.autosched_1.piece import Piece, SparseSum
-from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, Term
+from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, Term, uses_slot
 from autosched.features.batched.nest import index_form
 from autosched.features.batched.ops import Zeros
 from autosched.features.batched.stores import Store, own_indices
@@ -77,12 +77,12 @@ def _moving(forms: Forms, store: Store, zeros: Zeros) -> Iterator[tuple[int, Int
     where that is only by a part of them."""
     terms: dict[Expr, int] = dict(zeros.terms)
     value = sum_of(terms, 0, zeros.terms[0][0].dtype)
-    present = {loop.slot: loop.present for loop in store.loops}
     for slot, term in index_form(forms, value, store.stage.axes).every():
         if slot in forms.virtual:
             forms.refuse(term.scale % zeros.modulus != 0, TEXT)
-        elif slot in present:
-            scale = np.where(present[slot], term.scale % zeros.modulus, 0)
+        elif slot in store.at:
+            present = store.loops[store.at[slot]].present
+            scale = np.where(present, term.scale % zeros.modulus, 0)
             yield slot, scale, (scale != 0) & forms.is_digit(slot, term)
 
 
@@ -93,16 +93,14 @@ def _are_followed(forms: Forms, store: Store, moving: Sequence[tuple[int, Ints, 
     found: Flags = np.ones(forms.count, bool)
     for slot, scale, _ in moving:
         kind = _kind(store, slot)
-        over = np.zeros(forms.count, bool)
-        for term in last.terms.get(slot, ()):
-            over = over | (term.scale != 0)
+        over = uses_slot(last.terms[slot]) if slot in last.terms else np.zeros(forms.count, bool)
         kept = (kind == Annotation.VECTORIZE) | (over & (kind != Annotation.PARALLEL))
         found = found & ~(kept & (scale != 0))
     return found
 
 
 def _kind(store: Store, slot: int) -> Ints:
-    return next(loop.kind for loop in store.loops if loop.slot == slot)
+    return store.loops[store.at[slot]].kind
 
 
 def _strided(form: Form, period: dict[int, Ints]) -> Form:

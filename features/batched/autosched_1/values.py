@@ -102,7 +102,9 @@ def chosen_by_axes(
     """
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     weight, conditions = np.zeros(forms.count), forms.zero
-    asked: Flags = np.zeros((len(store.loops), forms.count), bool)
+    asked: Flags | None = None
+    if store.ops.keeps_conditions:
+        asked = np.zeros((len(store.loops), forms.count), bool)
     for part, padding in zip(store.ops.parts, store.ops.paddings, strict=True):
         text = store.stage.context.text(part)
         table = np.zeros((NUM_COUNTERS + 2, forms.count))
@@ -136,26 +138,27 @@ def chosen_by_axes(
             add_index(forms, index_form(forms, e, store.stage.axes), counts)
     both = _CHOICE * some + np.maximum(conditions - 1, 0)
     along = some & along_reads(store, forms.count)
-    known_loops = asked if store.ops.keeps_conditions else None
-    return Chosen(counts, np.maximum(1.0, weight + both), along, known_loops)
+    return Chosen(counts, np.maximum(1.0, weight + both), along, asked)
 
 
 def _simplified(
-    forms: Forms, text: Text, rows: Rows, known: KnownChoices, store: Store, asked: Flags
+    forms: Forms, text: Text, rows: Rows, known: KnownChoices, store: Store, asked: Flags | None
 ) -> Floats:
     """The part of the candidates `rows`, one of each set of numbers simplified: counters,
     instructions and whether there is a choice. Those that lose their load are refused. The loops
-    that a condition asks for are noted in `asked`."""
+    that a condition asks for are noted in `asked`, of values that keep their conditions."""
     first, which = alike(forms, text.axes, rows)
     table = np.zeros((NUM_COUNTERS + 2, len(first)))
     lost, decided = np.zeros((2, len(first)), bool)
-    remainders = _remainders(text.value) if store.ops.keeps_conditions else 0
+    remainders = _remainders(text.value) if asked is not None else 0
     for k, n in enumerate(first.tolist()):
         found = _one_part(forms, text, n, known)
         if found is None:
             lost[k] = True
         else:
             table[:, k] = *found.counts, found.weight, found.chooses
+            if asked is None:
+                continue
             decided[k] = found.remainders < remainders
             slots = slots_of(forms, text.axes, n) if found.asked else []
             for place in found.asked:
