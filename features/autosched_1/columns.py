@@ -284,6 +284,7 @@ def _predicates(store: StoreFacts) -> Iterator[float]:
     yield len(store.guards)
     yield float(bool(store.guards) and store.guards[-1] >= len(store.loops))
     yield checks
+    yield store.locality.within
 
 
 _BLOCKS, _THREADS = slice(1, 4), slice(4, 7)

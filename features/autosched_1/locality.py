@@ -18,6 +18,8 @@ class Locality:
 
     `inner` are the iterations, `bytes` the whole cache lines touched in bytes; `elements` and
     `lines` have a list per access. `runs` are the contiguous bytes of each access's whole region.
+    `within` is the extent of a dimension as a share of the region there, the least of all: less
+    than 1 where loops reach beyond a buffer.
     """
 
     inner: list[int]
@@ -25,6 +27,7 @@ class Locality:
     elements: list[list[int]]
     lines: list[list[int]]
     runs: list[int]
+    within: float = 1.0
 
     def fits(self, capacity: int) -> int:
         """The outermost level whose data fit a cache of `capacity` bytes; else the innermost."""
@@ -81,7 +84,13 @@ def locality(accesses: Sequence[Access], loops: Sequence[Loop], line: int) -> Lo
         result.elements.append(elements)
         result.lines.append(lines)
         result.runs.append(_run(regions[0], access)[0])
+        result.within = min(result.within, _within(regions[0], access))
     return result
+
+
+def _within(region: Sequence[int], access: Access) -> float:
+    shape = access.info.shape
+    return min([1.0, *(n / extent for n, extent in zip(shape, region, strict=True) if n)])
 
 
 def _run(region: Sequence[int], access: Access) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from autosched.features.ansor.names import (
 from autosched.features.walk.access import ACCESS_TYPES
 
 SCHEMA = "autosched-1"
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 MAX_BUFFERS = 5
 CACHES = ("l1", "l2", "l3")
 ANNOTATIONS = {"vec": "vectorised", "unroll": "unrolled", "parallel": "parallel"}
@@ -140,6 +140,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "guards": "conditions around the store",
         "guard_inner=": "there is a condition inside all loops",
         "guarded": "checks of conditions over all iterations",
+        "within=": "least extent of an accessed dimension, of what the loops reach there",
     },
     "gpu": {
         "is_gpu=": "1 on a GPU",

@@ -10,7 +10,7 @@ register tiles, data moved into each cache, occupancy, coalescing, bank conflict
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.autosched_1.sparse_sums import Patterns, sparse_facts, sparse_sum
 from autosched.features.autosched_1.store import StoreFacts, store_facts
 from autosched.features.autosched_1.tensor_cores import is_fragment
-from autosched.features.autosched_1.windows import border_of, window_of
+from autosched.features.autosched_1.within_bounds import within_bounds
 from autosched.features.walk.scope import BufferInfo
 from autosched.features.walk.strides import Coefficients
 from autosched.features.walk.visitor import Nest
@@ -57,12 +57,11 @@ class _Collected:
 
 
 class _Collector:
-    """Notes every store and allocation of the walk; with `windows`, reductions over windows that
-    reach over a border as two stores (`windows.py`). Of buffers whose elements are zero but for a
+    """Notes every store and allocation of the walk. Of buffers whose elements are zero but for a
     remainder, `patterns` tell that: sums of them leave iterations out (`sparse_sums.py`)."""
 
-    def __init__(self, machine: Machine, windows: bool, patterns: Patterns) -> None:
-        self._machine, self._windows, self._patterns = machine, windows, patterns
+    def __init__(self, machine: Machine, patterns: Patterns) -> None:
+        self._machine, self._patterns = machine, patterns
         self._strides: dict[Expr, Coefficients] = {}
         self.buffers: dict[Var, _Collected] = {}
         self.stores: list[StoreFacts] = []
@@ -73,23 +72,10 @@ class _Collector:
         if sparse is not None:
             self._note(sparse_facts(stmt, sparse, nest, self._machine))
             return
-        window = window_of(stmt) if self._windows else None
-        if window is None:
-            facts = store_facts(stmt, nest, self._machine, self._strides)
-            zeros = self._patterns.get(stmt.buffer.data, ())
-            facts.share /= math.prod([pattern.modulus for pattern in zeros])
-            self._note(facts)
-            return
-        facts = store_facts(window.inside, nest, self._machine, self._strides)
-        border = border_of(window, nest)
-        inside = replace(facts, share=facts.share * border.inside)
-        if border.depth:
-            inside.guards = [*facts.guards, facts.floor]
-        self._note(inside)
-        others = replace(facts, share=facts.share * border.others, siblings=None)
-        others.guards = [*facts.guards, border.depth]
-        others.floor = max(facts.floor, border.depth)
-        self._note(others)
+        facts = store_facts(stmt, nest, self._machine, self._strides)
+        zeros = self._patterns.get(stmt.buffer.data, ())
+        facts.share /= math.prod([pattern.modulus for pattern in zeros])
+        self._note(facts)
 
     def _note(self, facts: StoreFacts) -> None:
         self.buffers.setdefault(facts.stmt.buffer.data, _Collected()).stores.append(facts)
@@ -134,7 +120,7 @@ def features_and_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, l
 def _values(func: PrimFunc, patterns: Patterns, target: Target) -> FeatureRows:
     """The features of a function that the passes followed are done with."""
     machine = machine_of(target)
-    collector = _Collector(machine, windows=not machine.gpu, patterns=patterns)
+    collector = _Collector(machine, patterns)
     Nest(func, collector)
     stored = [collector.buffers[data] for data in _stored(func)]
     starts = nest_starts([store for found in stored for store in found.stores])
@@ -161,19 +147,17 @@ def _stored(func: PrimFunc) -> dict[Var, str]:
 
 
 def _as_followed(func: PrimFunc, target: Target) -> tuple[PrimFunc, Patterns]:
-    """`func` after those passes of the CPU's pipeline that decide which loops there are, and where
-    its buffers are known to be zero.
+    """`func` after those passes of the CPU's pipeline that decide which loops there are, inside of
+    all borders, and where its buffers are known to be zero.
 
-    Invariants leave their loops, values that become outputs are kept in them; loops that a tile
-    does not divide, or that the border of a copy is in, are cut, and conditions leave their loops.
-    The last iteration of a parallel loop counts as its others do. What the border makes of
-    reductions over windows, and what sums leave out, `windows.py` and `sparse_sums.py` tell
-    without cuts.
+    Invariants leave their loops, and values that become outputs are kept in them. What sums leave
+    out `sparse_sums.py` tells.
     """
     if target.is_gpu:
         return func, {}
     patterns = known_patterns(func)
-    return reduce(lambda f, p: p(f), passes_followed(bool(patterns)), func), patterns
+    followed = reduce(lambda f, p: p(f), passes_followed(bool(patterns)), func)
+    return within_bounds(followed), patterns
 
 
 def passes_followed(zeros: bool = False) -> tuple[Pass, ...]:
@@ -184,9 +168,7 @@ def passes_followed(zeros: bool = False) -> tuple[Pass, ...]:
     apart, so that nothing that they begin with moves into them.
     """
     left_out = (SkipZeros, SinkInit) if zeros else SkipZeros
-    loops = [p for p in CPU_LOOPS if not isinstance(p, left_out)]
-    cuts = LoopPartition(True, all_alike=True)
-    return (*loops, HintBorders(windows=False, remainders=False), cuts, HoistIfThenElse())
+    return tuple([p for p in CPU_LOOPS if not isinstance(p, left_out)])
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
@@ -196,7 +178,7 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     VectorizeInnermost tell of the code (`planned`).
     """
     machine = machine_of(target)
-    collector = _Collector(machine, windows=False, patterns={})
+    collector = _Collector(machine, {})
     if not target.is_gpu:
         passes = (*CPU_LOOPS, HintBorders(), LoopPartition(True), HoistIfThenElse())
         func = reduce(lambda f, p: p(f), passes, func)

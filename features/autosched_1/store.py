@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosched.features.ansor.slots import reuse_of
-from autosched.features.autosched_1.branches import share_of_branches
 from autosched.features.autosched_1.locality import Locality, locality
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.walk.access import accesses_of
@@ -38,7 +37,7 @@ class StoreFacts:
     each access its stride along every loop, and `reuse` how it is reused.
 
     `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
-    `share` of them runs (branches.py), `outermost` is the loop outside all others (None without
+    `share` of them runs, `outermost` is the loop outside all others (None without
     any), `counts` the operations of one
     iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
     each condition, `launch`, `step` and `siblings` those of the walk, `floor` the loops outside the
@@ -76,7 +75,7 @@ class StoreFacts:
 
     @property
     def runs(self) -> float:
-        """Iterations in which the branches around the store are taken."""
+        """Iterations that are not left out."""
         return self.iterations * self.share
 
     @property
@@ -112,7 +111,7 @@ def store_facts(
         loops,
         nest.loops[0] if nest.loops else None,
         measured.inner[0],
-        1.0 if machine.gpu else share_of_branches(nest),
+        1.0,
         accesses,
         along,
         measured,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,20 +51,6 @@ def some_of(alike: list[Alike], chosen: Collection[int]) -> list[Alike]:
         if kept:
             members = [those.members[k] for k in kept]
             found.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
-    return found
-
-
-def repeated(alike: list[Alike], chosen: Sequence[int], owner: Ints) -> list[Alike]:
-    """The members whose place among all is one of `chosen`, the rows of which follow `owner`: by
-    row a number of these, in order, after a first row that is as that of the first."""
-    members = [(those, k) for those in alike for k in range(len(those.members))]
-    found: list[Alike] = []
-    for k in [0, *owner[1:].tolist()]:
-        those, at = members[chosen[k]]
-        if not found or found[-1].plan is not those.plan:
-            found.append(Alike(those.plan, [], []))
-        found[-1].members.append(those.members[at])
-        found[-1].numbers.append(those.numbers[at])
     return found
 
 

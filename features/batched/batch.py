@@ -79,6 +79,7 @@ class BatchedFeatures:
         self._dag, self._target = dag, target
         self._ansor_limits = ansor_limits
         self._as_ansor = True
+        self._within_bounds = False
         self._least = 1
         self._limits = Limits.of(target, ansor_limits) if target.is_gpu else None
         self._structures = Structures()
@@ -225,7 +226,8 @@ class BatchedFeatures:
             if self._limits is not None and not alike[0].plan.threads:
                 raise UnsupportedError("no threads, though it is for a GPU")
             texts = Texts(as_ansor=self._as_ansor)
-            program = self._programs[key] = Program(ops_of(self._dag, alike[0].plan), texts=texts)
+            ops = ops_of(self._dag, alike[0].plan, self._within_bounds)
+            program = self._programs[key] = Program(ops, texts=texts)
         return program
 
     def refused(self, candidates: Sequence[Steps]) -> list[bool]:

@@ -41,8 +41,6 @@ class Tables:
             for only in (there.only, loop.only):
                 if only is not None:
                     where = where & ~only
-            if there.node is not None and loop.node is not None:
-                where = where & (there.node == loop.node)
             if where.any():
                 found.append((other, k, where))
         return [*found, (store, j, None)]

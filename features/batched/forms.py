@@ -60,9 +60,6 @@ class Form:
 class Forms:
     """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
 
-    Where several rows are copies of one candidate, `owner` says by row of which, and they are
-    refused together; row 0, whose owner is the number of candidates, is of none.
-
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
     the largest values of those that nothing keeps in the axis. `simple` remembers what was
     simplified (`one.py`). With `short`
@@ -82,7 +79,6 @@ class Forms:
         self._ends: dict[Form, tuple[Ints, Ints]] = {}
         self.bad: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
-        self.owner: Ints | None = None
         self._short = short
         self.every = np.arange(count)
         self.zero: Ints = np.zeros(count, np.int64)
@@ -98,37 +94,8 @@ class Forms:
         """Mark the candidates `where` as bad; the first reason of each counts."""
         if not np.count_nonzero(where):  # `any` takes several times as long
             return
-        if self.owner is None:
-            self.reasons[why] += int((where & ~self.bad).sum())
-            self.bad = self.bad | where
-        else:
-            self._refuse_owners(where, why)
-
-    def in_all_rows(self, where: Flags) -> Flags:
-        """Where that is so in some row of the same candidate."""
-        if self.owner is None:
-            return where
-        every = self._owners(where)
-        found: Flags = every[self.owner]
-        return found
-
-    def _owners(self, where: Flags) -> Flags:
-        """The candidates that have such rows, and an entry for the row of none."""
-        assert self.owner is not None
-        every = np.zeros(int(self.owner[0]) + 1, bool)
-        every[self.owner[where]] = True
-        every[-1] = False
-        return every
-
-    def _refuse_owners(self, where: Flags, why: str) -> None:
-        assert self.owner is not None
-        every = self._owners(where)
-        before = np.zeros_like(every)
-        before[self.owner[self.bad]] = True
-        new = int((every & ~before).sum())
-        if new:
-            self.reasons[why] += new
-        self.bad = self.bad | every[self.owner]
+        self.reasons[why] += int((where & ~self.bad).sum())
+        self.bad = self.bad | where
 
     def refuse_part(self, rows: Ints, part: Forms) -> None:
         """What `part`, whose candidates are `rows` here, refused is refused."""
@@ -138,13 +105,12 @@ class Forms:
 
     def attempt(self, make: Callable[[], _Made], *, short: bool = False) -> tuple[_Made, Flags]:
         """What `make` makes, and where that is no form; nothing is refused for it."""
-        bad, reasons, before, owner = self.bad, self.reasons, self._short, self.owner
-        self.owner = None
+        bad, reasons, before = self.bad, self.reasons, self._short
         self.bad, self.reasons, self._short = np.zeros(self.count, bool), Counter(), short
         try:
             return make(), self.bad
         finally:
-            self.bad, self.reasons, self._short, self.owner = bad, reasons, before, owner
+            self.bad, self.reasons, self._short = bad, reasons, before
 
     def full(self, value: int) -> Ints:
         """`value` for every candidate."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from autosched.arith import Analyzer
-from autosched.features.autosched_1.windows import value_inside
+from autosched.features.autosched_1.within_bounds import value_within_bounds
 from autosched.features.batched.padding import Padding, padding_of
 from autosched.features.batched.plan import Plan, UnsupportedError, crosses
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
@@ -40,7 +40,6 @@ from autosched.tir.op import all_
 from autosched.tir.stmt import ProducerStore
 from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.loops.known_zeros import Pattern, pattern_at, residues, zero_unless
-from autosched.transform.loops.loop_interval import Part
 
 if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
@@ -64,14 +63,6 @@ class BufferType:
     shape: tuple[int | None, ...]
 
 
-class Limit(NamedTuple):
-    """least <= sum(factor * axis) <= most; None: whatever it is."""
-
-    terms: tuple[tuple[Var, int], ...]
-    least: int | None
-    most: int | None
-
-
 class Zeros(NamedTuple):
     """A value is zero unless sum(factor * axis) leaves a certain remainder by `modulus`."""
 
@@ -89,9 +80,8 @@ class StoreOps:
     (`parts_of_axes`), `paddings` what of these parts is known without simplification; `divided`:
     there are quotients or remainders in them. `into` is the buffer of one element that is stored to
     where it is not that of the stage. `places` say which of all loads in the value the `loads` are.
-    Of a reduction over windows that reach over a border, `inside` is the store without conditions,
-    which has the `limits` that hold there. `zeros` says where what a sum adds, or what is stored,
-    is known to be zero. With `keeps_conditions` these ask for remainders, and no loop is cut.
+    `zeros` says where what a sum adds, or what is stored, is known to be zero. With
+    `keeps_conditions` these ask for remainders.
     """
 
     is_init: bool
@@ -105,8 +95,6 @@ class StoreOps:
     into: int | None = None
     places: tuple[int, ...] = ()
     divided: bool = False
-    inside: StoreOps | None = None
-    limits: tuple[Limit, ...] = ()
     zeros: tuple[Zeros, ...] = ()
     keeps_conditions: bool = False
     original: Expr = field(kw_only=True)
@@ -172,7 +160,8 @@ class ProgramOps:
 
 
 class _Maker:
-    def __init__(self, dag: ComputeDAG, plan: Plan) -> None:
+    def __init__(self, dag: ComputeDAG, plan: Plan, within_bounds: bool) -> None:
+        self.within_bounds = within_bounds
         replay = Replay(dag.ops, dag.outputs).run(plan.op_steps)
         schedule: Schedule = replay.schedule.normalize_for_feature_extraction()
         if replay.schedule.stages != replay.stages:
@@ -221,7 +210,7 @@ class _Maker:
         assert isinstance(update, ProducerStore)
         store = self.store(update.value, own, False)
         store = replace(store, zeros=tuple(self.zeros_added(store.value, own)))
-        return self.store(start, own, True), self.windows(store, own)
+        return self.store(start, own, True), store
 
     def patterns(self, base: int) -> list[Pattern]:
         """Where the buffer of a stage is zero."""
@@ -247,17 +236,6 @@ class _Maker:
                         yield Zeros(residue.modulus, tuple(residue.terms.items()))
                 return
 
-    def windows(self, store: StoreOps, own: Tensor) -> StoreOps:
-        """A reduction's store, which knows what it is inside of a border."""
-        for load in loads_of(store.original):
-            found = value_inside(store.original, load) if load.producer is own else None
-            limits = None if found is None else limits_of(found[1])
-            if found is not None and limits:
-                inside = self.store(found[0], own, False)
-                if not inside.conditional:
-                    return replace(store, inside=replace(inside, limits=limits))
-        return store
-
     def crossed(self, base: int) -> StageOps:
         """The stage of a reduction that is shared by threads."""
         return self.shared(self.plain(base), base)
@@ -280,6 +258,8 @@ class _Maker:
         return replace(stage, stores=(start, update, result), crosses=True)
 
     def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
+        if self.within_bounds:
+            original = value_within_bounds(original)
         value = Analyzer(as_ansor=True).simplify(original)
         loads = loads_of(value)
         outside = axes_outside_loads(value)
@@ -343,35 +323,6 @@ class _Maker:
         stores = self.reduction(op, again, op.output(0))
         total = StageOps(base, (*axes, over), plain.data, (*shape, None), stores, plain.is_output)
         return partial, total
-
-
-def limits_of(parts: Sequence[Part]) -> tuple[Limit, ...]:
-    """The limits of comparisons; none at all where one is of more than axes."""
-    found: dict[frozenset[tuple[Expr, int]], Limit] = {}
-    for part in parts:
-        lower = min(part.terms.values(), default=0) < 0
-        sign = -1 if lower else 1
-        terms = tuple([(e, sign * by) for e, by in part.terms.items() if isinstance(e, Var)])
-        if len(terms) < len(part.terms) or min((by for _, by in terms), default=0) <= 0:
-            return ()
-        key = frozenset[tuple[Expr, int]](terms)
-        known = found.get(key, Limit(terms, None, None))
-        if lower:
-            ends = [n for n in (known.least, part.constant) if n is not None]
-            found[key] = known._replace(least=max(ends))
-        else:
-            ends = [n for n in (known.most, -part.constant) if n is not None]
-            found[key] = known._replace(most=min(ends))
-    return tuple(found.values())
-
-
-def inside_of_borders(ops: ProgramOps) -> ProgramOps:
-    """With reductions over windows as they are inside."""
-    stages = []
-    for stage in ops.stages:
-        stores = tuple([store.inside or store for store in stage.stores])
-        stages.append(stage if stores == stage.stores else replace(stage, stores=stores))
-    return replace(ops, stages=tuple(stages))
 
 
 def _buffer(tensor: Tensor) -> BufferType:
@@ -453,9 +404,10 @@ def loads_of(e: Expr) -> list[ProducerLoad]:
     return [x for x in pre_order(e) if isinstance(x, ProducerLoad)]
 
 
-def ops_of(dag: ComputeDAG, plan: Plan) -> ProgramOps:
-    """What the stages of `plan` compute. Raises UnsupportedError."""
-    maker = _Maker(dag, plan)
+def ops_of(dag: ComputeDAG, plan: Plan, within_bounds: bool = False) -> ProgramOps:
+    """What the stages of `plan` compute, `within_bounds` inside of all borders. Raises
+    UnsupportedError."""
+    maker = _Maker(dag, plan, within_bounds)
     pairs: dict[int, tuple[StageOps, StageOps]] = {}
     stages: list[StageOps] = []
     for stage in plan.stages:

@@ -35,8 +35,7 @@ class LoopAround:
 
     `extent` is 1 where it is not; `only` where no other store is in it (a loop of an
     initialisation whose counterpart in the update is another loop). `table` is the number of its
-    touch table, `thread` its annotation if it is a thread axis; of copies of a store, the table is
-    that of one loop only where `node` is the same, too.
+    touch table, `thread` its annotation if it is a thread axis.
     """
 
     slot: int
@@ -46,7 +45,6 @@ class LoopAround:
     only: Flags | None
     table: int
     thread: int = 0
-    node: Ints | None = None
 
 
 @dataclass(eq=False)

@@ -74,7 +74,6 @@ class Nest:
         self.floor = 0
         self.siblings: Siblings | None = None
         self.guards: list[int] = []
-        self.branches: list[tuple[Expr, bool]] = []
         self.launch = [0.0] + [1.0] * (_NUM_LAUNCH - 1)
         self.env: dict[Var, tuple[int, int]] = {}
         self.buffers: dict[Var, BufferInfo] = {}
@@ -142,13 +141,9 @@ class Nest:
     def _if(self, stmt: IfThenElse) -> None:
         self._note_loads(stmt.condition)
         self.guards.append(len(self.loops))
-        if stmt.else_case is None:
-            self._alone(stmt.then_case)
-        else:
-            for branch, first in ((stmt.then_case, True), (stmt.else_case, False)):
-                self.branches.append((stmt.condition, first))
-                self._alone(branch)
-                self.branches.pop()
+        self._alone(stmt.then_case)
+        if stmt.else_case is not None:
+            self._alone(stmt.else_case)
         self.guards.pop()
 
     def _let(self, stmt: LetStmt) -> None:

@@ -74,15 +74,14 @@ class LoopPartition(FunctionPass):
     A loop whose extent is not constant, or that has the pragma loop_partition_hint, becomes up to
     three: before, inside and after the interval where the conditions that depend on it hold.
     `partition_const_loops` does so for all loops. A parallel one whose last iteration alone has
-    conditions stays whole, with a second body for that iteration (`all_alike`: as if it were like
-    the others, which is near enough for counting work); otherwise it is not cut. Where the interval
-    depends on variables outside, the loop gets a second version without the conditions, taken when
-    they hold throughout; where those of statements fail for one value of a digit outside (`f % 4`)
-    alone, the other version has that constant. Each piece is treated as a loop of its own: where
-    there is no iteration in which all conditions hold, it is cut where the first one begins to hold
-    or is sure to fail. Conditions are comparisons, equalities and their opposites; those that
-    choose between values (in Select and if_then_else) count like those of statements, and under the
-    pragma no likely() is needed.
+    conditions stays whole, with a second body for that iteration; otherwise it is not cut. Where
+    the interval depends on variables outside, the loop gets a second version without the
+    conditions, taken when they hold throughout; where those of statements fail for one value of a
+    digit outside (`f % 4`) alone, the other version has that constant. Each piece is treated as a
+    loop of its own: where there is no iteration in which all conditions hold, it is cut where the
+    first one begins to hold or is sure to fail. Conditions are comparisons, equalities and their
+    opposites; those that choose between values (in Select and if_then_else) count like those of
+    statements, and under the pragma no likely() is needed.
 
     before:
         def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -102,7 +101,6 @@ class LoopPartition(FunctionPass):
     name: ClassVar[str] = "LoopPartition"
     partition_const_loops: bool = False
     max_growth: int = 64
-    all_alike: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
@@ -117,7 +115,6 @@ class _Partitioner:
     def __init__(self, options: LoopPartition, in_values: bool) -> None:
         self._const_loops = options.partition_const_loops
         self._budget = options.max_growth
-        self._all_alike = options.all_alike
         self._in_values = in_values
         self._known = KnownConditions(in_values)
         self._hinted: set[Var] = set()
@@ -241,8 +238,6 @@ class _Partitioner:
         self._known.env[var] = (first, last - 1)
         body = self.stmt(loop.body)
         del self._known.env[var]
-        if self._all_alike:
-            return _loop_over(loop, var, loop.extent, body)
         number = IntImm(last, var.dtype)
         rest = self.stmt(copy_stmt(loop.body, {var: number}))
         return _loop_over(loop, var, loop.extent, IfThenElse(lt(var, number), body, rest))

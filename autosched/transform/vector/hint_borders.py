@@ -32,19 +32,15 @@ from autosched.tir.walk import free_vars, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.known_conditions import HINT
-from autosched.transform.loops.known_zeros import residues
 from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.reduction_nest import is_counted
 
 
 @dataclass(frozen=True)
 class HintBorders(FunctionPass):
-    """Marks the outermost serial loop around each copy of what a condition on the loop chooses,
-    with `remainders` also where that asks for a remainder; with `windows` also around each sum,
-    maximum or minimum of it, or of its product with a factor."""
+    """Marks the outermost serial loop around each copy of what a condition on the loop chooses, and
+    around each sum, maximum or minimum of it, or of its product with a factor."""
 
-    windows: bool = True
-    remainders: bool = True
     name: ClassVar[str] = "HintBorders"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -53,29 +49,27 @@ class HintBorders(FunctionPass):
     def _hinted(self, s: Stmt) -> Stmt:
         if isinstance(s, AttrStmt) and s.key == HINT:
             return s
-        if isinstance(s, For) and s.kind is ForKind.SERIAL and self._is_padded_copy(s):
+        if isinstance(s, For) and s.kind is ForKind.SERIAL and _is_padded_copy(s):
             return AttrStmt(s.loop_var, HINT, const(1), s)
-        if self.windows and isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
+        if isinstance(s, For) and s.kind is ForKind.SERIAL and _has_border(s):
             apart = distribute(s) if is_counted(s) and _asks_outside(s) else s
             parts = apart.stmts if isinstance(apart, SeqStmt) else (apart,)
             return seq(*map(_marked, parts))
         return map_children(s, self._hinted)
 
-    def _is_padded_copy(self, loop: For) -> bool:
-        """Whether the loop is the start of a perfect nest around one store of what a condition on
-        it chooses, as the copy of an input with a border is."""
-        body: Stmt = loop
-        while isinstance(body, For) and body.kind in (ForKind.SERIAL, ForKind.VECTORIZED):
-            body = body.body
-        if not isinstance(body, BufferStore):
-            return False
-        value = body.value
-        if not isinstance(value, Call) or value.op != "if_then_else":
-            return False
-        condition = value.args[0]
-        if not self.remainders and any(residues(condition)):
-            return False
-        return loop.loop_var in free_vars(condition)
+
+def _is_padded_copy(loop: For) -> bool:
+    """Whether the loop is the start of a perfect nest around one store of what a condition on
+    it chooses, as the copy of an input with a border is."""
+    body: Stmt = loop
+    while isinstance(body, For) and body.kind in (ForKind.SERIAL, ForKind.VECTORIZED):
+        body = body.body
+    if not isinstance(body, BufferStore):
+        return False
+    value = body.value
+    if not isinstance(value, Call) or value.op != "if_then_else":
+        return False
+    return loop.loop_var in free_vars(value.args[0])
 
 
 def _marked(part: Stmt) -> Stmt:
@@ -98,14 +92,14 @@ def _asks_outside(loop: For) -> bool:
 def _conditions(loop: For) -> list[Expr]:
     """Those that choose the values which sums, maxima and minima in the loop take in."""
     found = (
-        chosen_factor(s.value, BufferLoad(s.buffer, s.indices))
+        _chosen_factor(s.value, BufferLoad(s.buffer, s.indices))
         for s in stmts(loop)
         if isinstance(s, BufferStore)
     )
     return [chosen.args[0] for chosen in found if chosen is not None]
 
 
-def chosen_factor(value: Expr, own: Expr) -> Call | None:
+def _chosen_factor(value: Expr, own: Expr) -> Call | None:
     """The if_then_else that a sum, maximum or minimum with `own` takes in, or a factor of what it
     takes in."""
     if not isinstance(value, Add | Max | Min):

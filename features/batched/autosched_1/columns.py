@@ -263,10 +263,10 @@ class _Own:
 
     def _conditions(self) -> Iterator[Column]:
         """Conditions around the store: how many, whether one is inside all loops, and how often
-        they are asked."""
+        they are asked; and how far the loops stay within the buffers."""
         facts, guards = self.facts, self.store.guards
         if not len(guards):
-            yield from (0, 0, 0)
+            yield from (0, 0, 0, facts.within)
             return
         last, number, checks = self.forms.full(-1), self.forms.zero, self.forms.zero
         for depth in guards:
@@ -277,6 +277,7 @@ class _Own:
         yield number
         yield (number > 0) & (last >= facts.number)
         yield checks
+        yield facts.within
 
     def _launch(self) -> Iterator[Column]:
         """Blocks, threads and memory of a GPU; a CPU has none."""

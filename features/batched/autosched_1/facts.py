@@ -151,6 +151,7 @@ class Facts:
 
     def _measure(self, line: int) -> None:
         forms = self.forms
+        self.within: Floats = np.ones(forms.count)
         self.elements: list[Ints] = []
         self.lines: list[Ints] = []
         self.runs: list[Ints] = []
@@ -165,8 +166,9 @@ class Facts:
                     np.where(where, self.packed.levels(own), other) for where, own, other in pairs
                 ]
             elements = np.ones_like(self.inner)
-            for dim in region:
+            for dim, extent in zip(region, self.nest.shapes[access.buffer], strict=True):
                 elements = elements * dim
+                self.within = np.minimum(self.within, extent / dim[0])
             run, runs = _run(region, storage, size)
             lines = runs * -(-run // line)
             short = (run < line) & (runs > 1)

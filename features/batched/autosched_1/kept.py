@@ -6,7 +6,7 @@ store to and load from then is the output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,11 +28,11 @@ class Kept:
     where: Flags
 
 
-def kept_in_outputs(nest: Nest, conditional: Mapping[int, Flags]) -> list[Kept]:
+def kept_in_outputs(nest: Nest) -> list[Kept]:
     """The stages that are kept in an output, whose store has no condition around it.
 
-    `conditional` says of each stage where it has one. Candidates where it is hard to tell are
-    refused if it may be, and those with several such stages.
+    Candidates where it is hard to tell are refused if it may be, and those with several such
+    stages.
     """
     forms = nest.forms
     found = []
@@ -40,12 +40,25 @@ def kept_in_outputs(nest: Nest, conditional: Mapping[int, Flags]) -> list[Kept]:
     for o, output in nest.stages.items():
         for s, stage in nest.stages.items():
             if s != o and output.ops.is_output and _is_kept(nest, stage, output):
-                may = ~_is_apart(nest, s, o) & ~conditional[o]
+                may = ~_is_apart(nest, s, o) & ~_is_asked(output)
                 forms.refuse(may & _is_unusual(nest, s, o), UNSURE)
                 where = may & _covers(nest, s, o)
                 several = several + where
                 found.append(Kept(s, o, where))
     forms.refuse(several > 1, UNSURE)
+    return found
+
+
+def _is_asked(stage: Stage) -> Flags:
+    """Where a condition is around the stores of a stage: not each iteration of its loops is one of
+    its points."""
+    context = stage.context
+    found: Flags = np.zeros(context.forms.count, bool)
+    for condition in (
+        *context.given,
+        *(c for var in context.variables for c in context.conditions(var)),
+    ):
+        found = found | condition.where
     return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
+from autosched.features.batched.autosched_1.distributed import distributed
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
 from autosched.features.batched.autosched_1.plans.lanes import Nests
@@ -23,11 +24,9 @@ from autosched.features.batched.autosched_1.surroundings import Surroundings
 from autosched.features.batched.autosched_1.values import Chosen, ValueFacts
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.core import Core
-from autosched.nest.distribution import Footprint, footprint, is_distributable
 
 Floats = npt.NDArray[np.float64]
 _Intp = npt.NDArray[np.intp]
-_Numbers = tuple[int, ...]
 
 
 @dataclass(eq=False)
@@ -57,7 +56,7 @@ def starts_of(facts: Facts, around: Surroundings, beside: Sequence[Facts], toget
     for item in beside:
         plain = plain & ~(item.apart & (item.depth[:-1] >= around.level)).any(axis=0)
     if plain.any():
-        level = _distributed(beside, around, plain)
+        level = distributed(beside, around.outer, around.level, plain)
         moved = level < around.level
         start = np.where(moved, np.maximum(level, _after_others(facts, level)), start)
     return _evenly_stored(facts, start)
@@ -79,70 +78,13 @@ def _after_others(facts: Facts, start: Ints) -> Ints:
     return found
 
 
-def _distributed(beside: Sequence[Facts], around: Surroundings, where: Flags) -> Ints:
-    """How far out the loops around the stores become loops of each, as a depth."""
-    shared = around.level - around.outer
-    tables = [shared[None]]
-    for item in beside:
-        there = item.present & (item.depth[:-1] >= around.outer)
-        table = np.stack(
-            [item.extent, item.strides[0], item.kind + _UNEVEN * (item.blocks[0] != 0)]
-        )
-        tables.append(np.where(there, table, 0).reshape(-1, len(shared)))
-    asked = np.concatenate(tables)[:, where]
-    first, which = different(keys_of(list(asked)))
-    taken = []
-    for row in asked[:, first].T.tolist():
-        parts = []
-        rest = row[1:]
-        for n in (len(item.present) for item in beside):
-            loops = zip(rest[:n], rest[n : 2 * n], rest[2 * n : 3 * n], strict=True)
-            parts.append(tuple([loop for loop in loops if loop[0] > 0]))
-            rest = rest[3 * n :]
-        taken.append(_taken(row[0], tuple(parts)))
-    level = around.level.copy()
-    level[where] -= np.array(taken, np.int64)[which]
-    return level
-
-
-_Loops = tuple[tuple[int, int, int], ...]
-_VECTOR, _UNEVEN = 2, 16
-"""The last is added to the kind of a loop that does not move the store evenly."""
-_WHOLE = range(_VECTOR, _UNEVEN)
-"""Kinds of loops that are not taken apart: vectorised, parallel, threads."""
-
-
-@lru_cache(maxsize=50_000)
-def _taken(shared: int, parts: tuple[_Loops, ...]) -> int:
-    """How many of the innermost of the `shared` loops become a loop for each part."""
-    level = shared
-    while level > 0:
-        extent, _, kind = parts[0][level - 1]
-        if kind % _UNEVEN in _WHOLE:
-            break
-        prints: list[Footprint | None] = []
-        for loops in parts:
-            inside = loops[level - 1 :]
-            if any(
-                kind >= _UNEVEN or (kind == _VECTOR and stride != 1) for _, stride, kind in inside
-            ):
-                prints.append(None)
-            else:
-                axes = [(stride, extent) for extent, stride, _ in inside[1:]]
-                prints.append(footprint((), inside[0][1], axes))
-        if not is_distributable(prints, extent):
-            break
-        level -= 1
-    return shared - level
-
-
 @dataclass(eq=False)
 class Wanted:
     """A store whose code is asked for: its loops from depth `start` on, or further inside.
 
     By (loop, candidate) those that are its nest (`inside`), those along which a value that is
     chosen is conditional, and how many iterations can be lanes (0: any); by candidate the weight of
-    the value, and where there is such a store (None: everywhere).
+    the value.
     """
 
     facts: Facts
@@ -152,16 +94,9 @@ class Wanted:
     conditional: Flags
     lanes: Ints
     weight: Floats
-    exists: Flags | None
 
 
-def wanted(
-    facts: Facts,
-    value: ValueFacts,
-    chosen: Chosen | None,
-    start: Ints,
-    exists: Flags | None = None,
-) -> Wanted:
+def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
     """What is asked of a store, without outer loops that let two iterations write the same."""
     inside = facts.present & (facts.depth[:-1] >= start)
     while (again := ~_is_injective(facts.extent, facts.strides[0], inside)).any():
@@ -178,7 +113,7 @@ def wanted(
         elif len(facts.accesses) > 1:
             asked = facts.packed.loops(chosen.asked)
             lanes = np.where(conditional & asked, facts.blocks[1], 0)
-    return Wanted(facts, value, start, inside, conditional, lanes, weight, exists)
+    return Wanted(facts, value, start, inside, conditional, lanes, weight)
 
 
 def _is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
@@ -246,8 +181,7 @@ def _walked(
 
 
 def _good(item: Wanted) -> Flags:
-    good = ~item.facts.forms.bad
-    return good if item.exists is None else good & item.exists
+    return ~item.facts.forms.bad
 
 
 _Made = TypeVar("_Made", bound=np.generic)

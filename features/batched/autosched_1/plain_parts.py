@@ -13,8 +13,7 @@ from autosched.features.batched.axis_text import AxisText
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import index_form
-from autosched.features.batched.padding import Padding, counts_of, plain_counts
-from autosched.features.batched.stores import Floats
+from autosched.features.batched.padding import Padding, plain_counts
 from autosched.tir.expr import Add, Expr, Mul
 from autosched.tir.walk import pre_order
 
@@ -39,18 +38,6 @@ def plain_part(forms: Forms, text: Text, padding: Padding) -> tuple[Ints, Ints, 
     weight = comparisons * (1 + _instructions(forms, form, compared))
     weight = weight + np.maximum(comparisons - 1, 0)
     return counts, weight, comparisons > 0, plain
-
-
-def is_plain(
-    forms: Forms, text: Text, padding: Padding, comparisons: Ints, counts: Floats
-) -> Flags:
-    """Whether a part with so many comparisons counts as if they had been left as they are."""
-    expected = counts_of(forms, padding, comparisons)
-    add_index(forms, text.axes[padding.axis], compared := np.zeros_like(expected), needed=False)
-    expected += compared * comparisons
-    _add_indices(forms, text, padding, expected, False)
-    found: Flags = (expected == counts).all(axis=0)
-    return found
 
 
 def _add_indices(

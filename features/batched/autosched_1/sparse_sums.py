@@ -21,15 +21,14 @@ PART = "zeros along a part of a loop"
 TEXT = "zeros along an index that is a text"
 
 
-def without_zeros(forms: Forms, pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces, of which sums leave iterations out, and copies those that nobody reads."""
+def without_zeros(forms: Forms, pieces: Sequence[Piece]) -> None:
+    """Let sums leave iterations out, and copies those that nobody reads."""
     for piece in pieces:
         zeros = piece.store.ops.zeros
         if zeros and piece.store.ops.updates:
             _leave_out(forms, piece)
         elif zeros:
-            _take_share(piece, 1 / np.full(forms.count, math.prod(own.modulus for own in zeros)))
-    return list(pieces)
+            piece.share = 1 / np.full(forms.count, math.prod(own.modulus for own in zeros))
 
 
 def _leave_out(forms: Forms, piece: Piece) -> None:
@@ -64,12 +63,7 @@ def _leave_out(forms: Forms, piece: Piece) -> None:
                 forms.refuse(text.where & (by > 1), TEXT)
     present = [loop.present for loop in store.loops]
     piece.sparse = SparseSum(replace(store, loops=loops, touched=touched), gone, present)
-    piece.guards = [np.where(depth >= 0, piece.sparse.outside(depth), -1) for depth in piece.guards]
-    _take_share(piece, every / (some * moduli))
-
-
-def _take_share(piece: Piece, share: np.ndarray) -> None:
-    piece.share = share if piece.share is None else piece.share * share
+    piece.share = every / (some * moduli)
 
 
 def _moving(forms: Forms, store: Store, zeros: Zeros) -> Iterator[tuple[int, Ints, Flags]]:

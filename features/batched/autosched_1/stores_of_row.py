@@ -14,7 +14,7 @@ from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import Code, Floats
 from autosched.features.batched.autosched_1.piece import Launch, Piece
 from autosched.features.batched.autosched_1.plans.walks import cycles_of
-from autosched.features.batched.forms import Flags, Ints
+from autosched.features.batched.forms import Ints
 
 Column = Any
 """Numbers by candidate, or one number for all."""
@@ -47,7 +47,6 @@ class Estimated:
     memory: Floats
     runs: Floats
     walked: Floats
-    exists: Flags | None = None
     guards: Sequence[Ints] = ()
     launch: Launch | None = None
     warps: Sequence[WarpAccess] = ()
@@ -84,7 +83,7 @@ def estimated(
     fits = [facts.at(facts.inner, level) for level in levels]
     step = np.asarray(facts.store.step)
     known = (facts, code, counts, step, scopes, moved, fits, balance, compute, memory)
-    return Estimated(*known, runs, walked, piece.exists, piece.guards)
+    return Estimated(*known, runs, walked, piece.guards)
 
 
 def in_order(values: Sequence[Any]) -> Any:
@@ -121,48 +120,11 @@ def first_place(stores: Sequence[Estimated]) -> Ints:
     return found
 
 
-class _Sums:
-    """Adds up values of the stores of a buffer that there are, in program order."""
-
-    def __init__(self, stores: Sequence[Estimated]) -> None:
-        self._exists = [s.exists for s in stores]
-        self.order: Ints | None = None
-        if any(exists is not None for exists in self._exists):
-            self.order = np.argsort(
-                np.stack([s.facts.store.place for s in stores]), axis=0, kind="stable"
-            )
-
-    def __call__(self, values: Sequence[Any]) -> Any:
-        if self.order is None:
-            return in_order(values)
-        table = np.stack(
-            [
-                value if exists is None else np.where(exists, value, 0)
-                for value, exists in zip(values, self._exists, strict=True)
-            ]
-        )
-        order = self.order.reshape(len(table), *[1] * (table.ndim - 2), -1)
-        return in_order(list(np.take_along_axis(table, order, axis=0)))
-
-    def largest(self, values: Sequence[Floats]) -> Ints:
-        """Which store has the largest value, the last of several."""
-        table = np.stack(values)
-        if self.order is None:
-            found: Ints = len(table) - 1 - np.argmax(table[::-1], axis=0)
-            return found
-        for value, exists in zip(table, self._exists, strict=True):
-            if exists is not None:
-                value[~exists] = -1
-        table = np.take_along_axis(table, self.order, axis=0)
-        last = len(table) - 1 - np.argmax(table[::-1], axis=0)
-        store: Ints = np.take_along_axis(self.order, last[None], axis=0)[0]
-        return store
-
-
 def row_of(stores: list[Estimated], allocation: list[Column] | None, machine: Machine) -> Row:
     """The row of a buffer that these store to."""
-    total = _Sums(stores)
-    most = total.largest([s.runs for s in stores])
+    total = in_order
+    runs = np.stack([s.runs for s in stores])
+    most: Ints = len(runs) - 1 - np.argmax(runs[::-1], axis=0)
     counts = total([s.counts * s.runs for s in stores])
     ops = total([s.operations(ALL_OPS) * s.runs for s in stores])
     compute = total([s.compute for s in stores])

@@ -82,22 +82,21 @@ def text_access(
 ) -> TextAccess | None:
     """The access of the candidates `where`, which have a text in it; None where there is none.
 
-    Candidates are refused whose loops are cut, and those without a rule: a stored place, a value
-    with conditions, and reads at several places.
+    Candidates without a rule are refused: a stored place, a value with conditions, and reads at
+    several places.
     """
     forms = store.stage.context.forms
     if not where.any():
         return None
     read = _only_load(store, access)
-    if read is None or (forms.owner is not None and not store.ops.keeps_conditions):
+    if read is None:
         forms.refuse(where, TEXT)
         return None
     where = where & ~forms.bad
     if not where.any():
         return None
     axes = dict(read.axes)
-    runs = [np.where(loop.present, loop.extent, 1) for loop in store.loops]
-    for extent in [*storage, *(runs if forms.owner is not None else ())]:
+    for extent in storage:
         axes[Var("extent")] = Form({}, extent)
     rows = np.flatnonzero(where)
     first, which = alike(forms, axes, rows)
@@ -111,7 +110,8 @@ def text_access(
         if key not in known:
             index, variables = read(forms, n)
             inner = sorted(variables, key=lambda slot: store.at[slot])
-            loops = [(store.at[s], variables[s], int(runs[store.at[s]][n])) for s in inner]
+            around = [(store.at[s], variables[s]) for s in inner]
+            loops = [(j, var, int(store.loops[j].extent[n])) for j, var in around]
             extents = [int(extent[n]) for extent in storage]
             known[key] = None if index is None else _moves(index, extents, loops)
         moves = known[key]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.autosched_1.cut_texts import CutText
-from autosched.features.batched.autosched_1.plain_parts import is_plain, plain_part
+from autosched.features.batched.autosched_1.plain_parts import plain_part
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
@@ -25,9 +23,8 @@ from autosched.tir.walk import free_vars
 from autosched.transform.loops.known_zeros import residues
 from autosched.transform.vector.instructions import instructions, step_weight
 
-_MATHFUNC, _INT_CMP, _INT_MATHFUNC, _BOOL_OP = 5, 11, 12, 14
+_MATHFUNC, _INT_MATHFUNC, _BOOL_OP = 5, 12, 14
 DECIDED = "a remainder that simplification knows"
-COMPARED = "a comparison in a loop that is cut, of other than loops"
 _CHOICE = 2.0
 """Instructions of an if_then_else besides its condition and what it chooses: it and a constant."""
 
@@ -44,14 +41,12 @@ class ValueFacts:
     folds: bool
 
 
-def value_facts(ops: StoreOps, stage: StageOps, on_device: bool = False) -> ValueFacts:
+def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
     """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
 
-    Raises UnsupportedError where they depend on the candidate in other ways; so does what passes
-    make of quotients, which is nothing `on_device`.
+    Raises UnsupportedError where they depend on the candidate in other ways.
     """
-    known = bool(ops.parts) if on_device or ops.keeps_conditions else ops.is_padding
-    if ops.conditional and (ops.is_init or not known):
+    if ops.conditional and (ops.is_init or not ops.parts):
         raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
     own = _own_loads(ops)
@@ -92,13 +87,10 @@ KnownChoices = dict[_ChosenKey, _Choice | None]
 _MOST_KNOWN = 100_000
 
 
-def chosen_by_axes(
-    forms: Forms, store: Store, known: KnownChoices, compared: Mapping[Var, CutText] | None = None
-) -> Chosen:
+def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     """The parts of the value, simplified for each set of numbers in them, put together.
 
     `known` remembers them from call to call; candidates whose value loses its load are refused.
-    `compared` says what is other in the comparisons of some axes.
     """
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     weight, conditions = np.zeros(forms.count), forms.zero
@@ -115,15 +107,6 @@ def chosen_by_axes(
             rest = np.flatnonzero(~plain)
         if len(rest):
             table[:, rest] = _simplified(forms, text, rest, known, store, asked)
-        cut = None if padding is None or compared is None else compared.get(padding.axis)
-        if cut is not None and padding is not None:
-            number = table[_INT_CMP].astype(np.int64)
-            other = np.zeros(forms.count, bool)
-            other[rest] = True
-            other &= ~is_plain(forms, text, padding, number, table[:NUM_COUNTERS])
-            forms.refuse(cut.where & (number > 0) & (other | cut.gone), COMPARED)
-            counts += cut.counts * number
-            weight += cut.weight * number
         counts += table[:NUM_COUNTERS].astype(np.int64)
         weight += table[-2]
         conditions = conditions + table[-1].astype(np.int64)

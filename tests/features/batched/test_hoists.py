@@ -79,8 +79,7 @@ class _Moved:
 def moved(monkeypatch: pytest.MonkeyPatch) -> _Moved:
     found = _Moved()
     monkeypatch.setattr(rows_file, "hoist", found)
-    for limit in ("WORTH_AT_ONCE", "_WORTH_CUTTING"):
-        monkeypatch.setattr(f"autosched.features.batched.autosched_1.batch.{limit}", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     return found
 
 

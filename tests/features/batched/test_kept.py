@@ -39,9 +39,7 @@ APART: list[JsonStep] = [["SP", 4, 0, 5, [2], 1], ["CA", 3, 4, 0], ["CA", 2, 4, 
 def test_rows_are_those_of_one_by_one(
     written: list[JsonStep], stored: bool, cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = "autosched.features.batched.autosched_1.batch"
-    monkeypatch.setattr(f"{file}.WORTH_AT_ONCE", 1)
-    monkeypatch.setattr(f"{file}._WORTH_CUTTING", 1)
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     task = Task.from_workload("softmax", target=TARGETS[cpu], M=5, N=10)
     steps = steps_from_json(written)
     one = rows_of_steps(task.dag, steps, task.target, "autosched-1")

@@ -10,25 +10,22 @@ from autosched.transform.vector.hint_borders import HintBorders
 COPIED = """
 def main(X: Buffer((16,), float32), P: Buffer((18,), float32)):
     for i in range(18):
-        P[i] = if_then_else({condition}, X[{place}], 0.0)
+        P[i] = {value}
 """
-BORDER = "1 <= i and i < 17"
-REMAINDER = f"{BORDER} and i % 2 == 0"
 
 
 @pytest.mark.parametrize(
-    ("condition", "remainders", "marked"),
+    ("value", "marked"),
     [
-        (BORDER, True, True),
-        (BORDER, False, True),
-        (REMAINDER, True, True),
-        (REMAINDER, False, False),
-        ("1 <= i // 2 and i % 2 < 1", False, True),
+        ("if_then_else(1 <= i and i < 17, X[i - 1], 0.0)", True),
+        ("if_then_else(1 <= i and i < 17 and i % 2 == 0, X[i - 1], 0.0)", True),
+        ("max(0.0, if_then_else(1 <= i and i < 17, X[i - 1], 0.0))", False),
+        ("if_then_else(0.0 < X[0], X[0], 0.0)", False),
+        ("X[0]", False),
     ],
 )
-def test_copies_that_ask_for_remainders_are_marked_on_request(
-    condition: str, remainders: bool, marked: bool
+def test_copies_of_what_a_condition_on_the_loop_chooses_are_marked(
+    value: str, marked: bool
 ) -> None:
-    func = parse_func(COPIED.format(condition=condition, place="i - 1"))
-    hinted = HintBorders(remainders=remainders)(func)
+    hinted = HintBorders()(parse_func(COPIED.format(value=value)))
     assert ("loop_partition_hint" in str(hinted)) == marked

@@ -48,8 +48,7 @@ class BatchedDeviceFeatures(BatchedFeatures):
             nest = build_nest(ops, population)
             verdict = refused_by_vectors(nest, self._limits)
             nest.forms.refuse(verdict.unsure & ~verdict.refused, "a vector that may be too wide")
-            none = np.zeros(nest.forms.count, bool)
-            made = Ready(nest, population, make_stores(nest, as_ansor=False), none, [])
+            made = Ready(nest, population, make_stores(nest, as_ansor=False), [])
             pieces = device_pieces(made, population.plan)
         (rows,) = rows_of_all([prepared(made, pieces, machine, self._choices)], machine)
         rows.refused[:] = verdict.refused & ~nest.forms.bad

@@ -56,7 +56,7 @@ def estimated_on_device(
     step, balance = np.asarray(facts.store.step), np.ones(forms.count)
     known = (facts, code, counts, step, scopes, [shared, moved, device], fits, balance)
     runs, walked = facts.iterations.astype(np.float64), np.zeros((9, forms.count))
-    rest = compute, memory, runs, walked, piece.exists, piece.guards
+    rest = compute, memory, runs, walked, piece.guards
     return Estimated(*known, *rest, launch=piece.launch, warps=warps)
 
 

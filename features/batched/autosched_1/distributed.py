@@ -1,0 +1,165 @@
+"""How many loops around a reduction's start and steps become loops of each, as arrays
+(`nest/distribution.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.forms import Flags, Ints
+from autosched.nest.distribution import MAX_ELEMENTS
+from autosched.state.iterator import Annotation
+
+_STILL = 1 << 62
+"""The stride of a loop that does not move the address: behind all others."""
+_APART = int(Annotation.VECTORIZE)
+"""Loops of this kind and of those behind it, parallel ones and threads, are not taken apart."""
+
+
+def distributed(beside: Sequence[Facts], outer: Ints, level: Ints, where: Flags) -> Ints:
+    """The depth from which on the loops around the stores become loops of each.
+
+    `level` loops are around all of the stores, and those from `outer` on enclose nothing else.
+    """
+    found = level.copy()
+    rows = where.nonzero()[0]
+    parts = [_Part.of(facts, outer, rows) for facts in beside]
+    shared = (level - outer)[rows]
+    for number in range(1, int(shared.max(initial=0)) + 1):
+        runs = shared >= number
+        parts, rows, shared = [part.of_rows(runs) for part in parts], rows[runs], shared[runs]
+        taken = _are_taken(parts, shared - number)
+        parts, rows, shared = [part.of_rows(taken) for part in parts], rows[taken], shared[taken]
+        found[rows] -= 1
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A store by candidate: its loops by rank, counted from the outermost that is asked for, each
+    with extent, stride and kind, and whether it moves the store evenly; the ranks of those that
+    move the address by rising stride, with these and the extents."""
+
+    extent: Ints
+    stride: Ints
+    kind: Ints
+    even: Flags
+    ranks: Ints
+    strides: Ints
+    extents: Ints
+
+    @staticmethod
+    def of(facts: Facts, outer: Ints, rows: Ints) -> _Part:
+        present = facts.present[:, rows]
+        rank = facts.depth[:-1, rows] - outer[rows]
+        loop, column = (present & (rank >= 0)).nonzero()
+        at = rank[loop, column], column
+        number = int(at[0].max(initial=0)) + 1
+
+        def ranked(table: Ints, default: int) -> Ints:
+            found = np.full((number, len(rows)), default, np.int64)
+            found[at] = table[loop, rows[column]]
+            return found
+
+        extent, stride = ranked(facts.extent, 1), ranked(facts.strides[0], 0)
+        moving = np.where((extent > 1) & (stride != 0), stride, _STILL)
+        order = np.lexsort((extent, moving), axis=0)
+        return _Part(
+            extent,
+            stride,
+            ranked(facts.kind, 0),
+            ranked(facts.blocks[0], 0) == 0,
+            order,
+            np.take_along_axis(moving, order, axis=0),
+            np.take_along_axis(extent, order, axis=0),
+        )
+
+    def of_rows(self, chosen: Flags) -> _Part:
+        """Those of some candidates."""
+        if chosen.all():
+            return self
+        return _Part(
+            self.extent[:, chosen],
+            self.stride[:, chosen],
+            self.kind[:, chosen],
+            self.even[:, chosen],
+            self.ranks[:, chosen],
+            self.strides[:, chosen],
+            self.extents[:, chosen],
+        )
+
+    def at(self, table: Ints, rank: Ints) -> Ints:
+        """The entries of the loops of these ranks."""
+        found: Ints = table[rank, np.arange(len(rank))]
+        return found
+
+
+def _are_taken(parts: Sequence[_Part], rank: Ints) -> Flags:
+    """Where the loop at this rank can become a loop for each of the parts, and should."""
+    first = parts[0]
+    kind, extent = first.at(first.kind, rank), first.at(first.extent, rank)
+    found: Flags = kind < _APART
+    written = []
+    for part in parts:
+        inside = np.arange(len(part.kind))[:, None] >= rank
+        torn = ~part.even | ((part.kind == Annotation.VECTORIZE) & (part.stride != 1))
+        found = found & ~(inside & torn).any(axis=0)
+        step = part.at(part.stride, rank)
+        rises, axes = _axes(part, rank)
+        found = found & rises & (step > 0)
+        written.append(np.concatenate([step[None], axes]))
+    for other in written[1:]:
+        most = max(len(written[0]), len(other))
+        found = found & (_filled(written[0], most) == _filled(other, most)).all(axis=0)
+    return found & _are_apart(first, rank, extent)
+
+
+def _axes(part: _Part, rank: Ints) -> tuple[Flags, Ints]:
+    """Whether addresses rise along the loops inside the one at this rank; their strides and extents
+    by rising stride, those that continue each other as one."""
+    inside = (part.ranks > rank) & (part.strides != _STILL)
+    number = np.full(len(rank), -1)
+    stride, extent = np.zeros((2, len(rank)), np.int64)
+    found = np.zeros((len(inside), 2, len(rank)), np.int64)
+    rises = np.ones(len(rank), bool)
+    for here, own, times in zip(inside, part.strides, part.extents, strict=True):
+        joins = here & (number >= 0) & (own == stride * extent)
+        new = here & ~joins
+        rises &= ~here | (own > 0)
+        number = number + new
+        stride = np.where(new, own, stride)
+        extent = np.where(joins, extent * times, np.where(new, times, extent))
+        columns = here.nonzero()[0]
+        found[number[columns], 0, columns] = stride[columns]
+        found[number[columns], 1, columns] = extent[columns]
+    return rises, found.reshape(2 * len(found), len(rank))
+
+
+def _filled(table: Ints, lines: int) -> Ints:
+    """With lines of zeros behind it."""
+    return np.concatenate([table, np.zeros((lines - len(table), table.shape[1]), np.int64)])
+
+
+def _are_apart(part: _Part, rank: Ints, extent: Ints) -> Flags:
+    """Where no iteration of the loop at this rank touches what another one writes, and all of them
+    stay in the nearest cache."""
+    inside = (part.ranks > rank) & (part.strides != _STILL)
+    own = part.at(part.stride, rank)
+    strides = np.concatenate([np.where(inside, part.strides, _STILL), own[None]])
+    extents = np.concatenate([np.where(inside, part.extents, 1), extent[None]])
+    order = np.argsort(strides, axis=0, kind="stable")
+    found: Flags = np.ones(len(rank), bool)
+    reach = np.ones(len(rank), np.int64)
+    for stride, times in zip(
+        np.take_along_axis(strides, order, axis=0),
+        np.take_along_axis(extents, order, axis=0),
+        strict=True,
+    ):
+        here = stride != _STILL
+        found &= ~here | (stride >= reach)
+        reach = np.where(here, reach + stride * (times - 1), reach)
+    found &= extents.prod(axis=0) <= MAX_ELEMENTS
+    return found
