@@ -22,6 +22,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from autosched.errors import ConfigError
@@ -59,6 +60,12 @@ class FuseStep(Step):
     iter_ids: tuple[int, ...]
 
 
+@lru_cache(maxsize=1024)
+def _unroll_limit(pragma: str) -> int | None:
+    key, _, number = pragma.partition("$")
+    return int(number) if key == "auto_unroll_max_step" and number.isdecimal() else None
+
+
 @dataclass(frozen=True, slots=True)
 class PragmaStep(Step):
     """Attach a pragma: `auto_unroll_max_step$N` or `debug_skip_region`."""
@@ -70,8 +77,7 @@ class PragmaStep(Step):
     @property
     def unroll_limit(self) -> int | None:
         """The N of `auto_unroll_max_step$N`; None for another pragma."""
-        key, _, number = self.pragma.partition("$")
-        return int(number) if key == "auto_unroll_max_step" and number.isdecimal() else None
+        return _unroll_limit(self.pragma)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -12,9 +11,9 @@ from autosched.features.batched.forms import Ints
 from autosched.features.batched.loops import Group
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.nest import Population
-from autosched.features.batched.plan import Columns, Loops, Plan
+from autosched.features.batched.plan import Columns, Loops, Plan, StagePlan
 
-MOST_AT_ONCE = 4096
+MOST_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +64,13 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
     every = np.arange(count)
     for s, first in enumerate(alike[0].plan.stages):
         stages = [those.plan.stages[s] for those in alike]
-        column = np.repeat(np.array([stage.unroll_number for stage in stages], np.int64), sizes)
+        placed = np.array([(own.unroll_number, own.target, own.at) for own in stages], np.int64)
+        column, target, at = np.repeat(placed.T, sizes, axis=1)
         steps.append(np.where(column > 0, numbers[every, column], -1))
-        targets.append(np.repeat(np.array([stage.target for stage in stages], np.int64), sizes))
-        ats.append(np.repeat(np.array([stage.at for stage in stages], np.int64), sizes))
-        same: dict[Loops, list[int]] = defaultdict(list)
-        for k, stage in enumerate(stages):
-            same[stage.loops].append(k)
+        targets.append(target)
+        ats.append(at)
         own = []
-        for loops, ks in same.items():
+        for loops, ks in _by_loops(stages).items():
             rows = np.concatenate([every[starts[k] : starts[k + 1]] for k in ks])
             columns = [stages[k].factors for k in ks]
             own.append(Group(loops, rows, _factors(numbers, rows, columns, sizes[ks])))
@@ -86,6 +83,18 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
     plan = alike[0].plan
     own_texts = texts if plan.threads else None
     return Population(count, groups, targets, ats, steps, factored, plan, own_texts)
+
+
+def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:
+    """Which stages, by number, have the same loops: those of many plans are one object."""
+    found: dict[Loops, list[int]] = {}
+    known: dict[int, list[int]] = {}
+    for k, stage in enumerate(stages):
+        own = known.get(id(stage.loops))
+        if own is None:
+            own = known[id(stage.loops)] = found.setdefault(stage.loops, [])
+        own.append(k)
+    return found
 
 
 def _table(alike: list[Alike]) -> Ints:
@@ -107,6 +116,8 @@ def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], size
     for k, plan in enumerate(columns):
         for split, own in enumerate(plan):
             table[k, split, : len(own)] = own
-    which = np.repeat(table, sizes, axis=0)
-    found: Ints = np.ascontiguousarray(numbers[rows[:, None, None], which].prod(axis=2).T)
+    which = np.repeat(table.transpose(2, 1, 0), sizes, axis=2)
+    found = np.ones((splits, len(rows)), np.int64)
+    for own in which:
+        found *= numbers[rows, own]
     return found

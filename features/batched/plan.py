@@ -142,8 +142,8 @@ class Structures:
                 lengths = step.lengths
                 numbers += lengths
                 found.append((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))
-            elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
-                numbers.append(step.unroll_limit)
+            elif isinstance(step, PragmaStep) and (limit := step.unroll_limit) is not None:
+                numbers.append(limit)
                 found.append((step.stage_id, step.iter_id))
             else:
                 known = by_id.get(id(step))

@@ -45,7 +45,8 @@ from autosched.features.batched.ops import PARTIAL, RESULT, ProgramOps
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.batched.stores import make_stores
 
-_SCALED = np.array(SCALED)
+_IN_CACHE = 64  # candidates whose columns stay in the nearest cache while they change places
+_SCALED = np.isin(np.arange(len(COLUMNS)), SCALED)[:, None]
 _MAD, _ADDSUB, _MUL = range(3)
 
 
@@ -101,12 +102,15 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
     first = np.stack([first_place(items) for items in by_buffer.values()])
     order = np.argsort(first, axis=0)
     program_columns(rows, list(block), list(order))
-    block = np.take_along_axis(block, order[:, None, :], axis=0)
-    values = np.ascontiguousarray(block.transpose(2, 0, 1)).reshape(-1, len(COLUMNS))
-    values[:, _SCALED] = np.log2(values[:, _SCALED] + 1.0)
+    values = np.empty((count, *block.shape[:2]), np.float32)
+    for start in range(0, count, _IN_CACHE):
+        some = block[:, :, start : start + _IN_CACHE].copy()
+        np.add(some, 1.0, out=some, where=_SCALED)
+        np.log2(some, out=some, where=_SCALED)
+        values[start : start + _IN_CACHE] = some.transpose(2, 0, 1)
     names = [nest.ops.buffers[buffer].name for buffer in by_buffer]
     return PopulationRows(
-        values.astype(np.float32).reshape(count, len(rows), len(COLUMNS)),
+        values[np.arange(count)[:, None], order.T],
         order,
         names,
         nest.forms,

@@ -1,5 +1,5 @@
-"""Which of many columns of numbers are different, by a hash of each: sorting whole columns takes
-several times as long."""
+"""Which of many columns of numbers are different, by a hash of each: sorting columns, or their
+hashes, takes several times as long."""
 
 from __future__ import annotations
 
@@ -37,10 +37,24 @@ def _powers(count: int) -> Keys:
 
 
 def different(keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The first of each kind, and the kind of each. Two of one kind have both keys in common:
-    different columns do so once in 2**128 pairs."""
-    _, first, which = np.unique(keys[0], return_index=True, return_inverse=True)
-    if (keys[1] == keys[1][first][which]).all():
-        return first, which
-    _, first, which = np.unique(keys.T, axis=0, return_index=True, return_inverse=True)
-    return first, which.reshape(-1)
+    """One of each kind, in order, and the kind of each. Two of one kind have both keys in common:
+    different columns do so once in 2**128 pairs.
+
+    Each column is written to a place that follows from its keys; those that find their own kind
+    there are known, the others go on to another place.
+    """
+    count = keys.shape[1]
+    like = np.empty(count, np.intp)
+    rest = np.arange(count)
+    table = np.empty(1 << max(1, 2 * count - 1).bit_length(), np.intp)
+    own = keys[0]
+    while len(rest):
+        at = (own[rest] & np.uint64(len(table) - 1)).astype(np.intp)
+        table[at] = rest
+        found = table[at]
+        same = (keys[0][found] == keys[0][rest]) & (keys[1][found] == keys[1][rest])
+        like[rest[same]] = found[same]
+        rest = rest[~same]
+        own = own + keys[1]
+    first = like == np.arange(count)
+    return first.nonzero()[0], (first.cumsum() - 1)[like]

@@ -20,6 +20,8 @@ from autosched.nest.memory_walk import LINE_CYCLES, PAGE_CYCLES, RUN_CYCLES
 
 _Intp = npt.NDArray[np.intp]
 _FAR = np.int64(1) << 62  # beyond the stride of every loop
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_AT_ONCE = 1024
 
 
 @dataclass(eq=False)
@@ -109,7 +111,7 @@ def _by_level(
     np.cumsum(moves[::-1], axis=0, out=number[-2::-1])
     bytes_, times = _moving(stride, extents, moves, number)
     first, which = different(keys_of([element, *bytes_, *times]))
-    table = _touched(bytes_[:, first], times[:, first], element[first], line)
+    table = _each_touched(bytes_[:, first], times[:, first], element[first], line)
     at = number * table.shape[2] + which
     by_access = [own.ravel()[at].reshape(places + 1, accesses, count) for own in table]
     lines, runs, pages = (own.sum(axis=1) for own in by_access[:3])
@@ -128,21 +130,33 @@ def _moving(stride: Ints, extents: Ints, moves: Flags, number: _Intp) -> tuple[I
     return bytes_, times
 
 
+def _each_touched(bytes_: Ints, times: Ints, element: Ints, line: int) -> Ints:
+    """(4, level, access): `_touched` of the innermost loops, of none to all. It depends on which
+    loops these are, not on their order: the same ones are asked for once."""
+    depth, count = bytes_.shape
+    loops = keys_of([bytes_.ravel(), times.ravel()]).reshape(2, depth, count)
+    loops *= times > 1
+    keys = np.zeros((2, depth + 1, count), np.uint64)
+    np.cumsum(loops, axis=1, out=keys[:, 1:])
+    keys += element.astype(np.uint64) * _ODD
+    some, which = different(keys.reshape(2, -1))
+    level, access = np.divmod(some, count)
+    inside = np.arange(depth)[:, None] < level
+    strides = np.where(inside, bytes_[:, access], _FAR)
+    found = _touched(strides, np.where(inside, times[:, access], 1), element[access], line)
+    return found[:, which].reshape(4, depth + 1, count)
+
+
 def _touched(strides: Ints, extents: Ints, element: Ints, line: int) -> Ints:
-    """(4, level, access): lines, runs, pages and needed bytes of the innermost loops, of none to
-    all, as `memory_walk._touched` has them."""
-    depth, count = strides.shape
+    """(4, access): lines, runs, pages and needed bytes, as `memory_walk._touched` has them."""
     order = np.argsort(strides, axis=0)
     strides = np.take_along_axis(strides, order, axis=0)
     extents = np.take_along_axis(extents, order, axis=0)
-    level = np.arange(depth + 1)[:, None]
-    span = np.broadcast_to(element, (depth + 1, count)).copy()
-    gap = np.zeros_like(span)
-    times = np.ones_like(span)
+    span = element.copy()
+    gap, times = np.zeros_like(span), np.ones_like(span)
     gaps: list[tuple[Flags, Ints, Ints]] = []
-    for k in range(depth):
-        stride, extent = strides[k], extents[k]
-        inside = (order[k] < level) & (extent > 1)
+    for stride, extent in zip(strides, extents, strict=True):
+        inside = extent > 1
         near = inside & (gap == 0) & (stride <= np.maximum(span, line))
         span = np.where(near, span + stride * (extent - 1), span)
         meets = inside & (gap != 0) & (stride < gap * times)
@@ -176,62 +190,69 @@ def _counted(span: Ints, gaps: list[tuple[Flags, Ints, Ints]], line: int) -> Int
 
 
 class _Places:
-    """Which lines of a page are touched: for each nest the number of a set of them, as bits."""
+    """Which lines of a page are touched: for each nest the number of a set of them."""
 
     def __init__(self, slots: int, run: Ints) -> None:
         """The first lines of a page, as many as a run has."""
-        self._slots = slots
-        self._type = np.uint64 if slots <= 64 else object
-        self._sets = [(1 << k) - 1 for k in range(slots + 1)]
-        self._numbers = {places: k for k, places in enumerate(self._sets)}
+        self._slots, self._sets = slots, _sets_of(slots)
         self._of = np.minimum(run, slots)
 
     def spread(self, where: Flags, stride: Ints, times: Ints) -> None:
         """Touch the same again `times` times, `stride` bytes apart."""
-        at = (where & (times > 1) & (self._of != self._slots)).nonzero()
-        bytes_ = stride[at]
-        apart = np.minimum(times[at], PAGE // np.clip(bytes_ & -bytes_, 1, PAGE))
-        keys = (self._of[at] * PAGE + bytes_ % PAGE) * (PAGE + 1) + apart
-        unique, which = np.unique(keys, return_inverse=True)
-        rest, apart = np.divmod(unique, PAGE + 1)
-        number, offset = np.divmod(rest, PAGE)
-        found = []
-        for places in self._touched(number, offset, apart):
-            found.append(self._numbers.setdefault(places, len(self._sets)))
-            if found[-1] == len(self._sets):
-                self._sets.append(places)
-        self._of[at] = np.array(found, np.int64)[which]
-
-    def _touched(self, number: Ints, stride: Ints, times: Ints) -> list[int]:
-        """The sets of these numbers again and again."""
-        most = int(times.max(initial=0))
-        if len(number) < most:  # arrays are not worth their calls
-            every = zip(number.tolist(), stride.tolist(), times.tolist(), strict=True)
-            return [_spread(self._sets[k], by, again, self._slots) for k, by, again in every]
-        order = np.argsort(-times)
-        stride, times = stride[order], times[order]
-        once = np.array(self._sets, self._type)[number[order]]
-        places, size = once.copy(), PAGE // self._slots
-        for k in range(1, most):
-            count = int(np.searchsorted(-times, -k))  # those of more times
-            by = (k * stride[:count] // size % self._slots).astype(self._type)
-            places[:count] |= (once[:count] << by) | (once[:count] >> (self._slots - by))
-        places &= np.array([self._sets[self._slots]], self._type)
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        found: list[int] = places[back].tolist()
-        return found
+        at = np.flatnonzero(where & (times > 1) & (self._of != self._slots))
+        if len(at):
+            bytes_, of = stride.ravel()[at], self._of.ravel()
+            apart = np.minimum(times.ravel()[at], PAGE // np.clip(bytes_ & -bytes_, 1, PAGE))
+            keys = (of[at] * PAGE + bytes_ % PAGE) * (PAGE + 1) + apart
+            unique, which = np.unique(keys, return_inverse=True)
+            of[at] = self._sets.spread(unique)[which]
 
     def room(self) -> Ints:
         """How many lines of a page are touched."""
-        counts: Ints = np.array([places.bit_count() for places in self._sets], np.int64)[self._of]
-        return counts
+        found: Ints = self._sets.sizes()[self._of]
+        return found
 
 
-@lru_cache(maxsize=20_000)
-def _spread(places: int, stride: int, times: int, slots: int) -> int:
-    line = PAGE // slots
-    whole, every = places << slots | places, (1 << slots) - 1
-    for by in {k * stride // line % slots for k in range(times)}:
-        places |= whole >> (slots - by) & every
-    return places
+class _Sets:
+    """Sets of lines of a page by number, as bits, and what becomes of them, once for all calls. The
+    first are those of the first lines."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sets = [(1 << k) - 1 for k in range(slots + 1)]
+        self._numbers = {places: k for k, places in enumerate(self._sets)}
+        self._spread: dict[int, int] = {}
+        self._sizes: Ints = np.zeros(0, np.int64)
+
+    def spread(self, keys: Ints) -> Ints:
+        """The sets that come of (set * PAGE + stride) * (PAGE + 1) + times."""
+        known = self._spread
+        found = [known.get(key, -1) for key in keys.tolist()]
+        for k, number in enumerate(found):
+            if number < 0:
+                found[k] = self._made(int(keys[k]))
+        return np.array(found, np.int64)
+
+    def _made(self, key: int) -> int:
+        rest, times = divmod(key, PAGE + 1)
+        number, stride = divmod(rest, PAGE)
+        places, size = self._sets[number], PAGE // self._slots
+        whole, every = places << self._slots | places, (1 << self._slots) - 1
+        for by in {k * stride // size % self._slots for k in range(times)}:
+            places |= whole >> (self._slots - by) & every
+        found = self._numbers.setdefault(places, len(self._sets))
+        if found == len(self._sets):
+            self._sets.append(places)
+        self._spread[key] = found
+        return found
+
+    def sizes(self) -> Ints:
+        """How many lines each set has."""
+        new = self._sets[len(self._sizes) :]
+        if new:
+            more = np.array([places.bit_count() for places in new], np.int64)
+            self._sizes = np.concatenate([self._sizes, more])
+        return self._sizes
+
+
+_sets_of = lru_cache(_Sets)
