@@ -9,10 +9,10 @@ HintBorders). Rows tell of these, as if all iterations were like them:
 
     for i in 4: for j in 16: P[i * 16 + j] = X[i * 16 + j - 1]
 
-How far loops reach beyond a buffer is a column. With all the pieces that loops are cut into, models
-rank candidates no better: of 46 tasks 0.732 of the pairs of unseen operators and 0.786 of the same
-task after 64 trials, without them 0.738 and 0.782; the fastest of the best 8 is at 0.924 and 0.988
-of the best there is, without them at 0.929 and 0.991.
+How far loops reach beyond a buffer is a column. Rows of all the pieces that loops are cut into
+rank candidates no better: of 46 tasks, models of other operators order 0.732 of the pairs with
+them and 0.735 without, the best of the eight predicted fastest is at 0.924 and 0.927 of the
+fastest; those that know 64 candidates of the task order 0.786 and 0.782, and find 0.988 and 0.990.
 """
 
 from __future__ import annotations

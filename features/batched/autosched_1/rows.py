@@ -53,18 +53,19 @@ _MAD, _ADDSUB, _MUL = range(3)
 def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -> Ready:
     """Make the nest of a population.
 
-    With `shared`, all of them keep that stage's values in the output.
+    With `shared`, all of them keep that stage's values in the output. Where all do so without it,
+    none of them is to be made again.
     """
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
         population = hoist(nest, population)
         if not ops.has_zeros:
             move_starts(nest, population)
-        kept: list[Kept] = []
-        if shared is None:
-            kept = kept_in_outputs(nest)
-        else:
+        kept = kept_in_outputs(nest) if shared is None else []
+        shared = next((item for item in kept if (item.where | nest.forms.bad).all()), shared)
+        if shared is not None:
             keep(nest, shared)
+            kept = []
         stores = make_stores(nest, as_ansor=False)
     good = ~nest.forms.bad
     kept = [replace(item, where=item.where & good) for item in kept]

@@ -21,6 +21,7 @@ from autosched.nest.memory_walk import LINE_CYCLES, PAGE_CYCLES, RUN_CYCLES
 _Intp = npt.NDArray[np.intp]
 _FAR = np.int64(1) << 62  # beyond the stride of every loop
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+_MOST_KNOWN = 200_000  # of 100 bytes or so
 _AT_ONCE = 1024
 
 
@@ -194,6 +195,8 @@ class _Places:
 
     def __init__(self, slots: int, run: Ints) -> None:
         """The first lines of a page, as many as a run has."""
+        if _sets_of(slots).known > _MOST_KNOWN:
+            _sets_of.cache_clear()
         self._slots, self._sets = slots, _sets_of(slots)
         self._of = np.minimum(run, slots)
 
@@ -223,6 +226,11 @@ class _Sets:
         self._numbers = {places: k for k, places in enumerate(self._sets)}
         self._spread: dict[int, int] = {}
         self._sizes: Ints = np.zeros(0, np.int64)
+
+    @property
+    def known(self) -> int:
+        """Of how many questions the answers are kept."""
+        return len(self._spread)
 
     def spread(self, keys: Ints) -> Ints:
         """The sets that come of (set * PAGE + stride) * (PAGE + 1) + times."""
