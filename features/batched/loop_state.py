@@ -18,7 +18,8 @@ Kinds = tuple[tuple[int, int], ...]
 class LoopState:
     """`leaves` are the loops by id, `kinds` the annotations of some, `next_id` is the next id.
 
-    The axes are 0 to `axes` - 1; `unroll` is the loop with the unroll pragma, or -1.
+    The axes are 0 to `axes` - 1; `unroll` is the loop with the unroll pragma, or -1. `threads` says
+    whether a loop is bound to threads, `limited` whether a limit of unrolling says something.
     """
 
     __slots__ = (
@@ -28,8 +29,10 @@ class LoopState:
         "axes",
         "kinds",
         "leaves",
+        "limited",
         "next_id",
         "relations",
+        "threads",
         "unroll",
     )
 
@@ -46,14 +49,11 @@ class LoopState:
         self.leaves = tuple(range(axes)) if leaves is None else leaves
         self.kinds, self.unroll = kinds, unroll
         self.next_id = axes if next_id is None else next_id
+        self.threads = any(kind >= FIRST_THREAD for _, kind in kinds)
+        self.limited = unroll >= 0 and dict(kinds).get(unroll, 0) < FIRST_THREAD
         self._after: dict[tuple[Any, ...], LoopState] = {}
         self._positions: dict[int, int] = {}
         self._loops: Loops | None = None
-
-    @property
-    def threads(self) -> bool:
-        """Whether a loop is bound to threads."""
-        return any(kind >= FIRST_THREAD for _, kind in self.kinds)
 
     @property
     def loops(self) -> Loops:
@@ -66,11 +66,6 @@ class LoopState:
             found = tuple([kinds.get(leaf, 0) for leaf in self.leaves])
             self._loops = Loops(self.axes, self.relations, self.leaves, found, unroll)
         return self._loops
-
-    @property
-    def limited(self) -> bool:
-        """Whether a limit of unrolling says something."""
-        return self.unroll >= 0 and dict(self.kinds).get(self.unroll, 0) < FIRST_THREAD
 
     def position(self, leaf: int) -> int:
         """The position of the loop that stands for `leaf` after later splits and fusions.

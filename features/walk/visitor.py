@@ -54,9 +54,8 @@ class Nest:
     """Where the walk stands: `loops` outermost first, `prod` the product of their extents.
 
     `step` is auto_unroll_max_step, `stages` how many tiles a pipelined loop holds, `guards` for
-    every enclosing condition the number of loops around it, `branches` those conditions that have
-    two with the one taken (True: the first), `launch` the extents named in names.LAUNCH, `env` the
-    bounds of loop variables and `buffers` what is known of each buffer.
+    every enclosing condition the number of loops around it, `launch` the extents named in
+    names.LAUNCH, `env` the bounds of loop variables and `buffers` what is known of each buffer.
     The loops from `floor` on enclose nothing but the place where the walk stands; `siblings` is
     the sequence it belongs to with all those loops, if any. `recycle_tables` hands the touch
     table of a thread attribute on to the next one, as Ansor's extractor does by an accident of
