@@ -126,8 +126,9 @@ def test_commands_and_configurations(page: Path, folder: Path) -> None:
             part = YAML(typ="safe").load(example.text) or {}
             whole = {"workload": {"op": "matmul", "args": {"M": 8, "N": 8, "K": 8}}, **part}
             YAML().dump(whole, Path("part.yaml"))
-            load_config(Path("part.yaml"))
+            assert load_config(Path("part.yaml")).workload
         if example.language in ("", "sh"):
             for line in re.findall(r"^autosched .*", example.text, flags=re.M):
                 words = shlex.split(line, comments=True)
-                command.make_context("autosched", words[1:]).close()
+                with command.make_context("autosched", words[1:]) as context:
+                    assert context.command is command

@@ -134,6 +134,16 @@ def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> 
     return found[::-1]
 
 
+def touched_again(places: int, stride: int, times: int, slots: int) -> int:
+    """The lines of a page, a bit for each of its `slots`, that the same touch `times` times, each
+    `stride` bytes after the last."""
+    line = PAGE // slots
+    whole, every = places << slots | places, (1 << slots) - 1
+    for by in {k * stride // line % slots for k in range(times)}:
+        places |= whole >> (slots - by) & every
+    return places
+
+
 @lru_cache(maxsize=50_000)
 def _touched(moving: tuple[tuple[int, int], ...], element: int, line: int) -> _Touched:
     """Of loops by rising stride (bytes) and their extents: orders and tiles of one nest have many
@@ -158,9 +168,7 @@ def _touched(moving: tuple[tuple[int, int], ...], element: int, line: int) -> _T
         runs *= count
         apart = min(count, PAGE // math.gcd(stride, PAGE))
         if apart > 1 and places != every:
-            whole = places << slots | places
-            for by in {k * stride // line % slots for k in range(apart)}:
-                places |= whole >> (slots - by) & every
+            places = touched_again(places, stride, apart, slots)
         if stride < PAGE:
             page_span += stride * (count - 1)
         else:

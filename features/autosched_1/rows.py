@@ -74,7 +74,7 @@ class _Collector:
             return
         facts = store_facts(stmt, nest, self._machine, self._strides)
         zeros = self._patterns.get(stmt.buffer.data, ())
-        facts.share /= math.prod([pattern.modulus for pattern in zeros])
+        facts.share = 1 / math.prod([pattern.modulus for pattern in zeros])
         self._note(facts)
 
     def _note(self, facts: StoreFacts) -> None:

@@ -82,8 +82,9 @@ def sparse_facts(store: BufferStore, sparse: SparseSum, nest: Nest, machine: Mac
     inside.loops, inside.guards = sparse.loops, [sparse.outside[depth] for depth in nest.guards]
     inside.floor, inside.siblings = sparse.outside[nest.floor], None
     facts = store_facts(sparse.store, inside, machine, {})
-    share = whole.share * sparse.times
-    return replace(facts, share=share, counts=whole.counts, whole=whole, outside=sparse.outside)
+    return replace(
+        facts, share=sparse.times, counts=whole.counts, whole=whole, outside=sparse.outside
+    )
 
 
 def _is_followed(residue: Residue, store: BufferStore, loops: Sequence[Loop]) -> bool:

@@ -37,8 +37,7 @@ class StoreFacts:
     each access its stride along every loop, and `reuse` how it is reused.
 
     `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
-    `share` of them runs, `outermost` is the loop outside all others (None without
-    any), `counts` the operations of one
+    `outermost` is the loop outside all others (None without any), `counts` the operations of one
     iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
     each condition, `launch`, `step` and `siblings` those of the walk, `floor` the loops outside the
     perfect nest around the store `stmt`.
@@ -47,15 +46,15 @@ class StoreFacts:
     strides. Along the variables `uneven` some access does not move evenly; `constant` is the part
     of the stored address that no variable changes.
 
-    Of a sum that leaves iterations out, `whole` is the store with all of them, and `outside` has
-    for every depth of its loops how many of these are left (`sparse_sums.py`).
+    Of what leaves iterations out, `share` of them are made; of a sum, `whole` is then the store
+    with all of them, and `outside` has for every depth of its loops how many of these are left
+    (`sparse_sums.py`).
     """
 
     stmt: BufferStore
     loops: list[Loop]
     outermost: Loop | None
     iterations: int
-    share: float
     accesses: list[Access]
     strides: list[list[int]]
     locality: Locality
@@ -70,6 +69,7 @@ class StoreFacts:
     others: list[tuple[int, Index, list[int]]]
     uneven: frozenset[Var]
     constant: int
+    share: float = 1.0
     whole: StoreFacts | None = None
     outside: Sequence[int] = ()
 
@@ -111,7 +111,6 @@ def store_facts(
         loops,
         nest.loops[0] if nest.loops else None,
         measured.inner[0],
-        1.0,
         accesses,
         along,
         measured,

@@ -19,11 +19,14 @@ from __future__ import annotations
 
 from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.op import all_
 from autosched.tir.stmt import BufferStore, IfThenElse, Stmt
-from autosched.tir.walk import free_vars, map_children, pre_order, rewrite_expr
+from autosched.tir.walk import free_vars, map_children, rewrite_expr
 from autosched.transform.loops.known_zeros import residues
 from autosched.transform.loops.loop_interval import likely_parts
+
+_CALLS, _LOADS = bits_of(Call), bits_of(BufferLoad, ProducerLoad)
 
 
 def within_bounds(func: PrimFunc) -> PrimFunc:
@@ -39,7 +42,7 @@ def value_within_bounds(value: Expr) -> Expr:
     A choice between something and a constant by conditions on indices is what they choose between;
     one that asks for a remainder, as where zeros are inserted, stays.
     """
-    return rewrite_expr(value, _inside)
+    return rewrite_expr(value, _inside) if kinds(value) & _CALLS else value
 
 
 def _stmt(s: Stmt) -> Stmt:
@@ -61,12 +64,6 @@ def _is_border(e: Call) -> bool:
     if e.op != "if_then_else":
         return False
     condition, _, other = e.args
-    asks_values = any(isinstance(x, BufferLoad | ProducerLoad) for x in pre_order(condition))
-    return not asks_values and _is_constant(other) and not any(residues(condition))
-
-
-def _is_constant(e: Expr) -> bool:
-    """Whether nothing changes its value."""
-    return not free_vars(e) and not any(
-        isinstance(x, BufferLoad | ProducerLoad) for x in pre_order(e)
-    )
+    asks_values = kinds(condition) & _LOADS
+    is_constant = not kinds(other) & _LOADS and not free_vars(other)
+    return not asks_values and is_constant and not any(residues(condition))

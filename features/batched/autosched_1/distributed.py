@@ -100,8 +100,7 @@ class _Part:
 def _are_taken(parts: Sequence[_Part], rank: Ints) -> Flags:
     """Where the loop at this rank can become a loop for each of the parts, and should."""
     first = parts[0]
-    kind, extent = first.at(first.kind, rank), first.at(first.extent, rank)
-    found: Flags = kind < _APART
+    found: Flags = first.at(first.kind, rank) < _APART
     written = []
     for part in parts:
         inside = np.arange(len(part.kind))[:, None] >= rank
@@ -114,7 +113,10 @@ def _are_taken(parts: Sequence[_Part], rank: Ints) -> Flags:
     for other in written[1:]:
         most = max(len(written[0]), len(other))
         found = found & (_filled(written[0], most) == _filled(other, most)).all(axis=0)
-    return found & _are_apart(first, rank, extent)
+    inside = np.arange(len(first.kind))[:, None] >= rank
+    outputs = np.where(inside & (first.stride != 0), first.extent, 1).prod(axis=0)
+    found &= outputs <= MAX_ELEMENTS
+    return found & is_injective(first.extent, first.stride, inside)
 
 
 def _axes(part: _Part, rank: Ints) -> tuple[Flags, Ints]:
@@ -143,23 +145,15 @@ def _filled(table: Ints, lines: int) -> Ints:
     return np.concatenate([table, np.zeros((lines - len(table), table.shape[1]), np.int64)])
 
 
-def _are_apart(part: _Part, rank: Ints, extent: Ints) -> Flags:
-    """Where no iteration of the loop at this rank touches what another one writes, and all of them
-    stay in the nearest cache."""
-    inside = (part.ranks > rank) & (part.strides != _STILL)
-    own = part.at(part.stride, rank)
-    strides = np.concatenate([np.where(inside, part.strides, _STILL), own[None]])
-    extents = np.concatenate([np.where(inside, part.extents, 1), extent[None]])
-    order = np.argsort(strides, axis=0, kind="stable")
-    found: Flags = np.ones(len(rank), bool)
-    reach = np.ones(len(rank), np.int64)
-    for stride, times in zip(
-        np.take_along_axis(strides, order, axis=0),
-        np.take_along_axis(extents, order, axis=0),
-        strict=True,
-    ):
-        here = stride != _STILL
-        found &= ~here | (stride >= reach)
-        reach = np.where(here, reach + stride * (times - 1), reach)
-    found &= extents.prod(axis=0) <= MAX_ELEMENTS
+def is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
+    """`nest.loop_nest.is_injective` of the loops inside."""
+    moving = inside & (own != 0) & (extent > 1)
+    stride = np.where(moving, np.abs(own), 0)
+    order = np.argsort(stride, axis=0)
+    found = np.ones(extent.shape[1], bool)
+    reach = np.ones(extent.shape[1], np.int64)
+    sorted_by = [np.take_along_axis(table, order, axis=0) for table in (moving, stride, extent)]
+    for here, width, times in zip(*sorted_by, strict=True):
+        found &= ~here | (width >= reach)
+        reach = np.where(here, width * (times - 1) + reach, reach)
     return found

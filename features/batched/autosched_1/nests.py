@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.batched.autosched_1.distributed import distributed
+from autosched.features.batched.autosched_1.distributed import distributed, is_injective
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
 from autosched.features.batched.autosched_1.plans.lanes import Nests
@@ -99,7 +99,7 @@ class Wanted:
 def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
     """What is asked of a store, without outer loops that let two iterations write the same."""
     inside = facts.present & (facts.depth[:-1] >= start)
-    while (again := ~_is_injective(facts.extent, facts.strides[0], inside)).any():
+    while (again := ~is_injective(facts.extent, facts.strides[0], inside)).any():
         start = start + again
         inside = inside & (facts.depth[:-1] >= start)
     conditional = np.zeros_like(inside)
@@ -114,20 +114,6 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
             asked = facts.packed.loops(chosen.asked)
             lanes = np.where(conditional & asked, facts.blocks[1], 0)
     return Wanted(facts, value, start, inside, conditional, lanes, weight)
-
-
-def _is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
-    """`nest.loop_nest.is_injective` of the loops inside."""
-    moving = inside & (own != 0) & (extent > 1)
-    stride = np.where(moving, np.abs(own), 0)
-    order = np.argsort(stride, axis=0)
-    found = np.ones(extent.shape[1], bool)
-    reach = np.ones(extent.shape[1], np.int64)
-    sorted_by = [np.take_along_axis(table, order, axis=0) for table in (moving, stride, extent)]
-    for here, width, times in zip(*sorted_by, strict=True):
-        found &= ~here | (width >= reach)
-        reach = np.where(here, width * (times - 1) + reach, reach)
-    return found
 
 
 def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:

@@ -16,7 +16,7 @@ from autosched.features.batched.autosched_1.plans.unique import different, keys_
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import PAGE, Memory
-from autosched.nest.memory_walk import LINE_CYCLES, PAGE_CYCLES, RUN_CYCLES
+from autosched.nest.memory_walk import LINE_CYCLES, PAGE_CYCLES, RUN_CYCLES, touched_again
 
 _Intp = npt.NDArray[np.intp]
 _FAR = np.int64(1) << 62  # beyond the stride of every loop
@@ -244,10 +244,7 @@ class _Sets:
     def _made(self, key: int) -> int:
         rest, times = divmod(key, PAGE + 1)
         number, stride = divmod(rest, PAGE)
-        places, size = self._sets[number], PAGE // self._slots
-        whole, every = places << self._slots | places, (1 << self._slots) - 1
-        for by in {k * stride // size % self._slots for k in range(times)}:
-            places |= whole >> (self._slots - by) & every
+        places = touched_again(self._sets[number], stride, times, self._slots)
         found = self._numbers.setdefault(places, len(self._sets))
         if found == len(self._sets):
             self._sets.append(places)
