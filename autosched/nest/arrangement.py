@@ -44,9 +44,9 @@ LEAST_STEPS, LEAST_SHARE = 12, 0.1
 """A less busy tile must accumulate that long (loading what was stored a few steps ago waits), and
 save that share of all cycles."""
 
-MEMORY = Memory((48 * 2**10, 2**20, 32 * 2**20))
+MEMORY = Memory((48 * 2**10, 2**20, 32 * 2**20), tlb=())
 """That of Intel's cores since Ice Lake (L1 of 12 ways), whatever the machine, so that the code for
-a candidate is the same wherever it is made."""
+a candidate is the same wherever it is made. Pages have no part in what is weighed."""
 
 
 def least_moved(

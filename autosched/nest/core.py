@@ -59,7 +59,7 @@ class Memory(NamedTuple):
 
     caches: tuple[int, int, int] = TYPICAL
     line: int = 64
-    tlb: tuple[int, int] = (64, 1536)
+    tlb: tuple[int, ...] = (64, 1536)
 
 
 def core_of(vector_bytes: int) -> Core:

@@ -139,7 +139,7 @@ def touched_again(places: int, stride: int, times: int, slots: int) -> int:
     `stride` bytes after the last."""
     line = PAGE // slots
     whole, every = places << slots | places, (1 << slots) - 1
-    for by in {k * stride // line % slots for k in range(times)}:
+    for by in {k * stride % PAGE // line % slots for k in range(times)}:
         places |= whole >> (slots - by) & every
     return places
 

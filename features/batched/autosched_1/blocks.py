@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from autosched.features.batched.along_loops import taken
 from autosched.features.batched.forms import WHOLE, Flags, Forms, Ints
 from autosched.features.batched.stores import Touched
 from autosched.features.walk.strides import flat_terms
@@ -54,7 +55,7 @@ def _clash(lower: Ints, upper: Ints, factor: Ints) -> Flags:
 def _joined(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints, Ints]:
     """Digits that make up a longer one as that (`walk.strides.flat_terms`)."""
     order = np.argsort(-lower, axis=0, kind="stable")
-    lower, upper, factor = (np.take_along_axis(own, order, 0) for own in (lower, upper, factor))
+    lower, upper, factor = (taken(own, order) for own in (lower, upper, factor))
     for k in range(1, len(lower)):
         for other in range(k):
             same = (lower[other] == lower[k]) & (upper[other] == upper[k])

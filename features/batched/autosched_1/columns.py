@@ -12,6 +12,7 @@ from autosched.features.autosched_1.columns import MOST_REGISTERS
 from autosched.features.autosched_1.estimate import FLOAT_OPS
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
+from autosched.features.batched.along_loops import marks, marks_from_last
 from autosched.features.batched.autosched_1.nests import Floats
 from autosched.features.batched.autosched_1.stores_of_row import Column, Estimated, Row, in_order
 from autosched.features.batched.columns import AccessColumns, Tables
@@ -84,7 +85,7 @@ class _Own:
             common = np.zeros(self.forms.count, np.int64)  # 0: none
             for spatial in (True, False):
                 alike = facts.present & (used == spatial)
-                before = alike.cumsum(axis=0)
+                before = marks(alike)
                 total = before[-1]
                 for j in self.loops:
                     here = chosen[j] & (used[j] == spatial)
@@ -212,7 +213,7 @@ class _Own:
             ]
         )
         intensity = done / memory
-        first = (~facts.present[::-1]).cumprod(axis=0).sum(axis=0)  # loops that are not there
+        first = (marks_from_last(facts.present) == 0).sum(axis=0)  # loops that are not there
         first = np.minimum(first, len(done) - 1)
         for k in range(1, CURVE_POINTS + 1):
             x = done[-1] * k / CURVE_POINTS

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autosched.features.batched.along_loops import taken
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.distribution import MAX_ELEMENTS
@@ -55,13 +56,16 @@ class _Part:
     def of(facts: Facts, outer: Ints, rows: Ints) -> _Part:
         present = facts.present[:, rows]
         rank = facts.depth[:-1, rows] - outer[rows]
-        loop, column = (present & (rank >= 0)).nonzero()
-        at = rank[loop, column], column
-        number = int(at[0].max(initial=0)) + 1
+        at = np.flatnonzero(present & (rank >= 0))
+        loop, column = np.divmod(at, max(1, len(rows)))
+        ranks = rank.take(at)
+        number = int(ranks.max(initial=0)) + 1
+        to = ranks * len(rows) + column
+        of = loop * facts.present.shape[1] + rows[column]
 
         def ranked(table: Ints, default: int) -> Ints:
             found = np.full((number, len(rows)), default, np.int64)
-            found[at] = table[loop, rows[column]]
+            found.ravel()[to] = table.take(of)
             return found
 
         extent, stride = ranked(facts.extent, 1), ranked(facts.strides[0], 0)
@@ -73,8 +77,8 @@ class _Part:
             ranked(facts.kind, 0),
             ranked(facts.blocks[0], 0) == 0,
             order,
-            np.take_along_axis(moving, order, axis=0),
-            np.take_along_axis(extent, order, axis=0),
+            taken(moving, order),
+            taken(extent, order),
         )
 
     def of_rows(self, chosen: Flags) -> _Part:
@@ -152,7 +156,7 @@ def is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
     order = np.argsort(stride, axis=0)
     found = np.ones(extent.shape[1], bool)
     reach = np.ones(extent.shape[1], np.int64)
-    sorted_by = [np.take_along_axis(table, order, axis=0) for table in (moving, stride, extent)]
+    sorted_by = [taken(table, order) for table in (moving, stride, extent)]
     for here, width, times in zip(*sorted_by, strict=True):
         found &= ~here | (width >= reach)
         reach = np.where(here, width * (times - 1) + reach, reach)

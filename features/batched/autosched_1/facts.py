@@ -11,6 +11,7 @@ from typing import overload
 
 import numpy as np
 
+from autosched.features.batched.along_loops import products_from_last, sums_from_last
 from autosched.features.batched.autosched_1.blocks import steps_along
 from autosched.features.batched.autosched_1.device.fetched import fetched_access
 from autosched.features.batched.autosched_1.device.parts import part_access
@@ -57,7 +58,7 @@ class Facts:
         self.depth: Ints = self.packed.depth
         self.inner: Ints = np.ones((len(self.present) + 1, size), np.int64)
         if len(self.present):
-            self.inner[:-1] = self.extent[::-1].cumprod(axis=0)[::-1]
+            self.inner[:-1] = products_from_last(self.extent)
             forms.refuse(
                 self.extent.astype(np.float64).prod(axis=0) > _LARGEST, "iterations beyond 2**44"
             )
@@ -193,8 +194,7 @@ class Facts:
                     last = np.where(digit, self.forms.largest(slot, term), last)
                 reach[j] += np.abs(term.scale) * last
         found = np.ones_like(self.inner)
-        reach = np.where(self.present, self.packed.loops(reach), 0)
-        found[:-1] += reach[::-1].cumsum(axis=0)[::-1]
+        found[:-1] += sums_from_last(np.where(self.present, self.packed.loops(reach), 0))
         return found
 
     def note_touched(self) -> None:

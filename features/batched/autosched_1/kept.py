@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autosched.features.batched.along_loops import products, taken
 from autosched.features.batched.forms import Flags
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.ops import StageOps, StoreOps
@@ -183,9 +184,9 @@ def _covers(nest: Nest, s: int, o: int) -> Flags:
             strides.append(np.where(here, term.scale, 1))
             extents.append(np.where(here, forms.extents[slot], 1))
         order = np.lexsort((np.stack(extents), np.stack(strides)), axis=0)
-        stride = np.take_along_axis(np.stack(strides), order, axis=0)
-        times = np.take_along_axis(np.stack(extents), order, axis=0)
-        reach = times.cumprod(axis=0)
+        stride = taken(np.stack(strides), order)
+        times = taken(np.stack(extents), order)
+        reach = products(times)
         tight = (stride[1:] == reach[:-1]) | (times[1:] == 1)
         found = found & tight.all(axis=0) & (reach[-1] == extent)
         some = some | (reach[-1] > 1)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
+from autosched.features.batched.along_loops import Few, marks
 from autosched.features.batched.autosched_1.distributed import distributed, is_injective
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
@@ -190,27 +191,29 @@ class _Packed:
         good: Sequence[_Intp],
         which: Callable[[Wanted], Flags],
     ) -> None:
-        self._some, self._places = some, list[tuple[_Intp, _Intp]]()
+        self._some, self._places = some, list[_Intp]()
         numbers, columns, rank = [], [], []
         start = 0
         for item, those in zip(some, good, strict=True):
             flags = which(item)[:, those]
-            loop, column = flags.nonzero()
-            order = flags.cumsum(axis=0)
-            numbers.append(order[-1] if len(order) else np.zeros(len(those), np.int64))
-            rank.append(order[loop, column] - 1)
+            found = marks(flags)
+            numbers.append(found[-1] if len(found) else np.zeros(len(those), np.int16))
+            at = np.flatnonzero(flags)
+            loop, column = np.divmod(at, max(1, len(those)))
+            rank.append(found.take(at) - 1)
             columns.append(start + column)
-            self._places.append((loop, those[column]))
+            self._places.append(loop * item.facts.forms.count + those[column])
             start += len(those)
-        self.number: Ints = np.concatenate(numbers)
-        self.rank: Ints = np.concatenate(rank)
+        self.number: Few = np.concatenate(numbers)
+        self.rank: Few = np.concatenate(rank)
         self.columns: _Intp = np.concatenate(columns)
         self._shape = max(1, int(self.number.max(initial=0))), start
+        self._at = self.rank * np.int64(start) + self.columns
 
     def values(self, table: Callable[[Wanted], npt.NDArray[_Made]]) -> npt.NDArray[_Made]:
         """The entries of a table by (loop, candidate), one after the other."""
         places = zip(self._some, self._places, strict=True)
-        return np.concatenate([table(item)[at] for item, at in places])
+        return np.concatenate([table(item).take(at) for item, at in places])
 
     def table(
         self, table: Callable[[Wanted], npt.NDArray[_Made]], default: int = 0
@@ -218,7 +221,7 @@ class _Packed:
         """A table by (loop, candidate) with the `default` where there is no loop."""
         values = self.values(table)
         found = np.full(self._shape, default, values.dtype)
-        found[self.rank, self.columns] = values
+        found.ravel()[self._at] = values
         return found
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import taken
 from autosched.features.batched.forms import Flags, Ints
 
 _Made = TypeVar("_Made", bound=np.generic)
@@ -30,15 +31,16 @@ class PackedLoops:
     def __init__(self, present: Flags, apart: bool) -> None:
         loops, count = present.shape
         self._depth: Ints = np.zeros((loops + 1, count), np.int64)
-        np.cumsum(present, axis=0, out=self._depth[1:])
+        for k, here in enumerate(present):
+            np.add(self._depth[k], here, out=self._depth[k + 1])
         self.number: Ints = self._depth[-1]
         self.most = int(self.number.max(initial=0))
         self._apart = apart or loops < _FEW * self.most
         if self._apart:
             self.most = loops
             return
-        self._at = present.nonzero()
-        self._to = self._depth[self._at], self._at[1]
+        self._at = np.flatnonzero(present)
+        self._to = self._depth.take(self._at) * count + self._at % max(1, count)
 
     @property
     def depth(self) -> Ints:
@@ -53,7 +55,7 @@ class PackedLoops:
         if self._apart:
             return table
         found = np.full((self.most, table.shape[1]), default, table.dtype)
-        found[self._to] = table[self._at]
+        found.ravel()[self._to] = table.take(self._at)
         return found
 
     def levels(self, table: npt.NDArray[_Made]) -> npt.NDArray[_Made]:
@@ -61,11 +63,11 @@ class PackedLoops:
         if self._apart:
             return table
         found = np.repeat(table[-1:], self.most + 1, axis=0)
-        found[self._to] = table[self._at]
+        found.ravel()[self._to] = table.take(self._at)
         return found
 
     def unpacked(self, levels: npt.NDArray[_Made]) -> npt.NDArray[_Made]:
         """The entries of a packed table by level at each loop."""
         if self._apart:
             return levels[:-1]
-        return np.take_along_axis(levels, self._depth[:-1], axis=0)
+        return taken(levels, self._depth[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from autosched.features.batched.along_loops import sums, taken
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.nest import Nest, Population, Stage
 from autosched.state.iterator import Annotation
@@ -114,8 +115,8 @@ def _is_once(forms: Forms, stage: Stage) -> Flags:
                 extents.append(np.where(runs, forms.extents[slot], 1))
         if strides:
             order = np.argsort(np.stack(strides), axis=0)
-            stride = np.take_along_axis(np.stack(strides), order, axis=0)
-            last = np.take_along_axis(np.stack(extents), order, axis=0) - 1
-            reach = 1 + np.cumsum(stride * last, axis=0) - stride * last
+            stride = taken(np.stack(strides), order)
+            last = taken(np.stack(extents), order) - 1
+            reach = 1 + sums(stride * last) - stride * last
             once = once & ~((last > 0) & (stride < reach)).any(axis=0)
     return once

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.vector_code import VectorCode, vector_code
+from autosched.features.batched.along_loops import marks_from_last
 from autosched.features.batched.autosched_1.plans.arrangement import least_moved
 from autosched.features.batched.autosched_1.plans.lanes import Nests, each_of, parts_of, scheduled
 from autosched.features.batched.autosched_1.plans.orders import (
@@ -142,8 +143,7 @@ def _only_reduction(nests: Nests) -> Flags:
     """The innermost loop that reduces where all of them run once: it stays."""
     reduces = nests.reduces
     single = reduces & (nests.extent == 1)
-    from_last = np.cumsum(reduces[::-1], axis=0)[::-1]
-    found: Flags = single & (from_last == 1) & ~(reduces & ~single).any(axis=0)
+    found: Flags = single & (marks_from_last(reduces) == 1) & ~(reduces & ~single).any(axis=0)
     return found
 
 

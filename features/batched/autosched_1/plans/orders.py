@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import marks
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems
 from autosched.features.batched.autosched_1.plans.walks import Visits
@@ -63,7 +64,7 @@ def order_of(
     kept = there & (reducing | (factors != extent))
     reduces, spatial = kept & reducing, kept & ~reducing
     running = reduces & (extent > 1)
-    further_out = np.cumsum(running, axis=0) - running > 0
+    further_out = marks(running) > running
     begun, stopped = np.zeros((2, len(those)), bool)
     steps = np.ones(len(those), np.int64)
     runs = running.any(axis=0)

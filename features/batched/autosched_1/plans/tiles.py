@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import marks_from_last
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
@@ -105,7 +106,7 @@ def problems_of(nests: Nests, weight: Floats, core: Core, fit: int) -> Problems:
     many = (nests.width > fit) & (nests.width % fit == 0)
     chunks = np.where(many, nests.width // fit, 1)
     spatial = nests.there & (nests.own != 0) & (nests.extent > 1)
-    from_last = np.cumsum(spatial[::-1], axis=0)[::-1]
+    from_last = marks_from_last(spatial)
     loop = np.full((TILE_LOOPS, nests.count), -1, np.int64)
     for dim in range(TILE_LOOPS):
         here = spatial & (from_last == TILE_LOOPS - dim)

@@ -19,15 +19,20 @@ def keys_of(columns: Sequence[npt.NDArray[np.int64]]) -> Keys:
 
     Each number is spread over 64 bits, and counts by a factor of its own.
     """
-    table = np.stack(columns).astype(np.uint64)
-    table *= _SPREAD
-    table ^= table >> np.uint64(31)
-    table *= _AGAIN
-    table ^= table >> np.uint64(29)
+    table = mixed(np.stack(columns).astype(np.uint64))
     factors = _powers(len(columns))
     keys = np.stack([(table * own[:, None]).sum(axis=0) for own in factors])
     keys ^= keys >> np.uint64(32)
     return keys
+
+
+def mixed(keys: Keys) -> Keys:
+    """The keys, each spread over 64 bits; 0 stays 0."""
+    found = keys * _SPREAD
+    found ^= found >> np.uint64(31)
+    found *= _AGAIN
+    found ^= found >> np.uint64(29)
+    return found
 
 
 def _powers(count: int) -> Keys:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import taken
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, innermost_run
 from autosched.features.batched.forms import Flags, Ints
@@ -149,8 +150,8 @@ def elements(strides: Ints, extents: Ints) -> Ints:
     """`nest.window.elements` of loops by (loop, nest)."""
     strides = np.where((strides != 0) & (extents > 1), np.abs(strides), _FAR)
     order = np.argsort(strides, axis=0)
-    strides = np.take_along_axis(strides, order, axis=0)
-    extents = np.take_along_axis(extents, order, axis=0)
+    strides = taken(strides, order)
+    extents = taken(extents, order)
     product = np.ones_like(strides[0])
     last, count = np.zeros_like(product), np.ones_like(product)
     for stride, extent in zip(strides, extents, strict=True):
