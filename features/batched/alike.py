@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -111,11 +112,11 @@ def _table(alike: list[Alike]) -> Ints:
 def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], sizes: Ints) -> Ints:
     """(splits, rows): the factors, products of numbers; `columns` of each plan in turn."""
     splits = len(columns[0])
-    most = max((len(own) for plan in columns for own in plan), default=0)
-    table = np.zeros((len(columns), splits, most), np.int64)  # number 0 is 1
-    for k, plan in enumerate(columns):
-        for split, own in enumerate(plan):
-            table[k, split, : len(own)] = own
+    each = list(chain.from_iterable(columns))
+    most = max(map(len, each), default=0)
+    rest = [(0,) * k for k in range(most, -1, -1)]  # number 0 is 1
+    flat = chain.from_iterable([own + rest[len(own)] for own in each])
+    table = np.fromiter(flat, np.int64, len(each) * most).reshape(len(columns), splits, most)
     which = np.repeat(table.transpose(2, 1, 0), sizes, axis=2)
     found = np.ones((splits, len(rows)), np.int64)
     for own in which:

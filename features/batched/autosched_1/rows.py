@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.names import COLUMNS, SCALED
 from autosched.features.batched.autosched_1.columns import program_columns, row_columns
@@ -43,7 +44,7 @@ from autosched.features.batched.forms import Ints
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import PARTIAL, RESULT, ProgramOps
 from autosched.features.batched.rows import PopulationRows
-from autosched.features.batched.stores import make_stores
+from autosched.features.batched.stores import Floats, make_stores
 
 _IN_CACHE = 64  # candidates whose columns stay in the nearest cache while they change places
 _SCALED = np.isin(np.arange(len(COLUMNS)), SCALED)[:, None]
@@ -103,20 +104,26 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
     first = np.stack([first_place(items) for items in by_buffer.values()])
     order = np.argsort(first, axis=0)
     program_columns(rows, list(block), list(order))
-    values = np.empty((count, *block.shape[:2]), np.float32)
+    names = [nest.ops.buffers[buffer].name for buffer in by_buffer]
+    values = _scaled_in_order(block, order)
+    return PopulationRows(values, order, names, nest.forms, np.zeros(count, bool))
+
+
+def _scaled_in_order(block: Floats, order: Ints) -> FeatureRows:
+    """(candidate, row, column): a block by (row, column, candidate), each candidate's rows in the
+    `order` that it has by (place, candidate), and logarithms where columns have them."""
+    rows, columns, count = block.shape
+    values = np.empty((count * rows, columns), np.float32)
     for start in range(0, count, _IN_CACHE):
         some = block[:, :, start : start + _IN_CACHE].copy()
         np.add(some, 1.0, out=some, where=_SCALED)
         np.log2(some, out=some, where=_SCALED)
-        values[start : start + _IN_CACHE] = some.transpose(2, 0, 1)
-    names = [nest.ops.buffers[buffer].name for buffer in by_buffer]
-    return PopulationRows(
-        values[np.arange(count)[:, None], order.T],
-        order,
-        names,
-        nest.forms,
-        np.zeros(count, bool),
-    )
+        turned = some.transpose(2, 0, 1).astype(np.float32, order="C").reshape(-1, columns)
+        first = np.arange(0, len(turned), rows)[:, None]
+        at = (first + order[:, start : start + _IN_CACHE].T).ravel()
+        out = values[start * rows : start * rows + len(turned)]
+        turned.take(at, axis=0, out=out, mode="clip")  # other modes copy `out`
+    return values.reshape(count, rows, columns)
 
 
 def prepared(

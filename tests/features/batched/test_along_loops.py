@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from autosched.features.batched import along_loops as along
@@ -14,7 +17,7 @@ def test_all_are_as_numpy_has_them(loops: int, candidates: int) -> None:
     rng = np.random.default_rng(100 * loops + candidates)
     table = rng.integers(1, 9, (loops, candidates))
     flags = table > 4
-    pairs = [
+    pairs: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = [
         (along.sums(table), table.cumsum(axis=0)),
         (along.sums_from_last(table), table[::-1].cumsum(axis=0)[::-1]),
         (along.products(table), table.cumprod(axis=0)),

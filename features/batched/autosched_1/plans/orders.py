@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,6 +103,11 @@ def plain_visits(nests: Nests) -> Visits:
     return _visits(nests, [_Run(nests.there, nests.extent)], nests.width)
 
 
+_Loop = tuple[Flags, Ints, Ints | None, list[Ints]]
+"""By nest: where it is, its extent and the iterations of a step, and by how much it moves each
+access."""
+
+
 @dataclass(eq=False)
 class _Run:
     """Loops of the nest: how often they run, and how many iterations each step takes (else 1)."""
@@ -110,12 +116,25 @@ class _Run:
     extent: Ints
     scale: Ints | None = None
 
+    def loops(self, nests: Nests, marks: Flags) -> Iterator[_Loop]:
+        """Those that some nest has."""
+        for k, here in enumerate(marks):
+            if here.any():
+                scale = None if self.scale is None else self.scale[k]
+                yield here, self.extent[k], scale, [nests.own[k], *nests.reads[:, k]]
+
 
 @dataclass(eq=False)
 class _Lanes:
+    """Vectors of which a loop takes each in turn: how many, and how many lanes they have."""
+
     where: Flags
     extent: Ints
     scale: Ints
+
+    def loops(self, nests: Nests, mark: Flags) -> Iterator[_Loop]:
+        """The one loop."""
+        yield mark, self.extent, self.scale, [nests.lane, *nests.steps]
 
 
 def _visits(nests: Nests, runs: list[_Run | _Lanes], width: Ints) -> Visits:
@@ -129,25 +148,16 @@ def _visits(nests: Nests, runs: list[_Run | _Lanes], width: Ints) -> Visits:
     first = most - total
     extents = np.ones((most, count), np.int64)
     strides = np.zeros((1 + len(nests.reads), most, count), np.int64)
+    by_access = strides.reshape(len(strides), -1)
     place = first.copy()
     for run, mark in zip(runs, marks, strict=True):
-        if isinstance(run, _Lanes):
-            those = mark.nonzero()[0]
-            at = place[those], those
-            extents[at] = run.extent[those]
-            strides[0][at] = nests.lane[those] * run.scale[those]
-            strides[1:, *at] = nests.steps[:, those] * run.scale[those]
-            place += mark
-            continue
-        for k, here in enumerate(mark):
-            those = here.nonzero()[0]
-            if not len(those):
-                continue
-            at = place[those], those
-            extents[at] = run.extent[k, those]
-            by = 1 if run.scale is None else run.scale[k, those]
-            strides[0][at] = nests.own[k, those] * by
-            strides[1:, *at] = nests.reads[:, k, those] * by
+        for here, extent, scale, moves in run.loops(nests, mark):
+            those = np.flatnonzero(here)
+            at = place[those] * count + those
+            extents.ravel()[at] = extent[those]
+            by = 1 if scale is None else scale[those]
+            for table, own in zip(by_access, moves, strict=True):
+                table[at] = own[those] * by
             place += here
     extents[-1] = width
     strides[0, -1] = nests.lane

@@ -225,7 +225,7 @@ def good_and_near(problems: Problems) -> tuple[Chosen, Chosen]:
     for extent, factors in zip(problems.extents, problems.table.factors, strict=True):
         values, which = np.unique(extent, return_inverse=True)
         fits &= (values[:, None] % factors == 0)[which]
-    of, tile = fits.nonzero()
+    of, tile = np.divmod(np.flatnonzero(fits), fits.shape[1])
     cycles = cost_of(problems, of, tile, ENDLESS).cycles
     keys = _rounded(cycles)
     starts = np.searchsorted(of, np.arange(count))
