@@ -7,6 +7,8 @@ which numbers of the candidate its splits use. `planner.py` makes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from autosched.state.iterator import Annotation
@@ -129,29 +131,38 @@ class Structures:
     """Steps without their numbers, quickly: of each step but splits and limits, a number."""
 
     def __init__(self) -> None:
-        self._tokens: dict[Step, int] = {}
-        self._by_id: dict[int, tuple[Step, int]] = {}  # the step is kept, so that its id is its own
+        self._tokens: dict[tuple[type[Step], Any], int] = {}
+        self._fields: dict[type[Step], attrgetter[Any]] = {}  # a step's own hash takes longer
+        self._by_id: dict[int, int] = {}
+        self._kept: list[Step] = []  # so that their ids are their own
 
     def structure_of(self, steps: Sequence[Step]) -> tuple[tuple[Any, ...], list[int]]:
         """The steps without their numbers, and these numbers in order."""
         found: list[Any] = []
         numbers: list[Any] = []
-        by_id = self._by_id
+        add, known = found.append, self._by_id.get
         for step in steps:
-            if isinstance(step, SplitStep):
+            token = known(id(step))
+            if token is not None:
+                add(token)
+            elif isinstance(step, SplitStep):
                 lengths = step.lengths
                 numbers += lengths
-                found.append((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))
+                add((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))
             elif isinstance(step, PragmaStep) and (limit := step.unroll_limit) is not None:
                 numbers.append(limit)
-                found.append((step.stage_id, step.iter_id))
+                add((step.stage_id, step.iter_id))
             else:
-                known = by_id.get(id(step))
-                found.append(self._token(step) if known is None else known[1])
+                add(self._token(step))
         return tuple(found), numbers
 
     def _token(self, step: Step) -> int:
-        token = self._tokens.setdefault(step, len(self._tokens))
-        if len(self._by_id) < _MOST_STEPS:
-            self._by_id[id(step)] = step, token
+        kind = type(step)
+        read = self._fields.get(kind)
+        if read is None:
+            read = self._fields[kind] = attrgetter(*[field.name for field in fields(kind)])
+        token = self._tokens.setdefault((kind, read(step)), len(self._tokens))
+        if len(self._kept) < _MOST_STEPS:
+            self._by_id[id(step)] = token
+            self._kept.append(step)
         return token
