@@ -22,7 +22,7 @@ from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.autosched_1.plans.walks import Visits, cycles_of, walks
 from autosched.features.batched.autosched_1.surroundings import Surroundings
-from autosched.features.batched.autosched_1.values import Chosen, ValueFacts
+from autosched.features.batched.autosched_1.values import Chosen, ValueFacts, loops_asked
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.core import Core
 
@@ -108,12 +108,12 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
     weight = np.full(facts.forms.count, value.weight)
     if chosen is not None:
         conditional, weight = inside & facts.packed.loops(chosen.conditional), chosen.weight
-        if chosen.asked is None:
-            masked: Flags = np.any(conditional & facts.uneven, axis=0)
-            facts.forms.refuse(masked, "a condition on what moves unevenly")
-        elif len(facts.accesses) > 1:
-            asked = facts.packed.loops(chosen.asked)
-            lanes = np.where(conditional & asked, facts.blocks[1], 0)
+        asked = chosen.asked
+        if asked is None:
+            masked = np.flatnonzero(np.any(conditional & facts.uneven, axis=0))
+            asked = loops_asked(facts.forms, facts.store, masked) if len(masked) else None
+        if asked is not None and len(facts.accesses) > 1:
+            lanes = np.where(conditional & facts.packed.loops(asked), facts.blocks[1], 0)
     return Wanted(facts, value, start, inside, conditional, lanes, weight)
 
 

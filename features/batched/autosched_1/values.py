@@ -169,6 +169,21 @@ def along_reads(store: Store, count: int) -> Flags:
     return found
 
 
+def loops_asked(forms: Forms, store: Store, rows: Rows) -> Flags:
+    """By loop around the store, where a condition in the value of one of these candidates asks for
+    it."""
+    found: Flags = np.zeros((len(store.loops), forms.count), bool)
+    for part in store.ops.parts:
+        text = store.stage.context.text(part)
+        for n in rows.tolist():
+            simple, variables = simplified(forms, text, n, as_ansor=False)
+            free = free_vars(simple.args[0]) if isinstance(simple, Call) else frozenset[Var]()
+            for slot, var in variables.items():
+                if var in free and slot in store.at:
+                    found[store.at[slot], n] = True
+    return found
+
+
 def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice | None:
     """The part of candidate n; None where it loses its load."""
     key = text.value, signature(forms, text.axes, n)
