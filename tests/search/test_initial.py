@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.search.blocks import fill_blocks
 from autosched.search.initial import (
     CPU_UNROLL,
     GPU_UNROLL,
@@ -123,6 +124,19 @@ def test_compute_location_draws_every_place(make_context: MakeContext, make_task
     assert {ComputeAt.ROOT, ComputeAt.ITER} <= kinds
     off = make_context(make_task("softmax"), disable_change_compute_location=True)
     assert change_compute_location(off, initial, rng()) is initial
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "dense_bias_relu"])
+def test_compute_location_knows_all_bounds(
+    name: str, make_space: MakeSpace, make_task: MakeTask
+) -> None:
+    space = make_space(make_task(name))
+    for seed in range(30):
+        sketch = space.sketches[seed % len(space.sketches)]
+        state = sketch
+        for rule in (fill_blocks, fill_tile_size, change_compute_location):
+            state = made(rule(space.context, state, rng(seed)))
+        assert state.to_str() == space.context.dag.infer_bound(state).to_str()
 
 
 def test_locations_are_loops_of_the_consumer(
