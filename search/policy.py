@@ -29,9 +29,9 @@ from autosched.search.surrogate import Scores, Surrogate
 
 _FOR_EACH = 8  # a small batch is not worth more samples for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
-_STAGES = 4  # of evolution, each with a surrogate that learned from what the last one found
+_STAGES = 2  # of evolution, each with a surrogate that learned from what the last one found
 _LEARNED_FROM = 8  # candidates at least, or there are fewer stages
-_LOOKED_AT = 3  # evolved candidates whose features are worked out for each place of a batch
+_LOOKED_AT = 4  # evolved candidates whose features are worked out for each place of a batch
 _ATTEMPTS = 4  # samples for each place whose features are not worked out
 _TAUGHT = 1024  # candidates that the surrogate learns from
 _RESTRUCTURED = 8  # of the best, whose stages or parallel loops are tried elsewhere
