@@ -160,7 +160,7 @@ def _touched(moving: tuple[tuple[int, int], ...], element: int, line: int) -> _T
             gaps.append((stride, extent))
     run = -(-span // line)
     runs = 1
-    slots = PAGE // line
+    slots = max(1, PAGE // line)
     every = (1 << slots) - 1
     places = (1 << min(run, slots)) - 1  # a bit for each line of a page
     page_span, page_runs = span, 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 _Made = TypeVar("_Made", bound=np.generic)
 _Number = TypeVar("_Number", bound=np.number)
-Few = npt.NDArray[np.int16]
+Counts = npt.NDArray[np.int16]
 
 
 def sums(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
@@ -40,12 +40,12 @@ def products_from_last(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     return products(table[::-1])[::-1]
 
 
-def marks(flags: npt.NDArray[np.bool_]) -> Few:
+def marks(flags: npt.NDArray[np.bool_]) -> Counts:
     """How many are marked, of each loop and those before it."""
     return sums(flags.astype(np.int16))
 
 
-def marks_from_last(flags: npt.NDArray[np.bool_]) -> Few:
+def marks_from_last(flags: npt.NDArray[np.bool_]) -> Counts:
     """How many are marked, of each loop and those after it."""
     return sums_from_last(flags.astype(np.int16))
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.batched.along_loops import Few, marks
+from autosched.features.batched.along_loops import Counts, marks
 from autosched.features.batched.autosched_1.distributed import distributed, is_injective
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
@@ -204,8 +204,8 @@ class _Packed:
             columns.append(start + column)
             self._places.append(loop * item.facts.forms.count + those[column])
             start += len(those)
-        self.number: Few = np.concatenate(numbers)
-        self.rank: Few = np.concatenate(rank)
+        self.number: Counts = np.concatenate(numbers)
+        self.rank: Counts = np.concatenate(rank)
         self.columns: _Intp = np.concatenate(columns)
         self._shape = max(1, int(self.number.max(initial=0))), start
         self._at = self.rank * np.int64(start) + self.columns

@@ -117,6 +117,16 @@ def test_rows_are_those_of_one_by_one(
     assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
 
 
+@pytest.mark.parametrize("line", [32, 100, 128, 8192], ids="line{}".format)
+def test_rows_of_other_cache_lines(line: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
+    target = cpu_target(threads=2, cache_line_bytes=line)
+    task = Task.from_workload("matmul", target=target, M=130, N=1025, K=136)
+    found = SearchSpace(task).sample(np.random.default_rng(line), COUNT)
+    rows = BatchedTuningFeatures(task.dag, task.target).rows_of(found)
+    assert [_bits(r) for r in rows] == [_bits(_one(task, steps)) for steps in found]
+
+
 DILATED: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
     "the last dimension is not taken apart": (
         "P[c, i, j] = X[c, i//2, j//2] if i % 2 == 0 and j % 2 == 0 else 0;"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import Few, marks_from_last, taken
+from autosched.features.batched.along_loops import Counts, marks_from_last, taken
 from autosched.features.batched.autosched_1.plans.page_places import Places
 from autosched.features.batched.autosched_1.plans.unique import Keys, different, mixed
 from autosched.features.batched.forms import Flags, Ints
@@ -61,7 +61,7 @@ def touched(moving: Moving, line: int) -> Touched:
     return _of_sets(moving, at[first], number.take(at[first]), sets, line)
 
 
-def _by_number(first: _Intp, which: _Intp, number: Few) -> tuple[_Intp, _Intp]:
+def _by_number(first: _Intp, which: _Intp, number: Counts) -> tuple[_Intp, _Intp]:
     """Those of few loops first."""
     order = np.argsort(number[first], kind="stable")
     place = np.empty_like(order)
@@ -85,7 +85,7 @@ def _keys_of(moving: Moving) -> Keys:
     return keys
 
 
-def _of_sets(moving: Moving, at: _Intp, number: Few, sets: _Intp, line: int) -> Touched:
+def _of_sets(moving: Moving, at: _Intp, number: Counts, sets: _Intp, line: int) -> Touched:
     """Of sets that are found `at` (level, access, nest), and have that `number` of loops."""
     loops, accesses, count = moving.stride.shape
     level, place = np.divmod(at, accesses * count)
@@ -104,7 +104,9 @@ class _Runs:
     """Runs of neighbouring lines: bytes of each one's `span`, and `gaps` between them: those sets,
     how many bytes apart the runs are, and how many."""
 
-    def __init__(self, stride: Ints, extent: Ints, number: Few, element: Ints, line: int) -> None:
+    def __init__(
+        self, stride: Ints, extent: Ints, number: Counts, element: Ints, line: int
+    ) -> None:
         """Loops by rising stride; sets of few loops come first."""
         self.span = element
         self.gaps: list[tuple[_Intp, Ints, Ints]] = []
@@ -138,7 +140,7 @@ def _counted(runs: _Runs, sets: _Intp, line: int) -> Touched:
     run = -(-runs.span // line)
     number, page_runs = np.ones((2, len(run)), np.int64)
     page_span = runs.span.copy()
-    places = Places(PAGE // line, run)
+    places = Places(max(1, PAGE // line), run)
     for those, stride, times in runs.gaps:
         number[those] *= times
         near = stride < PAGE

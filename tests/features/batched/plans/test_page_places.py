@@ -23,7 +23,7 @@ def _lines(run: int, loops: list[tuple[int, int]], slots: int) -> int:
     return places.bit_count()
 
 
-@pytest.mark.parametrize("slots", [32, 40, 64, 128], ids="slots{}".format)
+@pytest.mark.parametrize("slots", [1, 32, 40, 64, 128], ids="slots{}".format)
 @pytest.mark.parametrize("count", [3, 400], ids="sets{}".format)
 def test_lines_are_those_of_each_by_itself(slots: int, count: int) -> None:
     rng = random.Random(slots + count)
