@@ -6,13 +6,16 @@ import numpy as np
 
 from autosched.features.ansor.names import BUFFER_WIDTH, CURVE_POINTS, MAX_BUFFERS
 from autosched.features.ansor.slots import LOOP_MULTIPLE_READ, NO_REUSE, SERIAL_MULTIPLE_READ_WRITE
+from autosched.features.batched.along_loops import taken
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import Nest
+from autosched.features.batched.one import Rows
 from autosched.features.batched.stores import Floats, Store, Touched, r32
 from autosched.features.batched.strides import Strides
 from autosched.features.walk.access import ACCESS_TYPES
 
 _EXACT = 1 << 24  # whole numbers up to here are single precision numbers
+_NOWHERE = np.int64(1) << 62  # behind all that is in a table
 _REUSES = (LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE)
 
 
@@ -163,12 +166,37 @@ class AccessColumns:
         return total.astype(np.float64)
 
     def _bytes(self, j: int, needed: Flags) -> Floats:
-        """The bytes of all entries in the table of loop j; too many to add exactly is no row."""
+        """The bytes of all entries in the table of loop j, added up in single precision."""
         total = self._forms.zero
         for other, k, where in self._seen[j]:
             total = total + _masked(where, other.memory[k])
-        self._forms.refuse(needed & (total > _EXACT * self._tables.unit), "bytes beyond float32")
-        return total.astype(np.float64)
+        found: Floats = total.astype(np.float64)
+        rounded = np.flatnonzero(needed & (total > _EXACT * self._tables.unit))
+        if len(rounded):
+            found[rounded] = self._one_by_one(j, rounded)
+        return found
+
+    def _one_by_one(self, j: int, rows: Rows) -> Floats:
+        """The same of some candidates, one entry after the other, buffer after buffer in the order
+        in which they came into the table."""
+        most = max(len(other.touched) for other, _, _ in self._seen[j])
+        sizes, places, buffers = [], [], []
+        for other, k, where in self._seen[j]:
+            for n, access in enumerate(other.touched):
+                size = access.sizes[k][rows] * self._nest.ops.buffers[access.buffer].bytes
+                place = other.place[rows] * most + n
+                sizes.append(r32(size if where is None else size * where[rows]))
+                places.append(place if where is None else np.where(where[rows], place, _NOWHERE))
+                buffers.append(access.buffer)
+        first = []
+        for buffer in buffers:
+            own = [p for p, other in zip(places, buffers, strict=True) if other == buffer]
+            first.append(np.min(own, axis=0))
+        order = np.lexsort((np.stack(places), np.stack(first)), axis=0)
+        total: Floats = np.zeros(len(rows))
+        for size in taken(np.stack(sizes), order):
+            total = r32(total + size)
+        return total
 
     def _mine(self, access: Touched, j: int) -> tuple[Ints, Ints]:
         """How many entries of the buffer the table of loop j has, and the smallest."""
