@@ -20,13 +20,21 @@ _REUSES = (LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE)
 
 
 class Tables:
-    """What all stores have touched under each loop when one of them is done."""
+    """What all stores have touched under each loop when one of them is done.
 
-    def __init__(self, nest: Nest, stores: list[Store]) -> None:
+    A store notes the buffer that is stored to after those it reads, or `stored_first`.
+    """
+
+    def __init__(self, nest: Nest, stores: list[Store], *, stored_first: bool = False) -> None:
         self._nest = nest
         self._stores = stores
+        self._order = slice(None, None, -1 if stored_first else 1)
         every = [b.bytes for b in nest.ops.buffers.values()]
         self.unit = min(b & -b for b in every)  # all sums of bytes are multiples of it
+
+    def entries_of(self, store: Store) -> list[Touched]:
+        """What a store touches, in the order of its entries."""
+        return store.touched[self._order]
 
     def seen(self, store: Store, j: int) -> list[tuple[Store, int, Flags | None]]:
         """The stores whose entries are in the table of loop j of `store`, and where they are.
@@ -182,7 +190,7 @@ class AccessColumns:
         most = max(len(other.touched) for other, _, _ in self._seen[j])
         sizes, places, buffers = [], [], []
         for other, k, where in self._seen[j]:
-            for n, access in enumerate(other.touched):
+            for n, access in enumerate(self._tables.entries_of(other)):
                 size = access.sizes[k][rows] * self._nest.ops.buffers[access.buffer].bytes
                 place = other.place[rows] * most + n
                 sizes.append(r32(size if where is None else size * where[rows]))
@@ -253,10 +261,13 @@ def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
     """(10, candidates): operations per byte where k/10 of the operations are done."""
     if not store.loops:
         return np.zeros((CURVE_POINTS, count))
-    ops, done = float_ops.astype(np.float64), []
+    ops = float_ops.astype(np.float64)
+    done: list[Floats] = []
     some, before = np.zeros(count, bool), np.zeros(count, np.int64)
+    outermost = np.zeros(count, np.int64)  # the last loop may be rounded to less than x is
     for loop in reversed(store.loops):
         ops = ops * loop.extent
+        outermost = np.where(loop.present, len(done), outermost)
         done.append(r32(ops))
         some = some | loop.present
         before = before + ~some
@@ -266,7 +277,7 @@ def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
     rows, every = [], np.arange(count)
     for k in range(1, CURVE_POINTS + 1):
         x = r32(r32(table[-1] * k) / 10)
-        at = np.minimum((table < x - 1e-4).sum(axis=0), len(table) - 1)
+        at = np.minimum((table < x - 1e-4).sum(axis=0), outermost)
         below = np.maximum(at - 1, 0)
         here = curve[np.minimum(np.maximum(at, before), len(table) - 1), every]
         last, start = curve[below, every], table[below, every]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from autosched.features.batched.build_nest import place_of_store
 from autosched.features.batched.context import Text
+from autosched.features.batched.drift import follow
 from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
@@ -82,9 +83,10 @@ class Touched:
 class Store:
     """One store of all candidates; `loops` outermost first, lists by position in it.
 
-    `product` is that of the extents, as a sequence of single-precision products; `outside` the
-    product around the storage of the stored buffer. `memory` are the bytes touched under each loop,
-    `at` and `tables` the positions of the loops by slot and by table. `loaded` are the forms of all
+    `product` is that of the extents, as a sequence of single-precision products, `outside` the
+    product of those around the storage of the stored buffer; where a product `drifts` (None:
+    nowhere) both are followed (`drift.py`). `memory` are the bytes touched under each loop, `at`
+    and `tables` the positions of the loops by slot and by table. `loaded` are the forms of all
     loads' indices, `texts` says of those that are none, by load and dimension, where and what they
     count.
     """
@@ -95,6 +97,7 @@ class Store:
     place: Ints
     product: Floats
     outside: Floats
+    drifts: Flags | None
     step: Ints
     touched: list[Touched] = field(default_factory=list)
     memory: list[Ints] = field(default_factory=list)
@@ -117,8 +120,11 @@ def make_stores(nest: Nest, as_ansor: bool = True) -> list[Store]:
     found = []
     for s in sorted(nest.stages):
         for ops in nest.stages[s].ops.stores:
-            found.append(_make_store(nest, s, ops, as_ansor))
-    return found
+            found.append((s, _make_store(nest, s, ops, as_ansor)))
+    drifts = [store.drifts for _, store in found if store.drifts is not None]
+    if drifts:
+        follow(nest, found, np.flatnonzero(np.any(drifts, axis=0) & ~nest.forms.bad))
+    return [store for _, store in found]
 
 
 def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
@@ -128,8 +134,9 @@ def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
         forms.refuse(stage.checked, "conditions around a start value that is loaded")
     loops = _outer(nest, s)
     product = np.ones(forms.count)
+    drifts: Flags | None = None
     for loop in loops:
-        product = times(forms, product, loop)
+        product, drifts = _times(product, loop, drifts)
     outside = product
     step = stage.step
     pragma = nest.own_step[s]
@@ -155,8 +162,9 @@ def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
             table = nest.tables.get((s, k), slot)
             loop = LoopAround(slot, around, present, own.kinds[k], only, table, thread)
             loops.append(loop)
-            product = times(forms, product, loop)
-    store = Store(stage, ops, loops, place_of_store(stage, ops), product, outside, step)
+            product, drifts = _times(product, loop, drifts)
+    place, product, outside = place_of_store(stage, ops), product.copy(), outside.copy()
+    store = Store(stage, ops, loops, place, product, outside, drifts, step)
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
     store.tables = {loop.table: j for j, loop in enumerate(loops)}
     store.touched = _accesses(nest, store, as_ansor)
@@ -182,14 +190,14 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
     return loops
 
 
-def times(forms: Forms, product: Floats, loop: LoopAround) -> Floats:
-    """The product with one more loop; where leaving the loop would not restore it is no row."""
+def _times(product: Floats, loop: LoopAround, drifts: Flags | None) -> tuple[Floats, Flags | None]:
+    """The product with one more loop, and where leaving the loops would not restore it."""
     exact: Floats = product * loop.extent
     if exact.max(initial=0.0) <= _EXACT:
-        return exact
+        return exact, drifts
     more = r32(exact)
-    forms.refuse(r32(more / loop.extent) != product, "a product beyond float32")
-    return more
+    changed: Flags = r32(more / loop.extent) != product
+    return more, changed if drifts is None else drifts | changed
 
 
 def own_indices(forms: Forms, store: Store) -> list[Form]:

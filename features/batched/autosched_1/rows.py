@@ -98,7 +98,8 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
     rows = [row_of(items, _allocation(nest, items), machine) for items in by_buffer.values()]
     count = nest.forms.count
     block = np.empty((len(rows), len(COLUMNS), count))
-    tables = Tables(nest, list(dict.fromkeys(item.facts.store for item in stores)))
+    every = list(dict.fromkeys(item.facts.store for item in stores))
+    tables = Tables(nest, every, stored_first=True)
     for row, own in zip(rows, block, strict=True):
         row_columns(row, tables, machine, own)
     first = np.stack([first_place(items) for items in by_buffer.values()])

@@ -1,0 +1,77 @@
+"""Products and sums that single precision rounds: rows at once are those of one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.features.batched.sets import batched_features
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import ANSOR, AUTOSCHED_1
+from autosched.search.evolution import mutated
+from autosched.search.population import Structures
+from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
+from autosched.target import cpu_target, cuda_target
+from autosched.task import Task
+
+CONV = {"N": 7, "H": 111, "W": 99, "K": 3, "padding": 1}
+CASES: list[tuple[str, str, dict[str, Any], int]] = [
+    # Loops whose product is divided again when they are left, and is another one then.
+    ("cuda", "matmul", {"M": 3000, "N": 1000, "K": 333}, 3),
+    ("cpu", "softmax", {"M": 3000, "N": 5000}, 3),
+    # Storage that ends with a loop that runs once, and the order of what a store touches.
+    ("cpu", "depthwise_conv2d_nhwc", {**CONV, "C": 93, "stride": 1}, 9),
+    ("cpu", "conv2d_nchw_bn_relu", {**CONV, "CI": 51, "CO": 70, "stride": 2}, 9),
+    # The tenth point of a curve, beyond the operations of all loops.
+    ("cpu", "layer_norm", {"M": 5001, "N": 3001}, 3),
+    ("cuda", "softmax", {"M": 3000, "N": 5000}, 3),
+]
+COUNT = 24
+
+
+def _drawn(task: Task, seed: int) -> list[tuple[Step, ...]]:
+    rng = np.random.default_rng(seed)
+    space = SearchSpace(task)
+    found = space.sample(rng, COUNT)[:COUNT]
+    structures = Structures()
+    return [
+        *found,
+        *structures.candidates(mutated(space.context, structures, structures.rows(found), rng)),
+    ]
+
+
+def _one(task: Task, steps: tuple[Step, ...], features: str) -> object:
+    try:
+        return rows_of_steps(task.dag, steps, task.target, features).values.tobytes()
+    except ScheduleError:
+        return None
+
+
+@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
+@pytest.mark.parametrize(
+    ("kind", "name", "args", "seed"), CASES, ids=[f"{c[1]}-{c[0]}" for c in CASES]
+)
+def test_rows_are_those_of_one_by_one(
+    kind: str,
+    name: str,
+    args: dict[str, Any],
+    seed: int,
+    features: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for where in ("batch", "device.batch"):
+        monkeypatch.setattr(f"autosched.features.batched.autosched_1.{where}.WORTH_AT_ONCE", 1)
+    task = Task.from_workload(
+        name, target=cuda_target() if kind == "cuda" else cpu_target(threads=2), **args
+    )
+    candidates = _drawn(task, seed)
+    batched = batched_features(task.dag, task.target, features)
+    rows, rest = batched.at_once(candidates)
+    assert len(rest) <= len(candidates) / 8, batched.share.reasons
+    for n, (steps, found) in enumerate(zip(candidates, rows, strict=True)):
+        if n not in rest:
+            assert (None if found is None else found.tobytes()) == _one(task, steps, features), n
