@@ -79,19 +79,15 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
         else:
             target, it = places[choice - 2]
             state = state.compute_at(stage_id, target, it)
-    return state if _all_at_root(context, state) else context.dag.infer_bound(state)
+    return state if _outputs_alone(context, state) else context.dag.infer_bound(state)
 
 
-def _all_at_root(context: Context, state: State) -> bool:
+def _outputs_alone(context: Context, state: State) -> bool:
     """Whether nothing but outputs has loops: their extents are known without their readers'."""
     return all(
         stage.is_placeholder
         or stage.is_inlined
-        or (
-            stage.compute_at is ComputeAt.ROOT
-            and stage.op in context.dag.outputs
-            and all(it.extent is not None for it in stage.iters)
-        )
+        or (stage.op in context.dag.outputs and all(it.extent is not None for it in stage.iters))
         for stage in state.stages
     )
 

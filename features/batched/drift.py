@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from autosched.features.batched.nest import Nest
     from autosched.features.batched.stores import Store
 
-_Way = list[tuple[object, int]]
-"""The loops around a store, outermost first: what tells them apart, and their extents."""
+_Way = list[tuple[int, int]]
+"""The loops around a store, outermost first: their slots and extents."""
 
 
 def follow(nest: Nest, stores: Sequence[tuple[int, Store]], rows: Rows) -> None:
@@ -28,9 +28,7 @@ def follow(nest: Nest, stores: Sequence[tuple[int, Store]], rows: Rows) -> None:
 
     Each store comes with the number of its stage.
     """
-    ways, depths = zip(
-        *[_ways(nest, s, store, k, rows) for k, (s, store) in enumerate(stores)], strict=True
-    )
+    ways, depths = zip(*[_ways(nest, s, store, rows) for s, store in stores], strict=True)
     places = np.stack([store.place[rows] for _, store in stores])
     for n, (row, order) in enumerate(zip(rows, places.argsort(axis=0).T, strict=True)):
         products, left = _followed([ways[k][n] for k in order])
@@ -40,13 +38,11 @@ def follow(nest: Nest, stores: Sequence[tuple[int, Store]], rows: Rows) -> None:
             store.outside[row] = left[tuple([loop for loop, _ in outer])]
 
 
-def _ways(
-    nest: Nest, s: int, store: Store, number: int, rows: Rows
-) -> tuple[list[_Way], list[int]]:
+def _ways(nest: Nest, s: int, store: Store, rows: Rows) -> tuple[list[_Way], list[int]]:
     """All loops around a store of stage s, by candidate, and how many are around its storage.
 
-    Loops that run once are among them: storage may end with one. Loops that are of this store only
-    have its number, too.
+    Loops that run once are among them: storage may end with one. A start has loops of its own
+    where its sum has one that reduces, and shares none inside of that.
     """
     ways: list[_Way] = [[] for _ in rows]
     extents = nest.forms.extents
@@ -62,25 +58,25 @@ def _ways(
     own = stage.loops
     result = stage.ops.crosses and ops.into is None
     for k, slot in enumerate(own.slots):
-        only = (stage.start <= k) & (ops.is_init or result)
-        gone, common = (only & own.reducing[k])[rows], (own.common == k)[rows]
-        each = zip(ways, extents[slot][rows].tolist(), only[rows], gone, strict=True)
-        for n, (way, extent, alone, absent) in enumerate(each):
+        gone = ((stage.start <= k) & own.reducing[k] & (ops.is_init or result))[rows]
+        common = (own.common == k)[rows]
+        each = zip(ways, extents[slot][rows].tolist(), gone, strict=True)
+        for n, (way, extent, absent) in enumerate(each):
             if ops.into is not None and common[n]:
                 depths[n] = len(way)
             if not absent:
-                way.append(((slot, number) if alone else slot, extent))
+                way.append((slot, extent))
     return ways, depths
 
 
 def _followed(
     ways: Sequence[_Way],
-) -> tuple[list[float], dict[tuple[object, ...], float]]:
+) -> tuple[list[float], dict[tuple[int, ...], float]]:
     """The product at each store, and that before each loop is left, by the loops down to it: where
     storage that is around the store ends."""
     product, around = 1.0, _Way()
     products: list[float] = []
-    left: dict[tuple[object, ...], float] = {}
+    left: dict[tuple[int, ...], float] = {}
     for way in (*ways, []):
         common = 0
         while common < min(len(way), len(around)) and way[common][0] == around[common][0]:

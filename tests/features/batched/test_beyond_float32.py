@@ -23,6 +23,7 @@ CASES: list[tuple[str, str, dict[str, Any], int]] = [
     # Loops whose product is divided again when they are left, and is another one then.
     ("cuda", "matmul", {"M": 3000, "N": 1000, "K": 333}, 3),
     ("cpu", "softmax", {"M": 3000, "N": 5000}, 3),
+    ("cpu", "matmul", {"M": 4999, "N": 4001, "K": 3}, 3),  # of a start, too
     # Storage that ends with a loop that runs once, and the order of what a store touches.
     ("cpu", "depthwise_conv2d_nhwc", {**CONV, "C": 93, "stride": 1}, 9),
     ("cpu", "conv2d_nchw_bn_relu", {**CONV, "CI": 51, "CO": 70, "stride": 2}, 9),

@@ -108,6 +108,38 @@ def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bo
     assert _bits(rows) == _bits(_one(task, candidate, True))
 
 
+# A vector of 3 padded elements, 15 threads along rows of 12: the border asks for lanes of a row.
+_OUTER = (0, 5, 10, 15, 1, 6, 11, 16, 2, 7, 12, 17)
+MASKED: list[Any] = [
+    *(["CI", 9], ["CI", 7], ["CI", 5], ["SP", 3, 0, 1, [1, 1, 1, 1], 1]),
+    *(["SP", 3, 5, 8, [8, 1, 1, 1], 1], ["SP", 3, 10, 14, [1, 7, 2, 1], 1]),
+    *(["SP", 3, 15, 10, [1, 5, 1, 1], 1], ["SP", 3, 20, 6, [3, 1], 1]),
+    *(["SP", 3, 23, 3, [1, 1], 1], ["SP", 3, 26, 3, [1, 1], 1]),
+    ["RE", 3, [*_OUTER, 20, 23, 26, 21, 24, 27, 3, 8, 13, 18, 22, 25, 28, 4, 9, 14, 19]],
+    *(["FSP", 10, 0, 3, 3], ["FSP", 10, 4, 4, 3], ["FSP", 10, 8, 5, 3], ["FSP", 10, 12, 6, 3]),
+    ["RE", 10, [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]],
+    *(["CA", 3, 10, 11], ["CHR", 2, "shared", [3]], ["CA", 3, 4, 14]),
+    *(["CHR", 1, "shared", [4]], ["CA", 2, 5, 14], ["CI", 1]),
+    *(["FU", 12, [0, 1, 2, 3]], ["AN", 12, 0, 5], ["FU", 12, [1, 2, 3, 4]], ["AN", 12, 1, 4]),
+    *(["FU", 12, [2, 3, 4, 5]], ["AN", 12, 2, 6], ["FU", 4, [0, 1, 2, 3]]),
+    *(["SP", 4, 0, 3, [3], 1], ["AN", 4, 1, 2], ["FFSP", 4, 0, [6, 5, 4, 3], 1, 1]),
+    *(["AN", 4, 1, 6], ["FU", 2, [0, 1, 2, 3]], ["SP", 2, 0, 6, [2], 1], ["AN", 2, 1, 2]),
+    *(["FFSP", 2, 0, [6, 5, 4, 3], 1, 1], ["AN", 2, 1, 6]),
+    ["PR", 5, 0, "auto_unroll_max_step$1024"],
+]
+
+
+def test_a_border_asks_for_lanes_that_are_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosched.features.batched.autosched_1.device.batch.WORTH_AT_ONCE", 1)
+    name, args = CASES[1]
+    task = Task.from_workload(name, target=cuda_target(), **args)
+    candidate = steps_from_json(MASKED)
+    batched = batched_features(task.dag, task.target, AUTOSCHED_1)
+    (rows,) = batched.rows_of([candidate])
+    assert batched.share.one_by_one == 0, batched.share.reasons
+    assert _bits(rows) == _bits(_one(task, candidate, False, AUTOSCHED_1))
+
+
 # Threads fetch 3 x 5 x 30 elements of the transposed K in vectors of 3, 12 at a time: 13 rounds.
 BEYOND: list[Any] = [
     *(["CI", 6], ["CHW", 4, "local"], ["SP", 4, 0, 6, [1, 1, 3, 1], 1]),
