@@ -30,6 +30,8 @@ def follow(nest: Nest, stores: Sequence[tuple[int, Store]], rows: Rows) -> None:
     """
     ways, depths = zip(*[_ways(nest, s, store, rows) for s, store in stores], strict=True)
     places = np.stack([store.place[rows] for _, store in stores])
+    for _, store in stores:  # the two may be one array
+        store.product, store.outside = store.product.copy(), store.outside.copy()
     for n, (row, order) in enumerate(zip(rows, places.argsort(axis=0).T, strict=True)):
         products, left = _followed([ways[k][n] for k in order])
         for k, product in zip(order, products, strict=True):

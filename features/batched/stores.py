@@ -163,7 +163,7 @@ def _make_store(nest: Nest, s: int, ops: StoreOps, as_ansor: bool) -> Store:
             loop = LoopAround(slot, around, present, own.kinds[k], only, table, thread)
             loops.append(loop)
             product, drifts = _times(product, loop, drifts)
-    place, product, outside = place_of_store(stage, ops), product.copy(), outside.copy()
+    place = place_of_store(stage, ops)
     store = Store(stage, ops, loops, place, product, outside, drifts, step)
     store.at = {loop.slot: j for j, loop in enumerate(loops)}
     store.tables = {loop.table: j for j, loop in enumerate(loops)}

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
 from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1
-from autosched.search.evolution import mutated
-from autosched.search.population import Structures
-from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.relatives import with_relatives
 
 CONV = {"N": 7, "H": 111, "W": 99, "K": 3, "padding": 1}
 CASES: list[tuple[str, str, dict[str, Any], int]] = [
@@ -32,17 +29,6 @@ CASES: list[tuple[str, str, dict[str, Any], int]] = [
     ("cuda", "softmax", {"M": 3000, "N": 5000}, 3),
 ]
 COUNT = 24
-
-
-def _drawn(task: Task, seed: int) -> list[tuple[Step, ...]]:
-    rng = np.random.default_rng(seed)
-    space = SearchSpace(task)
-    found = space.sample(rng, COUNT)[:COUNT]
-    structures = Structures()
-    return [
-        *found,
-        *structures.candidates(mutated(space.context, structures, structures.rows(found), rng)),
-    ]
 
 
 def _one(task: Task, steps: tuple[Step, ...], features: str) -> object:
@@ -69,7 +55,7 @@ def test_rows_are_those_of_one_by_one(
     task = Task.from_workload(
         name, target=cuda_target() if kind == "cuda" else cpu_target(threads=2), **args
     )
-    candidates = _drawn(task, seed)
+    candidates = with_relatives(task, seed, COUNT, 1)
     batched = batched_features(task.dag, task.target, features)
     rows, rest = batched.at_once(candidates)
     assert len(rest) <= len(candidates) / 8, batched.share.reasons

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
@@ -12,12 +11,10 @@ from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
-from autosched.search.evolution import mutated
-from autosched.search.population import Structures
-from autosched.search.space import SearchSpace
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.relatives import with_relatives
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 500, "N": 96, "K": 64}),
@@ -42,18 +39,6 @@ axes."""
 COUNT = 8
 
 
-def _drawn(task: Task) -> list[tuple[Step, ...]]:
-    """Random candidates, and mutations, whose vectors and virtual threads are often too many."""
-    rng = np.random.default_rng(5)
-    space = SearchSpace(task)
-    found = space.sample(rng, COUNT)[:COUNT]
-    structures = Structures()
-    rows = structures.rows(found)
-    for _ in range(3):
-        rows = mutated(space.context, structures, rows, rng)
-    return [*found, *structures.candidates(rows)]
-
-
 def _one(
     task: Task, steps: tuple[Step, ...], ansor_limits: bool, features: str = ANSOR
 ) -> Rows | None:
@@ -74,7 +59,7 @@ def test_rows_and_refusals(
 ) -> None:
     monkeypatch.setattr("autosched.features.batched.autosched_1.device.batch.WORTH_AT_ONCE", 1)
     task = Task.from_workload(name, target=cuda_target(), **args)
-    found = _drawn(task)
+    found = with_relatives(task, 5, COUNT, 3)
     batched = batched_features(task.dag, task.target, features)
     rows = batched.rows_of(found)
     most = 0 if features == ANSOR else MOST.get(name, 0)
@@ -178,7 +163,7 @@ def test_what_is_refused_is_illegal(limit: int) -> None:
     """Shared memory by Ansor's count and by what merging it leaves, and too many threads."""
     target = cuda_target(max_shared_memory_per_block=limit, max_threads_per_block=64)
     task = Task.from_workload("matmul", target=target, M=64, N=64, K=64)
-    found = _drawn(task)
+    found = with_relatives(task, 5, COUNT, 3)
     for ansor_limits in (True, False):
         batched = BatchedFeatures(task.dag, target, ansor_limits)
         refused = batched.refused(found)

@@ -1,0 +1,24 @@
+"""Random candidates with what mutation makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autosched.search.evolution import mutated
+from autosched.search.population import Structures
+from autosched.search.space import SearchSpace
+from autosched.state.steps import Step
+from autosched.task import Task
+
+
+def with_relatives(task: Task, seed: int, count: int, mutations: int) -> list[tuple[Step, ...]]:
+    """`count` random candidates, then as many that so many mutations each made of them: vectors and
+    virtual threads of these are often too many."""
+    rng = np.random.default_rng(seed)
+    space = SearchSpace(task)
+    found = space.sample(rng, count)[:count]
+    structures = Structures()
+    rows = structures.rows(found)
+    for _ in range(mutations):
+        rows = mutated(space.context, structures, rows, rng)
+    return [*found, *structures.candidates(rows)]
