@@ -48,7 +48,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.state.steps import Step, steps_from_json
-from autosched.target import HardwareParams, Target
+from autosched.target import HardwareParams, Target, hardware_threads
 from autosched.task import Task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,7 +148,7 @@ def tuning(bench: Bench) -> None:
     """The operators, one after the other, each with an equal share of the time that is left."""
     theirs = pytorch(bench)
     table = ["| operator | trials | valid | best | GFLOP/s | PyTorch | we are |", "|" + "---|" * 7]
-    records: list[Record] = []
+    bests: list[Record] = []
     ratios: list[float] = []
     for place, (name, args) in enumerate(bench.operators):
         share = (bench.budget.left - _RESERVE - 5) / (len(bench.operators) - place)
@@ -158,8 +158,10 @@ def tuning(bench: Bench) -> None:
         task = Task.from_workload(name, target=bench.target, **args)
         options = TuneOptions(trials=bench.trials, time_budget_s=share)
         model = ModelOptions("random" if bench.fake else "xgboost")
+        measure = MeasureOptions(share=True, workers=max(2, hardware_threads()))
+        records = bench.folder and bench.folder / f"{place}_{name}.jsonl"
         with Session(
-            [Job(task, options)], model=model, measure=MeasureOptions(share=True)
+            [Job(task, options)], records=records, model=model, measure=measure
         ) as session:
             result = session.run().tasks[0]
         valid, best = sum(r.result.valid for r in result.records), result.best
@@ -179,7 +181,7 @@ def tuning(bench: Bench) -> None:
             peer, speed = f"{peer * 1e6:.1f} us", f"{ratios[-1]:.2f} times as fast"
         rate = task.dag.flop_count / seconds / 1e9
         table.append(f"{row}| {seconds * 1e6:.1f} us | {rate:.0f} | {peer} | {speed} |")
-        records.append(best)
+        bests.append(best)
         if result.interrupted:
             break
     bench.report.add(*table)
@@ -188,7 +190,7 @@ def tuning(bench: Bench) -> None:
         bench.report.add("", f"Geometric mean: {mean:.2f} times the speed of PyTorch.")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "best.jsonl"
-        RecordLog(path, beside=bench.environment).append(records)
+        RecordLog(path, beside=bench.environment).append(bests)
         text = path.read_text().rstrip()
     bench.report.add("", "A record file of the best (autosched replay):", "", "```", text, "```")
 
@@ -243,6 +245,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="for all of it")
     parser.add_argument("--trials", type=int, default=64, help="of each operator")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="these parts")
+    parser.add_argument("--records", type=Path, help="a folder for the records of every trial")
     parser.add_argument("--fake", action="store_true", help="the fake GPU of the tests")
     parser.add_argument("--launch", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -264,7 +267,9 @@ def main() -> int:
     report = Report(args.out, args.fake)
     report.add("```", json.dumps(environment, indent=1), "```")
     operators = [(name, _small(a)) for name, a in OPERATORS] if args.fake else OPERATORS
-    bench = Bench(facts, environment, budget, report, args.trials, operators, args.fake)
+    bench = Bench(
+        facts, environment, budget, report, args.trials, operators, args.fake, args.records
+    )
     # A part that does not end in time ends as by Ctrl-C, which loses nothing that was measured.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, max(1.0, budget.left - _RESERVE))

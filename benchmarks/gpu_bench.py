@@ -68,6 +68,7 @@ class Bench:
     trials: int
     operators: Sequence[tuple[str, dict[str, Any]]]
     fake: bool
+    folder: Path | None = None
 
     @property
     def arch(self) -> str:
