@@ -27,6 +27,7 @@ from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate
 from autosched.tir.walk import all_exprs, stmts
+from autosched.transform.device.shared_layout import product_tiles
 
 MIN_BLOCKS = "min_blocks"
 """The attribute of a function that asks for so many blocks on a multiprocessor."""
@@ -127,7 +128,7 @@ def _extents(kernel: PrimFunc) -> dict[str, int]:
 def _written(kernel: PrimFunc, debug: bool) -> Writer:
     check_symbol(kernel.name)
     launch = launch_of(kernel)
-    w = Writer(HANDLERS, debug, _vector_pointers(kernel))
+    w = Writer(HANDLERS, debug, _vector_pointers(kernel), bool(product_tiles(kernel.body)))
     if w.names.new(kernel.name) != kernel.name:
         raise CompileError(f"the kernel name {kernel.name!r} means something else in CUDA C")
     parameters, conversions = _parameters(w, kernel)

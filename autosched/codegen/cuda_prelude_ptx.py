@@ -111,6 +111,60 @@ def _mma(shape: str, kind: str, result: str, register: str, a: int, b: int) -> s
     )
 
 
+_WGMMA = """\
+__device__ __forceinline__ unsigned long long wgmma_tile(
+    unsigned at, unsigned long long slab, unsigned long long eight_rows) {
+  return (at & 0x3ffffull) >> 4 | slab >> 4 << 16 | eight_rows >> 4 << 32 | 1ull << 62;
+}
+// The tile of the first of the four warps, each of which has 16 of 64 rows.
+template <bool ROWS> __device__ __forceinline__ unsigned wgmma_rows(const void* own) {
+  unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  return (unsigned)__cvta_generic_to_shared(own) - thread / 32 % 4 * (ROWS ? 2048 : 32);
+}
+// What was stored to shared memory may be read by wgmma behind the next barrier.
+__device__ __forceinline__ void wgmma_fence_stores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}"""
+
+_WGMMA_WAIT = """\
+template <int N> __device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}"""
+
+
+def _wgmma(columns: int, kind: str) -> str:
+    """64 terms of 64 rows and `columns` columns, by four instructions that run on."""
+    count = columns // 2
+    sums = ", ".join(f"%{k}" for k in range(count))
+    outputs = ", ".join(f'"+f"(c[{k}])' for k in range(count))
+    a, b, turned_a, turned_b = (f"%{count + k}" for k in range(4))
+    return (
+        "template <bool ROWS, bool COLUMNS, int SLAB, int PENDING>\n"
+        f"__device__ __forceinline__ void wgmma_n{columns}_{kind}(\n"
+        "    float* c, const void* own_a, const void* own_b) {\n"
+        "  unsigned a = wgmma_rows<ROWS>(own_a);\n"
+        "  unsigned b = (unsigned)__cvta_generic_to_shared(own_b);\n"
+        '  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");\n'
+        "#pragma unroll\n"
+        "  for (int k = 0; k < 4; ++k) {\n"
+        "    unsigned long long p = wgmma_tile(a + k * (ROWS ? 32 : 2048), 16, 1024);\n"
+        "    unsigned long long q =\n"
+        "        wgmma_tile(b + k * (COLUMNS ? 2048 : 32), COLUMNS ? SLAB : 16, 1024);\n"
+        f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
+        f'                 "{{{sums}}}, "\n'
+        f'                 "{a}, {b}, 1, 1, 1, {turned_a}, {turned_b};"\n'
+        f"                 : {outputs}\n"
+        '                 : "l"(p), "l"(q), "n"(ROWS ? 0 : 1), "n"(COLUMNS ? 1 : 0));\n'
+        "  }\n"
+        '  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");\n'
+        "  wgmma_wait<PENDING>();\n"
+        "}"
+    )
+
+
+_HALVES = ("f16", "bf16")
+_WGMMA_COLUMNS = (64, 128, 192, 256)
+
 _TO_TF32 = """\
 __device__ __forceinline__ void to_tf32(unsigned& x) {
   asm("cvt.rna.tf32.f32 %0, %0;" : "+r"(x));
@@ -192,6 +246,9 @@ PTX_PARTS: dict[str, str] = {
         f"mma_m16n8k32_{kind}": _mma("m16n8k32", kind, "s32", "r", 4, 2)
         for kind in ("s8", "u8", "s8_u8", "u8_s8")
     },
+    "wgmma": _WGMMA,
+    "wgmma_wait": _WGMMA_WAIT,
+    **{f"wgmma_n{n}_{kind}": _wgmma(n, kind) for n in _WGMMA_COLUMNS for kind in _HALVES},
     "lane_of_warp": _LANE,
     "mma_fill": _MMA_FILL,
     "mma_store": _MMA_STORE,
@@ -200,6 +257,11 @@ PTX_PARTS: dict[str, str] = {
     "fragment_mma_bf16": _FRAGMENT_MMA.replace("f16", "bf16"),
 }
 PTX_NEEDS = {
+    **{
+        f"wgmma_n{n}_{kind}": (kind, "wgmma", "wgmma_wait")
+        for n in _WGMMA_COLUMNS
+        for kind in _HALVES
+    },
     "mma_m16n8k8_tf32": ("to_tf32",),
     "mma_store": ("lane_of_warp",),
     "fragments": ("lane_of_warp",),

@@ -11,6 +11,7 @@ from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.float_bits import bits_type
 from autosched.tir.op import add, const, mul
 from autosched.tir.warp_matrix import FRAGMENT_SHAPE, FRAGMENT_VALUES, product_of
+from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 
 READ_POINTERS = {
     "ptx_cp_async": (2,),
@@ -18,6 +19,7 @@ READ_POINTERS = {
     "ptx_ldmatrix": (5,),
     "ptx_mma": (6, 8),
     "ptx_mma_store": (3,),
+    "ptx_wgmma": (6, 8),
     "tvm_load_matrix_sync": (5,),
 }
 """The arguments of calls that are pointers which are only read through."""
@@ -88,6 +90,29 @@ def _mma(w: Writer, e: Expr) -> Text:
             raise CompileError(f"argument {k} of ptx_mma holds {found}, not {wanted}: {e!r}")
     a, b, c = (f"&{_element(w, e.args[k], e.args[k + 1], None)}" for k in (6, 8, 10))
     return w.call(f"mma_{product.name}", a, b, c)
+
+
+def _wgmma(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    product = group_product_of(e.args)
+    if isinstance(product, str):
+        raise CompileError(f"ptx_wgmma: {product}: {e!r}")
+    if not product.swizzled:
+        raise CompileError(f"wgmma reads tiles that SwizzleShared swizzled: {e!r}")
+    name = f"wgmma_n{product.columns}_{memory_type(product.dtype)}"
+    w.use(name)
+    c = f"&{_element(w, e.args[4], e.args[5], None)}"
+    a, b = (_address(w, e.args[k], e.args[k + 1], product.dtype) for k in WGMMA_TILES)
+    by_rows, by_columns = product.layout_a == "mk", product.layout_b == "kn"
+    slab = product.slab * product.dtype.bytes
+    words = (str(by_rows).lower(), str(by_columns).lower(), str(slab), str(product.pending))
+    return Text(f"{name}<{', '.join(words)}>({c}, {a}, {b})")
+
+
+def _wgmma_wait(w: Writer, e: Expr) -> Text:
+    assert isinstance(e, Call)
+    w.use("wgmma_wait")
+    return Text(f"wgmma_wait<{_constant(e, e.args[0])}>()")
 
 
 def _lane_id(w: Writer, e: Expr) -> Text:
@@ -199,6 +224,8 @@ PTX_CALLS: dict[str, Handler] = {
     "ptx_mma": _mma,
     "ptx_mma_fill": _mma_fill,
     "ptx_mma_store": _mma_store,
+    "ptx_wgmma": _wgmma,
+    "ptx_wgmma_wait": _wgmma_wait,
     "ptx_lane_id": _lane_id,
     "tvm_fill_fragment": _fill_fragment,
     "tvm_load_matrix_sync": _move_fragment,

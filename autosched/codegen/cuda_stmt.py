@@ -29,6 +29,7 @@ from autosched.tir.stmt import (
     While,
 )
 from autosched.tir.warp_matrix import WARP
+from autosched.tir.warpgroup_matrix import TILE_ALIGNMENT
 from autosched.transform.device.alignment import WIDEST
 
 _WITHOUT_MEANING = frozenset(
@@ -79,6 +80,9 @@ def _evaluate(w: Writer, stmt: Evaluate) -> None:
     if isinstance(value, IntImm):
         return
     if isinstance(value, Call) and value.op == "tvm_storage_sync":
+        if w.multiplies_tiles:
+            w.use("wgmma")
+            w.line("wgmma_fence_stores();", "barrier")
         w.line(_barrier(value), "barrier")
     elif not (isinstance(value, Call) and value.op == "prefetch"):
         w.line(f"{w.text(value)};", "evaluate")
@@ -116,7 +120,8 @@ def _allocate(w: Writer, stmt: Allocate) -> None:
     w.pointers[var] = (name, element)
     origin = f"allocate {var.name}"
     if scope == "shared.dyn":
-        space = f"extern __shared__ __align__({_DYNAMIC_ALIGNMENT})"
+        alignment = TILE_ALIGNMENT if w.multiplies_tiles else _DYNAMIC_ALIGNMENT
+        space = f"extern __shared__ __align__({alignment})"
         w.line(f"{space} unsigned char {name}[];", origin)
         if kind != "unsigned char":
             typed = w.names.new(f"{var.name}_data")
@@ -127,7 +132,7 @@ def _allocate(w: Writer, stmt: Allocate) -> None:
         if fragment:  # what one of the 32 lanes holds
             count //= WARP
         # Vector accesses need memory that is aligned for them.
-        aligned = f"__align__({WIDEST}) "
+        aligned = f"__align__({TILE_ALIGNMENT if w.multiplies_tiles else WIDEST}) "
         space = f"__shared__ {aligned}" if scope == "shared" else ""
         if scope == "local" and var in w.vector_pointers:
             space = aligned

@@ -59,9 +59,11 @@ class Writer:
         handlers: Mapping[type[Expr], Handler],
         debug: bool = False,
         vector_pointers: frozenset[Var] = frozenset(),
+        multiplies_tiles: bool = False,
     ) -> None:
         self.debug = debug
         self.vector_pointers = vector_pointers  # those that vectors are loaded from or stored to
+        self.multiplies_tiles = multiplies_tiles  # wgmma reads shared memory by itself
         self.may_fuse = True  # a product and a sum may be rounded once
         self.names = Names()
         self.lines: list[str] = []

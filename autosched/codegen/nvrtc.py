@@ -121,7 +121,7 @@ class Nvrtc:
             raise CompileError(self._unsupported(arch), kind="environment")
         start = time.perf_counter()
         with _Program(self, source) as program:
-            log = program.compile(self.options(chosen, extra), statements or {})
+            log = program.compile(self.options(_full(chosen, source), extra), statements or {})
             cubin = program.read("CUBIN")
         seconds = time.perf_counter() - start
         return Compiled(cubin, log, resources(log), seconds, chosen)
@@ -132,7 +132,7 @@ class Nvrtc:
         if chosen is None:
             raise CompileError(self._unsupported(arch), kind="environment")
         with _Program(self, source) as program:
-            program.compile(self.options(chosen, extra), {})
+            program.compile(self.options(_full(chosen, source), extra), {})
             return program.read("PTX").rstrip(b"\0").decode()
 
     def _unsupported(self, arch: str) -> str:
@@ -189,6 +189,11 @@ class _Program:
             getattr(self._library, f"nvrtcGet{what}")(self._handle, buffer), f"nvrtcGet{what}"
         )
         return buffer.raw
+
+
+def _full(arch: str, source: str) -> str:
+    """`arch` with what no other architecture has, where the source uses it: wgmma of sm_90."""
+    return f"{arch}a" if arch == "sm_90" and "wgmma." in source else arch
 
 
 def nearest_arch(arch: str, supported: Sequence[int]) -> str | None:

@@ -16,6 +16,7 @@ _OF_A_WARP = frozenset(
     (
         *("ptx_mma", "ptx_ldmatrix", "tvm_mma_sync", "tvm_fill_fragment"),
         *("tvm_load_matrix_sync", "tvm_store_matrix_sync", "ptx_mma_fill", "ptx_mma_store"),
+        *("ptx_wgmma", "ptx_wgmma_wait"),
     )
 )
 _WARP = 32

@@ -205,7 +205,7 @@ class InstructionStep(Step):
 class MatrixTilesStep(Step):
     """Compute a matrix product by a tensor instruction of a GPU (`Schedule.matrix_tiles`).
 
-    Not one of Ansor's. Six stages come before it, and all of them, the stage and its `writer_id`
+    Not one of Ansor's. Six stages come before it, four of `wgmma`, and all of them, the stage and its `writer_id`
     (itself where nothing is fused) get their loops. `sizes` are those of a MatrixTile; 0 stages are
     still to be chosen.
     """
@@ -230,7 +230,7 @@ def packed_stages(step: InstructionStep) -> int:
 def inserted_stages(step: Step) -> int:
     """How many stages the step adds, before its own (CHR: after it)."""
     if isinstance(step, MatrixTilesStep):
-        return 6
+        return 4 if step.instruction.startswith("wgmma.") else 6
     if isinstance(step, InstructionStep):
         return packed_stages(step) + 1 + step.instruction.startswith("amx.")  # stores of tiles
     return int(isinstance(step, STAGE_INSERTING))

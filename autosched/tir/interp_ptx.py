@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.float_bits import bits_type
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM
 from autosched.tir.stmt import BufferStore, IfThenElse
+from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_SHAPE, FRAGMENTS, product_of
 
 if TYPE_CHECKING:
@@ -126,6 +128,29 @@ def _mma_store(c: StmtCompiler, call: Call) -> None:
     c.emit(f"L.warps.store_result({', '.join(fields)})")
 
 
+def _wgmma(c: StmtCompiler, call: Call) -> None:
+    _inside(c, call)
+    product = group_product_of(call.args)
+    if isinstance(product, str):
+        raise InterpreterError(f"ptx_wgmma: {product}: {call!r}")
+    if any(scope_of(call.args[k]) not in ("shared", "shared.dyn") for k in WGMMA_TILES):
+        raise InterpreterError(f"ptx_wgmma multiplies tiles in shared memory: {call!r}")
+    kinds = (call.dtype, product.dtype, product.dtype)
+    places = [
+        _place(c, call, call.args[k], dtype, call.args[k + 1])
+        for k, dtype in zip((4, *WGMMA_TILES), kinds, strict=True)
+    ]
+    c.emit(f"L.groups.multiply({c.constant(product)}, {', '.join(places)}, {c.mask})")
+
+
+def _wgmma_wait(c: StmtCompiler, call: Call) -> None:
+    _inside(c, call)
+    (pending,) = call.args
+    if not isinstance(pending, IntImm):
+        raise InterpreterError(f"ptx_wgmma_wait for so many as are not constant: {call!r}")
+    c.emit(f"L.groups.wait({pending.value})")
+
+
 def _counter(c: StmtCompiler, call: Call, pointer: Expr, store: bool) -> str:
     """What counts the accesses of a call through `pointer`: (count, scope), or None."""
     watch = c.run.watch
@@ -219,7 +244,7 @@ def _place(c: StmtCompiler, call: Call, pointer: Expr, dtype: DType, offset: Exp
         case _:
             raise InterpreterError(f"{call.op} of an unknown pointer {pointer!r}: {call!r}")
     if found is not dtype:
-        if base is not None:
+        if base is not None and found is not bits_type(dtype):
             raise InterpreterError(
                 f"{call.op} takes {dtype} behind {pointer!r}, found {found}: {call!r}"
             )
@@ -257,6 +282,8 @@ PTX_CALLS: dict[str, Callable[[StmtCompiler, Call], None]] = {
     "ptx_mma": _mma,
     "ptx_mma_fill": _mma_fill,
     "ptx_mma_store": _mma_store,
+    "ptx_wgmma": _wgmma,
+    "ptx_wgmma_wait": _wgmma_wait,
     "tvm_fill_fragment": _fill_fragment,
     "tvm_load_matrix_sync": _move_fragment,
     "tvm_store_matrix_sync": _move_fragment,

@@ -24,6 +24,7 @@ from autosched.tir.interp_memory import (
 )
 from autosched.tir.interp_shadow import EPOCH, Shadow
 from autosched.tir.interp_warp import Warps
+from autosched.tir.interp_warpgroup import Warpgroups
 from autosched.tir.interp_watch import Watch
 from autosched.tir.tiles import Tiles
 
@@ -130,6 +131,7 @@ class Threads:
         self.warp_time = np.zeros(blocks.size * self.warps_per_block, np.int64)
         self.copies = Copies(self)
         self.warps = Warps(self)
+        self.groups = Warpgroups(self)
         self._shadows: list[Shadow] = []
 
     # -- who is who

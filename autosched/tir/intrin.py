@@ -36,7 +36,7 @@ _OPAQUE = _names(
     "tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down "
     "tvm_struct_set tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array "
     "ptx_cp_async ptx_commit_group ptx_wait_group ptx_ldmatrix ptx_mma ptx_ldg32 "
-    "ptx_mma_fill ptx_mma_store "
+    "ptx_mma_fill ptx_mma_store ptx_wgmma ptx_wgmma_wait "
     "tvm_load_matrix_sync tvm_mma_sync tvm_fill_fragment tvm_store_matrix_sync "
     "tvm_throw_last_error nd_mem_alloc_with_scope ret prefetch "
     "start_profile_intrinsic end_profile_intrinsic call_cpacked_lowered tvm_context_id "
@@ -50,6 +50,7 @@ POINTER_OFFSETS: dict[str, tuple[tuple[int, int], ...]] = {
     "ptx_mma": ((6, 7), (8, 9), (10, 11)),
     "ptx_mma_fill": ((1, 2),),
     "ptx_mma_store": ((0, 1), (3, 4)),
+    "ptx_wgmma": ((4, 5), (6, 7), (8, 9)),
 }
 """Of calls that take pointers, each with an offset in elements: the places of both among the
 arguments."""

@@ -12,6 +12,9 @@ from autosched.features.walk.scope import BufferInfo
 _FRAGMENT = "wmma."
 _SPEED_BITS = 256
 """Bits of one operand that tensor cores multiply in the time of one float32 multiply-add."""
+_OF_WARPGROUP = 1.6
+"""How much faster wgmma is than mma.sync, of which an H100 does 0.62 of what its tensor cores can
+(arXiv 2402.13499)."""
 _LOADED_BYTES = 16.0
 """Of a lane, by one ldmatrix of four matrices."""
 
@@ -44,5 +47,8 @@ def speed(store: StoreFacts) -> float:
     if not is_fragment(store.stored.info):
         return 2.0
     if store.reduces:
-        return _SPEED_BITS / (8 * max(info.bytes for info in sources if is_fragment(info)))
+        factors = [info for info in sources if is_fragment(info) and info is not store.stored.info]
+        if not factors:  # a warpgroup's, from shared memory
+            return _OF_WARPGROUP * _SPEED_BITS / (8 * max(info.bytes for info in sources[1:]))
+        return _SPEED_BITS / (8 * max(info.bytes for info in factors))
     return _LOADED_BYTES / store.stored.info.bytes if sources else 1.0

@@ -2,8 +2,8 @@
 
 C = sum(A * B)      ->    blocks, warps, fragments by `Schedule.matrix_tiles`, and what reads C
 
-A sketch has the instruction; sizes, stages and layout are drawn (`draw_tiles`) and mutated
-(`change_tiles`). Long sums of few elements have a second one, in which blocks share the terms:
+A sketch has the instruction (on sm_90 there is one with wgmma and one with mma.sync); sizes, stages
+and layout are drawn (`draw_tiles`) and mutated (`change_tiles`). Long sums of few elements have a second one, in which blocks share the terms:
 
 C.rf[s] = sum(A * B) of slice s         ->    blocks of their own for each slice
 C = sum over s of C.rf[s], what reads C ->    a second kernel
@@ -26,7 +26,10 @@ from autosched.state.state import State
 from autosched.state.steps import MatrixTilesStep
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.registry import instruction
+from autosched.te.intrin.warpgroup import is_of_warpgroup
 from autosched.te.schedule.matrix_view import MatrixView, matrix_view, total
+from autosched.tir.warp_matrix import WARP
+from autosched.tir.warpgroup_matrix import ROW, ROWS_OF_WARP
 
 _BLOCKS = (16, 32, 64, 128, 256)
 _WARPS = (16, 32, 64, 128)
@@ -44,12 +47,26 @@ _LONG_SUM = 1024
 """Terms from which on half of them pay for another kernel and for partial sums in memory."""
 
 
-def _fitting(context: Context, state: State, stage_id: int) -> Instruction | None:
+_ROWS_OF_WARPGROUPS = (64, 128, 256)
+_COLUMNS_OF_WARPGROUPS = (64, 128, 192, 256)
+_STEPS_OF_WARPGROUPS = (1, 2)
+_MOST_STAGES = 6
+_MOST_REGISTERS = 65536
+_OTHER_REGISTERS = 40
+"""Of a thread, beside its sums."""
+_MOST_TILE_BYTES = 224 << 10
+"""Of all stages of both tiles: sm_90, the only one with wgmma, gives a block 227 KiB."""
+
+
+def _fitting(context: Context, state: State, stage_id: int) -> list[Instruction]:
+    """The first instruction of a warpgroup that computes the stage, and the first of a warp."""
     op = state.stages[stage_id].op
+    found: dict[bool, Instruction] = {}
     for it in context.instructions:
-        if isinstance(matrix_view(op, it), MatrixView):
-            return it
-    return None
+        kind = is_of_warpgroup(it)
+        if kind not in found and isinstance(matrix_view(op, it), MatrixView):
+            found[kind] = it
+    return list(found.values())
 
 
 def _untouched(state: State, stage_id: int) -> bool:
@@ -64,25 +81,25 @@ def _untouched(state: State, stage_id: int) -> bool:
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if queries.has_cache_write(state, stage_id) or not _untouched(state, stage_id):
         return Decision.SKIP
-    if _fitting(context, state, stage_id) is None:
+    if not _fitting(context, state, stage_id):
         return Decision.SKIP
     return Decision.APPLY
 
 
 def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
-    it = _fitting(context, state, stage_id)
-    assert it is not None
     writer = queries.has_single_elementwise_matched_consumer(state, stage_id)
     if writer < 0 or not _untouched(state, writer):
         writer = stage_id
-    smallest = (16, 16, it.extent("k"), 16, 16)
-    step = MatrixTilesStep(stage_id, writer, it.name, smallest, 0, True)
-    found = [(state.apply(step), stage_id - 1)]
-    place = _long_sum(state, stage_id, it)
-    if place is not None:
-        sliced = _in_slices(state, stage_id, writer, place)
-        step = replace(step, writer_id=stage_id)
-        found.append((sliced.apply(step), stage_id - 1))
+    found = []
+    for it in _fitting(context, state, stage_id):
+        smallest = (64, 64, 64, 16, 64) if is_of_warpgroup(it) else (16, 16, it.extent("k"), 16, 16)
+        step = MatrixTilesStep(stage_id, writer, it.name, smallest, 0, True)
+        found.append((state.apply(step), stage_id - 1))
+        place = _long_sum(state, stage_id, it)
+        if place is not None:
+            sliced = _in_slices(state, stage_id, writer, place)
+            step = replace(step, writer_id=stage_id)
+            found.append((sliced.apply(step), stage_id - 1))
     return found
 
 
@@ -118,6 +135,8 @@ TENSOR_CORE = FunctionRule("TensorCore", _condition, _apply)
 @lru_cache(maxsize=64)
 def _choices(name: str, rows: int, columns: int, terms: int) -> tuple[tuple[int, ...], ...]:
     """The sizes worth trying for a product: no tile much larger than it, no warp idle."""
+    if is_of_warpgroup(instruction(name)):
+        return tuple(_of_warpgroups(rows, columns, terms))
     step = instruction(name).extent("k")
 
     def all_sizes() -> Iterator[tuple[int, ...]]:
@@ -138,6 +157,30 @@ def _choices(name: str, rows: int, columns: int, terms: int) -> tuple[tuple[int,
     return tuple(all_sizes())
 
 
+def _of_warpgroups(rows: int, columns: int, terms: int) -> Iterator[tuple[int, ...]]:
+    least_m, least_n = _ROWS_OF_WARPGROUPS[0], _COLUMNS_OF_WARPGROUPS[0]
+    for m in _ROWS_OF_WARPGROUPS:
+        for n in _COLUMNS_OF_WARPGROUPS:
+            if (m > least_m and m >= 2 * rows) or (n > least_n and n >= 2 * columns):
+                continue
+            if n & (n - 1) and columns % n:  # others are no better at columns that are left over
+                continue
+            if WARP * m // ROWS_OF_WARP * (n // 2 + _OTHER_REGISTERS) > _MOST_REGISTERS:
+                continue
+            for k in _STEPS_OF_WARPGROUPS:
+                if k == 1 or ROW * k < 2 * terms:
+                    yield m, n, ROW * k, ROWS_OF_WARP, n
+
+
+def _stages_for(step: MatrixTilesStep) -> tuple[int, ...]:
+    """How many stages may be tried for the sizes of a step."""
+    if not is_of_warpgroup(instruction(step.instruction)):
+        return _STAGES
+    m, n, k, *_ = step.sizes
+    each = (m + n) * k * instruction(step.instruction).a.dtype.bytes
+    return tuple(s for s in range(_STAGES[0], _MOST_STAGES + 1) if s * each <= _MOST_TILE_BYTES)
+
+
 def _blocks(size: int) -> tuple[int, ...]:
     return tuple(b for b in _BLOCKS if b == _BLOCKS[0] or b < 2 * size)
 
@@ -152,8 +195,9 @@ def draw_tiles(state: State, step: MatrixTilesStep, rng: np.random.Generator) ->
     """`step`, the next one of `state`, with sizes, stages and a layout drawn."""
     choices = _sizes_for(state, step)
     sizes = choices[int(rng.integers(len(choices)))]
-    stages = _STAGES[int(rng.integers(len(_STAGES)))]
-    return replace(step, sizes=sizes, stages=stages, swizzle=True)
+    step = replace(step, sizes=sizes, swizzle=True)
+    stages = _stages_for(step)
+    return replace(step, stages=stages[int(rng.integers(len(stages)))])
 
 
 def change_tiles(
@@ -161,11 +205,14 @@ def change_tiles(
 ) -> MatrixTilesStep | None:
     """`step` with one thing changed: the stages, or sizes that differ in at most two places."""
     if rng.random() < 0.25:
-        others = [n for n in _STAGES if n != step.stages]
-        return replace(step, stages=others[int(rng.integers(len(others)))])
+        others = [n for n in _stages_for(step) if n != step.stages]
+        return replace(step, stages=others[int(rng.integers(len(others)))]) if others else None
     near = [
         sizes
         for sizes in _sizes_for(state, step)
         if 0 < sum(a != b for a, b in zip(sizes, step.sizes, strict=True)) <= 2
     ]
-    return replace(step, sizes=near[int(rng.integers(len(near)))]) if near else None
+    if not near:
+        return None
+    step = replace(step, sizes=near[int(rng.integers(len(near)))])
+    return replace(step, stages=min(step.stages, _stages_for(step)[-1]))

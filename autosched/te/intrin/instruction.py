@@ -50,7 +50,7 @@ class Instruction:
 
     `kind` is the target's, `triple` the beginning of LLVM's name of the machine ("" is any), and
     `features` what it must have: LLVM's names ("avx512vnni"), or of a GPU the least
-    architecture ("sm_80") and what its user allows ("tf32").
+    architecture ("sm_80"), the only one ("sm_90a"), and what its user allows ("tf32").
     `calls` are the calls of the TIR that it is made of, by LLVM's or PTX's name: the interpreter
     and the code generator know each.
     `registers` is how many registers there are for accumulators and operands together, `between`

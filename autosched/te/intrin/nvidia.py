@@ -53,7 +53,7 @@ def layouts(it: Instruction) -> tuple[str, ...]:
 def declare_mma(it: Instruction) -> Mapping[str, TensorIntrin]:
     """compute, store, and load:LAYOUT for each layout of A and B in shared memory."""
     loads = {f"load:{layout}": _load(it, layout) for layout in layouts(it)}
-    return {"compute": _compute(it), "store": _store(it), **loads}
+    return {"compute": _compute(it), "store": store_result(it), **loads}
 
 
 def _lane_offset(buffer: Buffer) -> Expr:
@@ -105,7 +105,8 @@ def _compute(it: Instruction) -> TensorIntrin:
     return decl_tensor_intrin(c.op, statements, it.name, binds)
 
 
-def _store(it: Instruction) -> TensorIntrin:
+def store_result(it: Instruction) -> TensorIntrin:
+    """16 x 8 sums that a warp holds, to rows of shared memory."""
     m, n = it.extent("m"), it.extent("n")
     c = placeholder((m, n), it.c.dtype.name, "c")
     d: Tensor = compute((m, n), lambda i, j: c[i, j], "d")

@@ -10,11 +10,12 @@ from autosched.target import Target
 from autosched.te.intrin.arm import ARM
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.nvidia import NVIDIA, TF32
+from autosched.te.intrin.warpgroup import WARPGROUP
 from autosched.te.intrin.x86 import X86
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.dtype import DType
 
-INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM, *NVIDIA)}
+INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM, *WARPGROUP, *NVIDIA)}
 """All, best first among those of the same types."""
 
 
@@ -52,6 +53,8 @@ def _has(feature: str, has: set[str], arch: str) -> bool:
     if not feature.startswith("sm_"):
         return feature in has
     number = arch.removeprefix("sm_").rstrip("af")
+    if feature.endswith("a"):  # no later architecture has it
+        return number == feature.removeprefix("sm_").rstrip("a")
     return number.isdecimal() and int(number) >= int(feature.removeprefix("sm_"))
 
 

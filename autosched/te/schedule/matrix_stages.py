@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autosched.te.bounds.infer_bound import WHOLE_TILES
 from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.warpgroup import is_of_warpgroup
 from autosched.te.operations.compute import compute, reduce_axis
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.reduction import sum as sum_over
@@ -15,6 +16,7 @@ from autosched.te.schedule.matrix_view import MatrixView, number_of, total, valu
 from autosched.tir.expr import Expr, Var
 from autosched.tir.op import all_, const, floordiv, floormod, if_then_else, lt
 from autosched.tir.walk import substitute
+from autosched.tir.warpgroup_matrix import GROUP, MOST_COLUMNS, ROW, ROWS_OF_WARP
 
 _PIECE = 16
 _MOST_WARPS = 32
@@ -44,6 +46,34 @@ class MatrixTile:
 
     def problem(self, it: Instruction) -> str:
         """Why the sizes do not go together, or an empty text."""
+        return self._problem_of_warpgroup() if is_of_warpgroup(it) else self._problem(it)
+
+    def _problem_of_warpgroup(self) -> str:
+        """The same where four warps one below the other share a tile of B."""
+        if (self.warp_m, self.warp_n) != (ROWS_OF_WARP, self.block_n):
+            return (
+                f"warps of a warpgroup compute {ROWS_OF_WARP} whole rows of the block, found "
+                f"{self.warp_m} x {self.warp_n} of {self.block_n} columns"
+            )
+        for name, size, unit in (
+            ("block_m", self.block_m, GROUP * ROWS_OF_WARP),
+            ("block_n", self.block_n, ROW),
+            ("block_k", self.block_k, ROW),
+        ):
+            if size < 1 or size % unit:
+                return f"{name} must be a multiple of {unit}, found {size}"
+        if self.block_n > MOST_COLUMNS:
+            return f"block_n is at most {MOST_COLUMNS}, found {self.block_n}"
+        if not self.swizzle:
+            return "tiles that a warpgroup reads are swizzled"
+        if self.warps > _MOST_WARPS:
+            return f"a block has at most {_MOST_WARPS} warps, found {self.warps}"
+        return self._problem_of_stages()
+
+    def _problem_of_stages(self) -> str:
+        return "" if 1 <= self.stages <= 8 else f"stages must be 1 to 8, found {self.stages}"
+
+    def _problem(self, it: Instruction) -> str:
         for name, block, warp, least in (
             ("m", self.block_m, self.warp_m, it.extent("m")),
             ("n", self.block_n, self.warp_n, _PIECE),
@@ -57,25 +87,34 @@ class MatrixTile:
             return f"block_k must be a multiple of {it.extent('k')}, found {self.block_k}"
         if not 1 <= self.warps <= _MOST_WARPS:
             return f"a block has at most {_MOST_WARPS} warps, found {self.warps}"
-        return "" if 1 <= self.stages <= 8 else f"stages must be 1 to 8, found {self.stages}"
+        return self._problem_of_stages()
 
 
-def _operand(
+def operand_tile(
     name: str,
     view: MatrixView,
     e: Expr,
     layout: str,
     width: int,
     sizes: Mapping[str, tuple[int, int]],
+    row: int = 0,
 ) -> Tensor:
-    """A tile of the operand `e`, zero where there is none; `sizes` are plain and padded ones."""
+    """A tile of the operand `e`, zero where there is none; `sizes` are plain and padded ones.
+
+    With `row` its rows are cut into pieces of so many elements: axes piece, the first letter's,
+    the element in the piece.
+    """
     axes = {"m": view.m, "n": view.n, "k": view.k}
     count = len(view.batch)
 
     def element(*indices: Expr) -> Expr:
         table: dict[Var, Expr] = {iv.var: at for iv, at in zip(view.batch, indices, strict=False)}
         inside: list[Expr] = []
-        for place, (letter, at) in enumerate(zip(layout, indices[count:], strict=True)):
+        own = indices[count:]
+        if row:
+            piece, first, last = own
+            own = (first, piece * row + last)
+        for place, (letter, at) in enumerate(zip(layout, own, strict=True)):
             table.update(values_at(axes[letter], at))
             size, padded = sizes[letter]
             # Together for as many elements as are copied at once.
@@ -85,8 +124,11 @@ def _operand(
         value = substitute(e, table)
         return if_then_else(all_(*inside), value, const(0, value.dtype)) if inside else value
 
-    shape = (*(total((iv,)) for iv in view.batch), *(sizes[letter][1] for letter in layout))
-    names = [*(f"b{d}" for d in range(count)), *layout]
+    first, last = (sizes[letter][1] for letter in layout)
+    own_shape = (last // row, first, row) if row else (first, last)
+    own_names = ("piece", *layout) if row else tuple(layout)
+    shape = (*(total((iv,)) for iv in view.batch), *own_shape)
+    names = [*(f"b{d}" for d in range(count)), *own_names]
     made: Tensor = compute(shape, element, name, axis_names=names)
     return made
 
@@ -107,8 +149,8 @@ def matrix_stages(
     count = len(lead)
 
     sizes = {"m": (rows, m), "n": (columns, n), "k": (terms, k)}
-    a = _operand(f"{op.name}.a", view, view.a, view.layout_a, view.width_a, sizes)
-    b = _operand(f"{op.name}.b", view, view.b, view.layout_b, view.width_b, sizes)
+    a = operand_tile(f"{op.name}.a", view, view.a, view.layout_a, view.width_a, sizes)
+    b = operand_tile(f"{op.name}.b", view, view.b, view.layout_b, view.width_b, sizes)
 
     def piece_of_a(*i: Expr) -> Expr:
         *batch, mo, ko, mi, ki = i

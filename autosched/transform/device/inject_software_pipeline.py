@@ -52,6 +52,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import all_exprs, map_children, stmts
+from autosched.tir.warpgroup_matrix import WGMMA_PENDING
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -70,9 +71,11 @@ class InjectSoftwarePipeline(FunctionPass):
     Its value is the number of stages: of so many iterations the tiles have room at once, and the
     fill runs one iteration less ahead. The tiles are what the loop's body allocates in shared
     memory; statements that store to them must come first in it. One barrier for each iteration
-    suffices: it stands behind everyone's last use of the tile that is filled next. With one stage,
-    or one iteration, nothing changes but that the pragma disappears. Raises ScheduleError where
-    the loop has no such shape.
+    suffices: it stands behind everyone's last use of the tile that is filled next. Products of a
+    warpgroup (wgmma) go on while the next iteration begins, with three stages and more: a tile is
+    then filled again one iteration later, so that the fill runs two iterations less ahead. With one
+    stage, or one iteration, nothing changes but that the pragma disappears. Raises ScheduleError
+    where the loop has no such shape.
     """
 
     name: ClassVar[str] = "InjectSoftwarePipeline"
@@ -158,7 +161,9 @@ class _Pipeline:
             return s.with_(body=self._around(s.body))
         assert isinstance(s, SeqStmt)
         fill, *rest = s.stmts
-        k, ahead, stages = self.loop.loop_var, self.stages - 1, self.stages
+        k, stages = self.loop.loop_var, self.stages
+        overlap = stages > 2 and any(_is_product(e) for part in rest for e in all_exprs(part))
+        ahead = stages - 1 - overlap
         first = Var(f"{k.name}.ahead", k.dtype)
         before = self.loop.with_(
             loop_var=first,
@@ -168,6 +173,8 @@ class _Pipeline:
         later = add(k, ahead)
         following = substitute_stmt(fill, {k: later, self.slot: floormod(later, stages)})
         used = substitute_stmt(seq(*rest), {self.slot: floormod(k, stages)})
+        if overlap:
+            used = _going_on(used)
         body = seq(
             _wait(ahead - 1),
             _BARRIER,
@@ -175,11 +182,32 @@ class _Pipeline:
             _COMMIT,
             used,
         )
-        return seq(before, self.loop.with_(body=body), _wait(0))
+        done = (_wait(0), _PRODUCTS_DONE) if overlap else (_wait(0),)
+        return seq(before, self.loop.with_(body=body), *done)
 
 
 _COMMIT = Evaluate(Call(int32, "ptx_commit_group", ()))
 _BARRIER = Evaluate(Call(int32, "tvm_storage_sync", (StringImm("shared"),)))
+
+
+_PRODUCTS_DONE = Evaluate(Call(int32, "ptx_wgmma_wait", (IntImm(0),)))
+
+
+def _is_product(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op == "ptx_wgmma"
+
+
+def _going_on(s: Stmt) -> Stmt:
+    """`s` that does not wait for the last group of products that it begins."""
+
+    def one_pending(e: Expr) -> Expr:
+        if not isinstance(e, Call) or e.op != "ptx_wgmma":
+            return e
+        args = list(e.args)
+        args[WGMMA_PENDING] = IntImm(1)
+        return Call(e.dtype, e.op, tuple(args))
+
+    return map_children(s, _going_on, one_pending)
 
 
 def _wait(newest: int) -> Stmt:

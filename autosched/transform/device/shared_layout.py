@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Call, IntImm, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from autosched.tir.stmt import Allocate, BufferStore, Stmt
 from autosched.tir.walk import all_exprs, stmts
+from autosched.tir.warpgroup_matrix import TILE_ALIGNMENT, WGMMA_TILES
 from autosched.transform.device.shared_liveness import live_intervals
 from autosched.transform.device.shared_plan import Request, align_up, plan_memory
 
@@ -67,14 +68,26 @@ def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layou
     elements = elements_of(kernel, scope)
     live = live_intervals(kernel, (*sizes, *symbolic))
     used = [data for data in sizes if data in live]
+    tiles = product_tiles(kernel)
     requests = [
-        Request(data.name, sizes[data], alignment_of(elements[data], alignment), live[data])
+        Request(
+            data.name,
+            sizes[data],
+            alignment_of(elements[data], lcm(alignment, TILE_ALIGNMENT) if data in tiles else alignment),
+            live[data],
+        )
         for data in used
     ]
     plan = plan_memory(requests, planner)
     symbolic = {data: s for data, s in symbolic.items() if data in live}
     total = align_up(plan.total, unit_of(elements))
     return Layout(dict(zip(used, plan.offsets, strict=True)), total, symbolic)
+
+
+def product_tiles(kernel: Stmt) -> set[Expr]:
+    """The memory whose tiles wgmma reads, which begin where eight of their rows do."""
+    products = (e for e in all_exprs(kernel) if isinstance(e, Call) and e.op == "ptx_wgmma")
+    return {e.args[k] for e in products for k in WGMMA_TILES}
 
 
 def bytes_of(dtype: DType) -> int:

@@ -39,6 +39,7 @@ from autosched.tir.intrin import POINTER_OFFSETS
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Stmt
 from autosched.tir.swizzle import Swizzle
 from autosched.tir.walk import map_children, map_expr_children, stmts
+from autosched.tir.warpgroup_matrix import WGMMA_SWIZZLE, WGMMA_SWIZZLED, WGMMA_TILES
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -117,6 +118,8 @@ class _Swizzler:
         return done
 
     def _rewritten(self, e: Expr) -> Expr:
+        if isinstance(e, Call) and e.op == "ptx_wgmma":
+            return self._product(e)
         if isinstance(e, Call) and e.op in POINTER_OFFSETS:
             return self._call(e)
         if isinstance(e, Var) and e in self.marked:
@@ -139,6 +142,18 @@ class _Swizzler:
             data = args[k]
             if isinstance(data, Var) and data in self.marked:
                 args[at] = self.marked[data].place(args[at])
+        return Call(e.dtype, e.op, tuple(args))
+
+    def _product(self, e: Call) -> Expr:
+        """A call of wgmma, which finds the elements of tiles that changed places by itself."""
+        tiles = [self.marked.get(e.args[k]) for k in WGMMA_TILES if isinstance(e.args[k], Var)]
+        if any(swizzle != WGMMA_SWIZZLE for swizzle in tiles):
+            raise ScheduleError(
+                f"SwizzleShared: {self.function}: wgmma reads tiles with the swizzle "
+                f"{WGMMA_SWIZZLE}, found {', '.join(map(str, tiles))}"
+            )
+        args = [a if k in WGMMA_TILES else self.expr(a) for k, a in enumerate(e.args)]
+        args[WGMMA_SWIZZLED] = IntImm(1)
         return Call(e.dtype, e.op, tuple(args))
 
     def _placed(self, buffer: Buffer, index: Expr) -> Expr:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
+from autosched.errors import ScheduleError
 from autosched.tir.dtype import DType
 from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
 from autosched.tir.intrin import POINTER_OFFSETS
+from autosched.tir.linear import linear
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
 from autosched.tir.walk import direct_exprs, free_vars, pre_order, rewrite_expr, substitute
+from autosched.tir.warpgroup_matrix import ROW, WGMMA_TILES, group_product_of
 from autosched.transform.device.thread_index import LANE, Place, Span
 
 _COVERS = {"global": 3, "shared": 2, "shared.dyn": 2, "warp": 1}
@@ -141,6 +144,9 @@ def _of_call(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]
     elif e.op in ("ptx_ldmatrix", "ptx_mma_store"):
         yield from _of_rows(e, scope, table)
         return
+    elif e.op == "ptx_wgmma":
+        yield from _of_product(e, scope, table)
+        return
     for argument in e.args:
         if isinstance(argument, Call) and argument.op == "address_of":
             (element,) = argument.args
@@ -187,6 +193,36 @@ def _of_rows(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]
         return
     first, inner = _of_lane(e, first) if loads else _of_result(first, e.args[2])
     yield Access(data, dtype, not loads, Place(substitute(first, table), inner))
+
+
+def _of_product(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
+    """The rows of tiles that a warp multiplies, whole ones: elements change places within them."""
+    product = group_product_of(e.args)
+    if isinstance(product, str):
+        raise ScheduleError(f"ptx_wgmma: {product}: {e!r}")
+    for k, places in zip(WGMMA_TILES, (product.place_of_a(), product.place_of_b()), strict=True):
+        data, first = e.args[k], e.args[k + 1]
+        if isinstance(data, Call) and data.op == "address_of":
+            (load,) = data.args
+            assert isinstance(load, BufferLoad)
+            data, first = load.buffer.data, add(load.indices[0], first)
+        if not isinstance(data, Var) or data.scope != scope:
+            continue
+        rows = int(places.max()) // ROW + 1
+        element = Var("element")
+        index = add(_row_of(first), element)
+        inner = (Span(element, 0, rows * ROW),)
+        yield Access(data, product.dtype, False, Place(substitute(index, table), inner))
+
+
+def _row_of(first: Expr) -> Expr:
+    """The first element of the row that `first` is in: what counts in rows is whole terms of it."""
+    constant, terms = linear(first)
+    index: Expr = const(constant // ROW * ROW, first.dtype)
+    for term, factor in terms.items():
+        if factor % ROW == 0:
+            index = add(index, mul(term, factor))
+    return index
 
 
 def _of_lane(e: Call, first: Expr) -> tuple[Expr, tuple[Span, ...]]:

@@ -1,0 +1,170 @@
+"""The loops of the stages of a matrix product on tensor cores: blocks, warps, fragments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.registry import statements
+from autosched.te.operations.compute import thread_axis
+from autosched.te.operations.operation import ComputeOp
+from autosched.te.schedule.matrix_stages import MatrixTile
+from autosched.te.schedule.matrix_view import MatrixView, total
+from autosched.tir.expr import IterVar
+from autosched.tir.swizzle import swizzle_for
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+_PIECE = 16
+_WARP = 32
+_BANKS = 32
+_SECTOR = 32
+"""Bytes of device memory that are read together."""
+
+
+class TileLoops:
+    """Of the stages that `matrix_stages` makes."""
+
+    def __init__(
+        self,
+        made: Sequence[Stage],
+        writer: Stage,
+        view: MatrixView,
+        it: Instruction,
+        tile: MatrixTile,
+    ) -> None:
+        self.a, self.b, self.frag_a, self.frag_b, self.acc, self.rows = made
+        self.writer = writer
+        self.view = view
+        self.it = it
+        self.tile = tile
+        self.body = statements(it.name)
+
+    def run(self, positions: Sequence[int]) -> None:
+        """Schedules all; `positions` are the writer's axes in the order batch, m, n."""
+        block = self._blocks(positions)
+        warp = self._warps(block)
+        outer, inner = self._sums(warp)
+        self._fragments(inner)
+        view = self.view
+        for stage, layout, width, turned in (
+            (self.a, view.layout_a, view.width_a, view.turned_a),
+            (self.b, view.layout_b, view.width_b, view.turned_b),
+        ):
+            stage.compute_at(self.acc, outer)
+            sizes = {"m": self.tile.block_m, "n": self.tile.block_n, "k": self.tile.block_k}
+            if turned:
+                first = self._turned(stage, width, sizes[layout[0]])
+            else:
+                first = self._together(stage, stage.op.root_iter_vars, width)
+            swizzle = self._swizzle(sizes[layout[1]])
+            if self.tile.swizzle and swizzle:
+                stage.pragma(first, "swizzle", swizzle)
+        if self.tile.stages > 1:
+            self.acc.pragma(outer, "software_pipeline", self.tile.stages)
+
+    def _swizzle(self, row: int) -> str:
+        """How elements of a tile with rows of `row` elements change places; nothing: not at all."""
+        found = swizzle_for(row, self.it.a.dtype.bytes)
+        return "" if found is None else str(found)
+
+    def _blocks(self, positions: Sequence[int]) -> IterVar:
+        """A block for each tile of the result, all of whose threads store it."""
+        stage, view = self.writer, self.view
+        assert isinstance(stage.op, ComputeOp)
+        axes = [stage.op.axis[k] for k in positions]
+        stage.reorder(*axes)
+        count, middle = len(view.batch), len(view.batch) + len(view.m)
+        batch = [self._fused(stage, axes[:count])] if count else []
+        m, n = self._fused(stage, axes[count:middle]), self._fused(stage, axes[middle:])
+        block_m, m = stage.split(m, factor=self.tile.block_m)
+        block_n, n = stage.split(n, factor=self.tile.block_n)
+        stage.reorder(*batch, block_m, block_n, m, n)
+        for axis, tag in zip((block_n, block_m, *batch), "xyz", strict=False):
+            stage.bind(axis, thread_axis(f"blockIdx.{tag}"))
+        width = self._width_of_rows(axes[middle:])
+        self._together(stage, (m, n), width)
+        return block_n
+
+    def _width_of_rows(self, axes: Sequence[IterVar]) -> int:
+        """So many elements of a row of the result are stored at once."""
+        size = total(axes[-1:])
+        return next(width for width in (4, 2, 1) if size % width == 0)
+
+    def _fused(self, stage: Stage, axes: Sequence[IterVar]) -> IterVar:
+        first, *rest = axes
+        for axis in rest:
+            first = stage.fuse(first, axis)
+        return first
+
+    def _together(self, stage: Stage, axes: Sequence[IterVar], width: int) -> IterVar:
+        """The axes for all threads of the block, `width` elements each; the loop that is left."""
+        flat = self._fused(stage, axes)
+        flat, vector = stage.split(flat, factor=width)
+        flat, lane = stage.split(flat, factor=_WARP)
+        flat, warp_n = stage.split(flat, factor=self.tile.block_n // self.tile.warp_n)
+        flat, warp_m = stage.split(flat, factor=self.tile.block_m // self.tile.warp_m)
+        for axis, tag in ((warp_m, "z"), (warp_n, "y"), (lane, "x")):
+            stage.bind(axis, thread_axis(f"threadIdx.{tag}"))
+        if width > 1:
+            stage.vectorize(vector)
+        return flat
+
+    def _turned(self, stage: Stage, width: int, block: int) -> IterVar:
+        """Lanes run along the rows of the source, which are columns of the tile.
+
+        They read whole sectors of a row, of as many rows as there are lanes for; each stores
+        `width` elements of its column at once. The tile has `block` columns.
+        """
+        *batch, column, k = stage.op.root_iter_vars
+        columns = math.gcd(block, _SECTOR // self.it.a.dtype.bytes)
+        k, piece = stage.split(k, factor=width)
+        k, row = stage.split(k, factor=_WARP // columns)
+        outer, column = stage.split(column, factor=columns)
+        stage.reorder(*batch, k, outer, row, column, piece)
+        if width > 1:
+            stage.vectorize(piece)
+        return self._together(stage, (*batch, k, outer, row, column), 1)
+
+    def _warps(self, block: IterVar) -> IterVar:
+        """Each warp stores its part of the tile by rows."""
+        stage, tile, it = self.rows, self.tile, self.it
+        stage.compute_at(self.writer, block)
+        assert isinstance(stage.op, ComputeOp)
+        *batch, m, n = stage.op.axis
+        stage.storage_align(m, _BANKS, 8)  # pairs of four rows meet all banks
+        warp_m, m = stage.split(m, factor=tile.warp_m)
+        m, row = stage.split(m, factor=it.extent("m"))
+        warp_n, n = stage.split(n, factor=tile.warp_n)
+        n, column = stage.split(n, factor=it.extent("n"))
+        stage.reorder(*batch, warp_m, warp_n, m, n, row, column)
+        stage.bind(warp_m, thread_axis("threadIdx.z"))
+        stage.bind(warp_n, thread_axis("threadIdx.y"))
+        stage.tensorize(row, self.body["store"])
+        return warp_n
+
+    def _sums(self, warp: IterVar) -> tuple[IterVar, IterVar]:
+        """Tiles of terms, and steps of the instruction in them."""
+        stage = self.acc
+        stage.compute_at(self.rows, warp)
+        assert isinstance(stage.op, ComputeOp)
+        *batch, mo, no, mi, ni = stage.op.axis
+        ko, ki = stage.op.reduce_axis
+        outer, inner = stage.split(ko, factor=self.tile.block_k // self.it.extent("k"))
+        stage.reorder(*batch, outer, inner, mo, no, mi, ni, ki)
+        stage.tensorize(mi, self.body["compute"])
+        return outer, inner
+
+    def _fragments(self, inner: IterVar) -> None:
+        view = self.view
+        for stage in (self.frag_a, self.frag_b):
+            stage.compute_at(self.acc, inner)
+        assert isinstance(self.frag_a.op, ComputeOp) and isinstance(self.frag_b.op, ComputeOp)
+        *_, mi, _ = self.frag_a.op.axis
+        self.frag_a.tensorize(mi, self.body[f"load:{view.layout_a}"])
+        *_, no, _, _ = self.frag_b.op.axis
+        _, pair = self.frag_b.split(no, factor=_PIECE // self.it.extent("n"))
+        self.frag_b.tensorize(pair, self.body[f"load:{view.layout_b}"])

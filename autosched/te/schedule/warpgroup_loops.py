@@ -1,0 +1,49 @@
+"""The loops of the stages of a matrix product that wgmma computes from shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.te.intrin.instruction import Instruction
+from autosched.te.intrin.warpgroup import compute_name
+from autosched.te.operations.operation import ComputeOp
+from autosched.te.schedule.matrix_stages import MatrixTile
+from autosched.te.schedule.matrix_view import MatrixView
+from autosched.te.schedule.stage import Stage
+from autosched.te.schedule.tile_loops import TileLoops
+from autosched.tir.expr import IterVar
+from autosched.tir.warpgroup_matrix import ROW, WGMMA_SWIZZLE
+
+
+class WarpgroupLoops(TileLoops):
+    """Of the stages that `warpgroup_stages` makes."""
+
+    def __init__(
+        self,
+        made: Sequence[Stage],
+        writer: Stage,
+        view: MatrixView,
+        it: Instruction,
+        tile: MatrixTile,
+    ) -> None:
+        a, b, acc, rows = made
+        super().__init__((a, b, a, b, acc, rows), writer, view, it, tile)
+
+    def _sums(self, warp: IterVar) -> tuple[IterVar, IterVar]:
+        """Tiles of terms, and what one statement adds up of them."""
+        stage, tile, view = self.acc, self.tile, self.view
+        stage.compute_at(self.rows, warp)
+        assert isinstance(stage.op, ComputeOp)
+        *batch, group, of_group, slab, piece, mi, ni = stage.op.axis
+        ko, ki = stage.op.reduce_axis
+        outer, inner = stage.split(ko, factor=tile.block_k // ROW)
+        stage.reorder(*batch, outer, inner, group, of_group, slab, piece, mi, ni, ki)
+        name = compute_name(view.layout_a, view.layout_b, tile.block_n)
+        stage.tensorize(slab, self.body[name])
+        return outer, inner
+
+    def _fragments(self, inner: IterVar) -> None:
+        """There are none."""
+
+    def _swizzle(self, row: int) -> str:
+        return str(WGMMA_SWIZZLE)

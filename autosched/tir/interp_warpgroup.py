@@ -1,0 +1,114 @@
+"""What four warps of the interpreter do together: products whose operands lie in shared memory.
+
+A product reads its tiles when it begins, and again when it has to be done: whoever writes to them
+in between is found, and what it computes is what they hold then. Until it is done its sums are as
+they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosched.tir.interp_memory import Array, Mask, WarpError
+from autosched.tir.interp_warp import Place
+from autosched.tir.warp_matrix import WARP
+from autosched.tir.warpgroup_matrix import GROUP, TILE_ALIGNMENT, GroupProduct
+
+if TYPE_CHECKING:
+    from autosched.tir.interp_threads import Threads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begun:
+    """A product: its sums, and the elements of both tiles that each thread reads for its warp."""
+
+    product: GroupProduct
+    c: Place
+    a: tuple[Place, Array]
+    b: tuple[Place, Array]
+
+
+class Warpgroups:
+    """The warpgroups of some threads, and the products that they have begun, the oldest first."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._begun: list[_Begun] = []
+
+    def multiply(self, product: GroupProduct, c: Place, a: Place, b: Place, mask: Mask) -> None:
+        """ptx_wgmma. Raises WarpError when four warps do not go together."""
+        threads = self._threads
+        running = np.broadcast_to(np.asarray(mask), threads.count)
+        if threads.per_block % (GROUP * WARP) or not running.all():
+            where = int(np.argmin(running)) if not running.all() else 0
+            raise WarpError("a product of four warps that not all of them run", where)
+        own = product.place_of_a()
+        first_a, first_b = (self._first(place, product, row) for place, row in ((a, own), (b, None)))
+        begun = _Begun(
+            product,
+            c,
+            (a, self._dealt(product, first_a, own)),
+            (b, self._dealt(product, first_b, product.place_of_b())),
+        )
+        for place, elements in (begun.a, begun.b):
+            place[0].load(elements, True)
+        self._begun.append(begun)
+        self.wait(product.pending)
+
+    def wait(self, pending: int) -> None:
+        """ptx_wgmma_wait: all products but the newest `pending` are done."""
+        while len(self._begun) > pending:
+            self._finish(self._begun.pop(0))
+
+    def _first(self, place: Place, product: GroupProduct, rows: Array | None) -> Array:
+        """The first element for each thread; one for the warpgroup, less the rows of each warp."""
+        storage, at = place
+        threads = self._threads
+        first = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), threads.count))
+        warp = threads.in_block // WARP % GROUP
+        by_warp = 0 if rows is None else warp * 16 * (64 if product.layout_a == "mk" else 1)
+        group = first - by_warp
+        leader = group.reshape(-1, GROUP * WARP)[:, :1]
+        wrong = (group.reshape(-1, GROUP * WARP) != leader).reshape(-1)
+        unit = TILE_ALIGNMENT // storage.flat.dtype.itemsize
+        if wrong.any() or (group % unit).any():
+            found = wrong if wrong.any() else group % unit != 0
+            raise WarpError(
+                f"four warps read one tile of {storage.name}, whose address they must agree on and "
+                f"which begins at a multiple of {TILE_ALIGNMENT} bytes",
+                int(np.argmax(found)),
+            )
+        return first
+
+    def _dealt(self, product: GroupProduct, first: Array, tile: Array) -> Array:
+        """The elements of a warp's tile dealt out to its lanes: (threads, elements of each)."""
+        lanes = tile.reshape(-1, WARP).T[self._threads.lane]
+        return product.kept_at(first[:, None] + lanes)
+
+    def _finish(self, begun: _Begun) -> None:
+        product = begun.product
+        rows, columns = product.lanes()
+        (a, of_a), (b, of_b) = begun.a, begun.b
+        left, right = (
+            self._tile(place[0].load(elements, True), shape)
+            for place, elements, shape in (
+                (a, of_a, product.place_of_a().shape),
+                (b, of_b, product.place_of_b().shape),
+            )
+        )
+        storage, at = begun.c
+        first = np.broadcast_to(np.asarray(at, np.int64), self._threads.count)
+        places = first[:, None] + np.arange(product.values)
+        held = np.asarray(storage.load(places, True)).reshape(-1, WARP, product.values)
+        sums = np.zeros((len(held), 16, product.columns), np.float32)
+        sums[:, rows, columns] = held
+        found = product.multiply(left, right, sums)[:, rows, columns]
+        storage.store(places, found.reshape(places.shape), True)
+
+    def _tile(self, values: Array, shape: tuple[int, ...]) -> Array:
+        """The tiles of warps, of which each lane has read its share."""
+        each = np.asarray(values).reshape(-1, WARP, values.shape[1])
+        return each.transpose(0, 2, 1).reshape(-1, *shape)
