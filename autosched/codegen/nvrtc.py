@@ -193,7 +193,14 @@ class _Program:
 
 def _full(arch: str, source: str) -> str:
     """`arch` with what no other architecture has, where the source uses it: wgmma of sm_90."""
-    return f"{arch}a" if arch == "sm_90" and "wgmma." in source else arch
+    if "wgmma." not in source:
+        return arch
+    if arch.removesuffix("a") != "sm_90":
+        raise CompileError(
+            f"the kernel multiplies by wgmma, which sm_90 alone has; it is compiled for {arch}",
+            kind="illegal",
+        )
+    return "sm_90a"
 
 
 def nearest_arch(arch: str, supported: Sequence[int]) -> str | None:

@@ -205,9 +205,9 @@ class InstructionStep(Step):
 class MatrixTilesStep(Step):
     """Compute a matrix product by a tensor instruction of a GPU (`Schedule.matrix_tiles`).
 
-    Not one of Ansor's. Six stages come before it, four of `wgmma`, and all of them, the stage and its `writer_id`
-    (itself where nothing is fused) get their loops. `sizes` are those of a MatrixTile; 0 stages are
-    still to be chosen.
+    Not one of Ansor's. Six stages come before it, four of `wgmma`, and all of them, the stage and
+    its `writer_id` (itself where nothing is fused) get their loops. `sizes` are those of a
+    MatrixTile; 0 stages are still to be chosen.
     """
 
     code: ClassVar[str] = "XM"

@@ -14,8 +14,8 @@ from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM
 from autosched.tir.stmt import BufferStore, IfThenElse
-from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_SHAPE, FRAGMENTS, product_of
+from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 
 if TYPE_CHECKING:
     from autosched.tir.interp_stmt import StmtCompiler

@@ -46,7 +46,9 @@ class Warpgroups:
             where = int(np.argmin(running)) if not running.all() else 0
             raise WarpError("a product of four warps that not all of them run", where)
         own = product.place_of_a()
-        first_a, first_b = (self._first(place, product, row) for place, row in ((a, own), (b, None)))
+        first_a, first_b = (
+            self._first(place, product, row) for place, row in ((a, own), (b, None))
+        )
         begun = _Begun(
             product,
             c,

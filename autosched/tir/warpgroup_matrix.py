@@ -126,5 +126,7 @@ def group_product_of(args: tuple[Any, ...]) -> GroupProduct | str:
     if not isinstance(slab, int) or not isinstance(swizzled, int) or not isinstance(pending, int):
         return "the distance of slabs, swizzled and pending must be constants"
     if slab % (TILE_ALIGNMENT // dtype.bytes):
-        return f"slabs of B must be a multiple of {TILE_ALIGNMENT} bytes apart, found {slab} elements"
+        return (
+            f"slabs of B must be a multiple of {TILE_ALIGNMENT} bytes apart, found {slab} elements"
+        )
     return GroupProduct(columns, dtype, str(a), str(b), slab, bool(swizzled), pending)

@@ -3,7 +3,8 @@
 C = sum(A * B)      ->    blocks, warps, fragments by `Schedule.matrix_tiles`, and what reads C
 
 A sketch has the instruction (on sm_90 there is one with wgmma and one with mma.sync); sizes, stages
-and layout are drawn (`draw_tiles`) and mutated (`change_tiles`). Long sums of few elements have a second one, in which blocks share the terms:
+and layout are drawn (`draw_tiles`) and mutated (`change_tiles`). Long sums of few elements have
+another one, in which blocks share the terms:
 
 C.rf[s] = sum(A * B) of slice s         ->    blocks of their own for each slice
 C = sum over s of C.rf[s], what reads C ->    a second kernel

@@ -81,18 +81,19 @@ def with_tensor_cores(sketches: tuple[State, ...]) -> list[State]:
 
 def test_where_it_applies(make: Any) -> None:
     for arch, args, wanted in (
-        ("sm_80", {}, "mma.m16n8k16.f16"),
-        ("sm_90", {"dtype": "bfloat16"}, "mma.m16n8k16.bf16"),
-        ("sm_80", {"dtype": "int8", "total": "int32"}, "mma.m16n8k32.s8"),
-        ("sm_75", {}, None),
-        ("sm_80", {"dtype": "float32"}, None),
-        ("sm_80", {"total": "float16"}, None),
+        ("sm_80", {}, ["mma.m16n8k16.f16"]),
+        ("sm_90", {"dtype": "bfloat16"}, ["wgmma.m64k64.bf16", "mma.m16n8k16.bf16"]),
+        ("sm_100", {}, ["mma.m16n8k16.f16"]),
+        ("sm_90", {"dtype": "int8", "total": "int32"}, ["mma.m16n8k32.s8"]),
+        ("sm_75", {}, []),
+        ("sm_80", {"dtype": "float32"}, []),
+        ("sm_80", {"total": "float16"}, []),
     ):
         sketches = SearchSpace(make(64, 64, 64, arch, **args)).sketches
         found = with_tensor_cores(sketches)
         steps = [step for s in found for step in s.steps]
         names = [step.instruction for step in steps if isinstance(step, MatrixTilesStep)]
-        assert names == ([] if wanted is None else [wanted])
+        assert names == wanted
         assert len(sketches) > len(found)
     task = make(64, 64, 64)
     options = SearchOptions(space="ansor")
@@ -185,7 +186,7 @@ OPERATORS: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_operators(case: str) -> None:
     """Odd sizes of the built-in operators; whole numbers are equal bit for bit."""
     name, args, wanted = OPERATORS[case]
-    task = Task.from_workload(name, target=cuda_target("sm_90"), **args)
+    task = Task.from_workload(name, target=cuda_target("sm_80"), **args)
     space = SearchSpace(task)
     (sketch,) = with_tensor_cores(space.sketches)
     (steps,) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
@@ -194,6 +195,38 @@ def test_operators(case: str) -> None:
     if "k32" in wanted:
         inputs = task.inputs()
         assert tolerances(task, inputs, task.reference(inputs)) == [0]
+
+
+@pytest.mark.parametrize("case", ["strided and padded", "batches"])
+def test_operators_of_warpgroups(case: str) -> None:
+    name, args, _ = OPERATORS[case]
+    task = Task.from_workload(name, target=cuda_target("sm_90"), **args)
+    space, rng = SearchSpace(task), np.random.default_rng(1)
+    sketch, _ = with_tensor_cores(space.sketches)
+    (steps,) = space.sample(rng, 1, lambda each: [legal(task, s) for s in each], sketch=sketch)
+    mutant = next(m for m in (restructured(space.context, steps, rng) for _ in range(50)) if m)
+    for each in (steps, mutant):
+        assert check_candidate(task, each, seconds=60).verdict is Verdict.AGREES
+        for features in ("ansor-0.19", "autosched-1"):
+            rows = features_of_steps(task.dag, each, task.target, features, False)
+            assert np.isfinite(rows).all()
+
+
+def test_draws_of_warpgroups_fit(make: Any) -> None:
+    """What threads hold in the registers of a block, tiles of all stages in its memory."""
+    task = make(1024, 1024, 1024, "sm_90")
+    space, rng = SearchSpace(task), np.random.default_rng(0)
+    sketch, _ = with_tensor_cores(space.sketches)
+    drawn = [steps[0] for steps in space.sample(rng, 40, sketch=sketch)]
+    for _ in range(40):
+        changed = restructured(space.context, (drawn[-1],), rng)
+        drawn += changed or ()
+    assert len(set(drawn)) > 20
+    for step in drawn:
+        assert isinstance(step, MatrixTilesStep)
+        m, n, k, warp_m, warp_n = step.sizes
+        assert (warp_m, warp_n) == (16, n) and 2 * m * (n // 2 + 40) <= 65536
+        assert (m + n) * k * 2 * step.stages <= 224 * 1024
 
 
 def test_long_sums_of_few_elements_are_shared_by_blocks(make: Any) -> None:

@@ -103,9 +103,7 @@ def _compute(it: Instruction, layout_a: str, layout_b: str, columns: int) -> Ten
         added: Expr = sum_over(left.astype(total) * right.astype(total), axis=k)
         return added
 
-    c: Tensor = compute(
-        (columns // ROW, _IN_ROW, ROWS_OF_WARP, RESULT_COLUMNS), element, "c"
-    )
+    c: Tensor = compute((columns // ROW, _IN_ROW, ROWS_OF_WARP, RESULT_COLUMNS), element, "c")
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
         left, right, (result,) = ins[0], ins[1], outs

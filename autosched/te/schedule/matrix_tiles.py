@@ -65,9 +65,7 @@ def matrix_tiles(
         _check_writer(stage, last)
     assert isinstance(stage.op, ComputeOp)
     of_warpgroup = is_of_warpgroup(it)
-    make, loops = (
-        (warpgroup_stages, WarpgroupLoops) if of_warpgroup else (matrix_stages, TileLoops)
-    )
+    make, loops = (warpgroup_stages, WarpgroupLoops) if of_warpgroup else (matrix_stages, TileLoops)
     tensors, result = make(stage.op, view, it, tile)
     made: list[Stage] = []
     fragments = () if of_warpgroup else (it.a.scope, it.b.scope)
@@ -91,5 +89,3 @@ def _check_writer(stage: Stage, writer: Stage) -> None:
         raise refuse(
             "matrix_tiles", writer, None, f"it does not read {source.name} element by element"
         )
-
-

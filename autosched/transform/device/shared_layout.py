@@ -73,7 +73,9 @@ def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layou
         Request(
             data.name,
             sizes[data],
-            alignment_of(elements[data], lcm(alignment, TILE_ALIGNMENT) if data in tiles else alignment),
+            alignment_of(
+                elements[data], lcm(alignment, TILE_ALIGNMENT) if data in tiles else alignment
+            ),
             live[data],
         )
         for data in used

@@ -97,10 +97,15 @@ def _rest(place: Place, slot: Expr | None, spans: list[Span]) -> tuple[int, int]
 def _bounds(e: Expr, analyzer: Analyzer) -> tuple[int, int]:
     """The least and the largest value of `e`: multiples of whatever divides it."""
     bound, known = analyzer.const_int_bound(e), analyzer.modular_set(e)
+    least, most = bound.min_value, bound.max_value
+    if isinstance(e, Call) and e.op == "bitwise_xor":  # low bits alone change
+        (_, high), (low_mask, mask) = (_bounds(part, analyzer) for part in e.args)
+        if low_mask >= 0:
+            most = min(most, high | ((1 << mask.bit_length()) - 1))
     if known.coeff < 2 or known.base % known.coeff:
-        return bound.min_value, bound.max_value
+        return least, most
     step = known.coeff
-    return -(-bound.min_value // step) * step, bound.max_value // step * step
+    return -(-least // step) * step, most // step * step
 
 
 def _plain(e: Expr) -> Expr:

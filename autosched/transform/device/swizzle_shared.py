@@ -146,7 +146,8 @@ class _Swizzler:
 
     def _product(self, e: Call) -> Expr:
         """A call of wgmma, which finds the elements of tiles that changed places by itself."""
-        tiles = [self.marked.get(e.args[k]) for k in WGMMA_TILES if isinstance(e.args[k], Var)]
+        pointers = (e.args[k] for k in WGMMA_TILES)
+        tiles = [self.marked.get(data) for data in pointers if isinstance(data, Var)]
         if any(swizzle != WGMMA_SWIZZLE for swizzle in tiles):
             raise ScheduleError(
                 f"SwizzleShared: {self.function}: wgmma reads tiles with the swizzle "

@@ -15,7 +15,7 @@ import pytest
 from autosched import te
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.driver import lower_func, lower_to_kernels, schedule_ops
-from autosched.errors import ScheduleError
+from autosched.errors import CompileError, ScheduleError
 from autosched.referee.device_pipeline import device_function
 from autosched.referee.static_checks import BARRIERS, UNIFORM, prove
 from autosched.runtime.cuda_artifact import cuda_artifact
@@ -26,8 +26,12 @@ from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
 from autosched.tir.function import PrimFunc
+from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_watch import Watch
 from autosched.tir.op import max_
+from autosched.tir.parser import parse_func
+from autosched.tir.printer import to_text
+from autosched.transform.device.shared_layout import plan_layout
 
 TYPES = {
     "mma.m16n8k16.f16": ("float16", "float16", "float32"),
@@ -36,8 +40,14 @@ TYPES = {
     "mma.m16n8k32.u8.s8": ("uint8", "int8", "int32"),
     "mma.m16n8k8.tf32": ("float32", "float32", "float32"),
 }
+OF_WARPGROUPS = {
+    "wgmma.m64k64.f16": ("float16", "float16", "float32"),
+    "wgmma.m64k64.bf16": ("bfloat16", "bfloat16", "float32"),
+}
 F16 = "mma.m16n8k16.f16"
+GROUP_F16 = "wgmma.m64k64.f16"
 SMALL = MatrixTile(32, 32, 32, 16, 16)
+GROUP = MatrixTile(64, 64, 64, 16, 64)
 
 
 def product(
@@ -100,13 +110,31 @@ CASES: dict[str, tuple[str, tuple[int, int, int], str, bool, MatrixTile]] = {
     "int8 that must be turned": ("mma.m16n8k32.s8", (20, 24, 40), "", False, SMALL),
     "bytes of two types": ("mma.m16n8k32.u8.s8", (20, 24, 40), "b", True, SMALL),
     "tf32": ("mma.m16n8k8.tf32", (20, 24, 20), "b", False, replace(SMALL, stages=1)),
+    "warpgroups": (GROUP_F16, (128, 128, 256), "", False, MatrixTile(128, 128, 64, 16, 128, 3)),
+    "warpgroups, odd sizes": (GROUP_F16, (70, 65, 333), "", False, replace(GROUP, stages=4)),
+    "warpgroups, by columns": (GROUP_F16, (72, 200, 336), "ab", True, replace(GROUP, stages=4)),
+    "warpgroups, rows by columns": ("wgmma.m64k64.bf16", (130, 72, 200), "a", False, GROUP),
+    "warpgroups, one stage": (
+        "wgmma.m64k64.bf16",
+        (64, 40, 136),
+        "b",
+        True,
+        replace(GROUP, stages=1),
+    ),
+    "warpgroups, two steps": (
+        GROUP_F16,
+        (64, 192, 512),
+        "",
+        False,
+        MatrixTile(64, 192, 128, 16, 192, 2),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_equals_numpy(case: str) -> None:
     name, sizes, turned, bias, tile = CASES[case]
-    arguments, c = product(*sizes, *TYPES[name], turned, bias)
+    arguments, c = product(*sizes, *(TYPES | OF_WARPGROUPS)[name], turned, bias)
     _, func = tiled(arguments, c, tile, name)
     final = device_function(func)
     watch = run(arguments, final, turned)
@@ -134,6 +162,78 @@ def test_memory_is_met_as_well_as_it_can_be(name: str, turned: str) -> None:
     bytes_turned = TYPES[name][1] == "int8" and not turned
     assert worst == ({("C.b", True)} if bytes_turned else set())
     assert max(degrees(watch).values()) == (4 if bytes_turned else 1)
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b"])
+@pytest.mark.parametrize("name", OF_WARPGROUPS)
+def test_tiles_of_warpgroups(name: str, turned: str) -> None:
+    """Each element is copied once, no bank is met twice; the code is wgmma's, for sm_90 alone."""
+    arguments, c = product(128, 128, 128, *OF_WARPGROUPS[name], turned)
+    _, func = tiled(arguments, c, MatrixTile(128, 128, 64, 16, 128, 2), name)
+    watch = run(arguments, device_function(func), turned)
+    assert set(degrees(watch).values()) == {1.0}
+    for tensor in arguments:
+        sectors = sum(x.sectors for (_, b, _), x in watch.counts.items() if b == tensor.name)
+        assert sectors == 128 * 128 * tensor.dtype.bytes // 32
+    lowered = lower_to_kernels(lower_func(func, cuda_target(arch="sm_90")))
+    source = cuda_artifact(lowered, "main").source
+    nvrtc = load_nvrtc("sm_90")
+    (used,) = nvrtc.compile(source, "sm_90").resources.values()
+    assert (used.stack, used.spill_loads) == (0, 0)
+    assert "wgmma.mma_async.sync.aligned.m64n128k16" in nvrtc.ptx(source, "sm_90")
+    with pytest.raises(CompileError, match="wgmma"):
+        load_nvrtc("sm_80").compile(source, "sm_80")
+
+
+FAULTS = {
+    "a group of copies too few": ("ptx_wait_group(1)", "ptx_wait_group(2)"),
+    "the tile that is still read": ("(ko.outer + 2) % 4", "(ko.outer + 3) % 4"),
+    "a product too few waited for": (", 1, 1, dtype=float32)", ", 1, 2, dtype=float32)"),
+    "the last one not waited for": ("ptx_wgmma_wait(0)", "ptx_wgmma_wait(1)"),
+    "no barrier": ('            tvm_storage_sync("shared")\n', ""),
+    "the plain layout": (", 1, 1, dtype=float32)", ", 0, 1, dtype=float32)"),
+    "a row further": ("threadIdx.z * 1024, C.b", "threadIdx.z * 1024 + 64, C.b"),
+    "another slab": (" % 4 * 4096, 4096,", " % 4 * 4096, 512,"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_warpgroups_are_found(fault: str) -> None:
+    """In the lockstep run: products that go on while tiles are filled are done when waited for."""
+    arguments, c = product(64, 128, 512, *OF_WARPGROUPS[GROUP_F16])
+    tile = MatrixTile(64, 128, 64, 16, 128, 4) if "slab" in fault else replace(GROUP, stages=4)
+    _, func = tiled(arguments, c, tile, GROUP_F16)
+    text = to_text(lower_func(func, cuda_target(arch="sm_90")))
+    old, new = FAULTS[fault]
+    if "slab" in fault:
+        old = " % 4 * 8192, 4096,"
+    assert old in text
+    run(arguments, parse_func(text), "")
+    with pytest.raises((InterpreterError, AssertionError)):
+        run(arguments, parse_func(text.replace(old, new)), "")
+
+
+def test_tiles_of_warpgroups_begin_where_eight_rows_do() -> None:
+    """Also where other memory is in use beside them."""
+    product = 'ptx_wgmma(64, "fp16", "mk", "nk", C, 0, A, 0, B, 0, 0, 1, 0, dtype=float32)'
+    text = f"""\
+def main(D: Buffer((2,), float32)):
+    launch(threadIdx.x, 128)
+    C = allocate((1024,), float32, "wmma.accumulator")
+    S = allocate((2,), float32, "shared.dyn")
+    A = allocate((4096,), float16, "shared.dyn")
+    B = allocate((4096,), float16, "shared.dyn")
+    S[0] = 1.0
+    A[0] = float16(0)
+    B[0] = float16(0)
+    {product}
+    D[0] = S[0]
+"""
+    body = parse_func(text).body
+    found = {
+        v.name: at for v, at in plan_layout(body, "shared.dyn", 16, "first_fit").offsets.items()
+    }
+    assert found["A"] % 1024 == found["B"] % 1024 == 0 and len(set(found.values())) == 3
 
 
 def test_what_a_plain_layout_costs() -> None:
@@ -166,6 +266,17 @@ REFUSED: dict[str, tuple[MatrixTile, str, str]] = {
     "half a step": (replace(SMALL, block_k=24), F16, "block_k must be a multiple of 16"),
     "too many warps": (MatrixTile(256, 256, 16, 16, 16), F16, "at most 32 warps, found 256"),
     "no stage": (replace(SMALL, stages=0), F16, "stages must be 1 to 8"),
+    "part of a warpgroup": (
+        replace(GROUP, block_m=96),
+        GROUP_F16,
+        "block_m must be a multiple of 64",
+    ),
+    "warps side by side": (replace(GROUP, block_n=128), GROUP_F16, "16 whole rows of the block"),
+    "too many columns": (MatrixTile(64, 320, 64, 16, 320), GROUP_F16, "block_n is at most 256"),
+    "half a row": (replace(GROUP, block_k=32), GROUP_F16, "block_k must be a multiple of 64"),
+    "tiles as they are": (replace(GROUP, swizzle=False), GROUP_F16, "are swizzled"),
+    "no stage of a warpgroup": (replace(GROUP, stages=0), GROUP_F16, "stages must be 1 to 8"),
+    "too many warpgroups": (replace(GROUP, block_m=1024), GROUP_F16, "at most 32 warps, found 64"),
 }
 
 

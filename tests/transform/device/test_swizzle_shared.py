@@ -9,6 +9,7 @@ from autosched.errors import ScheduleError
 from autosched.tir import interp
 from autosched.tir.interp_watch import Watch
 from autosched.tir.parser import parse_func
+from autosched.tir.printer import to_text
 from autosched.tir.swizzle import Swizzle, swizzle_for
 from autosched.transform.device.swizzle_shared import SwizzleShared
 
@@ -72,3 +73,25 @@ def test_refused(case: str) -> None:
     text = TEXT.format(swizzle=swizzle, columns=8, blocks=1, row=64).replace(old, new)
     with pytest.raises(ScheduleError, match=message):
         SwizzleShared()(parse_func(text))
+
+
+def test_wgmma_finds_its_elements_by_itself() -> None:
+    """Its places stay as they are; another swizzle than its own is refused."""
+    text = """\
+def main(A: Buffer((4096,), float16), B: Buffer((4096,), float16)):
+    launch(threadIdx.x, 128)
+    C = allocate((1024,), float32, "wmma.accumulator")
+    S = allocate((4096,), float16, "shared")
+    T = allocate((4096,), float16, "shared")
+    pragma(None, "swizzle", "3 3 6")
+    for i in range(32):
+        S[i * 128 + threadIdx.x] = A[i * 128 + threadIdx.x]
+        T[i * 128 + threadIdx.x] = B[i * 128 + threadIdx.x]
+    ptx_wgmma(64, "fp16", "mk", "nk", C, 0, S, 1024 * 0, T, 0, 0, 0, 0, dtype=float32)
+"""
+    found = to_text(SwizzleShared()(parse_func(text)))
+    assert 'ptx_wgmma(64, "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 1, 0, dtype=float32)' in found
+    with pytest.raises(
+        ScheduleError, match="the swizzle 3 3 6, found 2 3 6"
+    ):
+        SwizzleShared()(parse_func(text.replace("3 3 6", "2 3 6")))
