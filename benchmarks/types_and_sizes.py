@@ -2,10 +2,12 @@
 
     python benchmarks/types_and_sizes.py                       # 500x1000x333 and 17x1x31
     python benchmarks/types_and_sizes.py --operators matmul --candidates 5 --target cuda
+    python benchmarks/types_and_sizes.py --gpu                 # on the first GPU of this machine
 
 Each candidate is built, run once as a checked run is and compared with the reference. With
 `--target cuda` there is one of every sketch; it is compiled for sm_80 and sm_90 and run by the
-lockstep interpreter, tensor cores in both sizes (float32 by tf32 too), others in the small one. The
+lockstep interpreter, tensor cores in both sizes (float32 by tf32 too), others in the small one.
+`--gpu` compiles them for the GPU that is here, with all cores, and runs each of them there. The
 table says for each operator how many were right, and how many of these used tensor cores; those
 that were not are printed, and the status is 1.
 """
@@ -17,20 +19,25 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 
 from autosched.codegen.nvrtc import load_nvrtc
-from autosched.driver import build_steps, cuda_source, lower_for_features
+from autosched.driver import build_cuda, build_steps, cuda_source, lower_for_features
 from autosched.errors import AutoschedError, CompileError, ConfigError, ScheduleError
+from autosched.measure.gpu_runner import GpuRunner
+from autosched.measure.result import Failure
 from autosched.measure.run import make_handler
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.search.structure import Steps
-from autosched.state.steps import MatrixTilesStep
-from autosched.target import Target, cpu_target, cuda_target
+from autosched.state.steps import MatrixTilesStep, steps_from_json, steps_to_json
+from autosched.target import Target, cpu_target, cuda_target, hardware_threads
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
 
@@ -128,6 +135,43 @@ def problem(task: Task, steps: Steps) -> str | None:
     return None
 
 
+def compiled(task_json: dict[str, Any], steps_json: list[Any]) -> bytes | str:
+    """The artifact for the task's GPU, or why there is none."""
+    task, steps = Task.from_json(task_json), steps_from_json(steps_json)
+    try:
+        return build_cuda(task.dag, steps, task.target, task.function_name).to_bytes()
+    except AutoschedError as error:
+        return str(error)
+
+
+def run_on_gpu(
+    name: str, target: Target, repeats: int, told: Counter[str], gpu: GpuRunner, pool: Executor
+) -> None:
+    """As `run`, on hardware; `pool` compiles."""
+    drawn: list[tuple[Task, Steps]] = []
+    for task, _ in tasks(name, target, told):
+        for seed in range(repeats):
+            try:
+                drawn += [(task, steps) for steps in candidates(task, seed, large=False)]
+            except (ConfigError, ScheduleError) as error:
+                told["refused"] += 1
+                print(f"refused: {task.name}: {error}", file=sys.stderr)
+    texts = [(task.to_json(), steps_to_json(steps)) for task, steps in drawn]
+    artifacts = list(pool.map(compiled, *zip(*texts, strict=True)))
+    for (task, steps), artifact in zip(drawn, artifacts, strict=True):
+        if isinstance(artifact, str):
+            told["refused"] += 1
+            print(f"refused: {task.name}: {artifact}", file=sys.stderr)
+            continue
+        gpu.reference(task)
+        found = gpu.check(task, artifact)
+        wrong = isinstance(found, Failure)
+        told["wrong" if wrong else "right"] += 1
+        told["tensor cores"] += not wrong and on_tensor_cores(steps)
+        if wrong:
+            print(f"wrong: {task.name}: {found}: {steps}", file=sys.stderr)
+
+
 def tasks(name: str, target: Target, told: Counter[str]) -> Iterator[tuple[Task, bool]]:
     """All types and sizes of an operator, and whether they are large."""
     kinds = [(kind, target) for kind in KINDS]
@@ -165,18 +209,28 @@ def main() -> int:
     parser.add_argument("--operators", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--candidates", type=int, default=1)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--gpu", action="store_true", help="run them on the GPU of this machine")
     options = parser.parse_args()
     target = cuda_target() if options.target == "cuda" else cpu_target()
+    gpu = GpuRunner(share=True)
+    pool = ProcessPoolExecutor(hardware_threads(), get_context("spawn"))
+    if options.gpu:
+        target = cuda_target("sm_{}{}".format(*gpu.open()["capability"]))
     total: Counter[str] = Counter()
     columns = {"right": 8, "tensor cores": 14, "refused": 9, "wrong": 7, "no such types": 15}
     heading = "".join(f"{column:>{width}}" for column, width in columns.items())
     print(f"{'operator':32}{heading}{'s':>7}")
     for name in options.operators:
         start, told = time.perf_counter(), Counter[str]()
-        run(name, target, options.candidates, told)
+        if options.gpu:
+            run_on_gpu(name, target, options.candidates, told, gpu, pool)
+        else:
+            run(name, target, options.candidates, told)
         total += told
         counts = "".join(f"{told[column]:{width}}" for column, width in columns.items())
         print(f"{name:32}{counts}{time.perf_counter() - start:7.0f}", flush=True)
+    gpu.close()
+    pool.shutdown()
     print(f"{'all':32}" + "".join(f"{total[column]:{width}}" for column, width in columns.items()))
     return 1 if total["wrong"] or not total["right"] else 0
 
