@@ -91,7 +91,5 @@ def main(A: Buffer((4096,), float16), B: Buffer((4096,), float16)):
 """
     found = to_text(SwizzleShared()(parse_func(text)))
     assert 'ptx_wgmma(64, "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 1, 0, dtype=float32)' in found
-    with pytest.raises(
-        ScheduleError, match="the swizzle 3 3 6, found 2 3 6"
-    ):
+    with pytest.raises(ScheduleError, match="the swizzle 3 3 6, found 2 3 6"):
         SwizzleShared()(parse_func(text.replace("3 3 6", "2 3 6")))
