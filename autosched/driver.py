@@ -145,17 +145,19 @@ def as_loops(sch: Schedule) -> None:
 def verify_gpu(func: PrimFunc, target: Target, ansor_limits: bool = True) -> None:
     """Raise ScheduleError when `func` exceeds the target's limits on blocks, memory or vectors.
 
-    Without `ansor_limits` shared memory counts merged, against what the architecture allows.
+    Without `ansor_limits` shared memory counts merged, against what the architecture allows, and
+    the arrays of a thread must fit its registers.
     """
     from autosched.transform.device.verify_gpu_code import VerifyGPUCode
     from autosched.transform.pipeline import FEATURE_CHECK
 
     hardware = target.hardware
     own = hardware.max_shared_memory_per_block
+    local = hardware.max_local_memory_per_block
     limits = VerifyGPUCode(
         max_shared_memory_per_block=own if ansor_limits else None,
         max_merged_shared_memory_per_block=None if ansor_limits else target.shared_memory_limit,
-        max_local_memory_per_block=hardware.max_local_memory_per_block,
+        max_local_memory_per_block=local if ansor_limits else target.local_memory_limit,
         max_threads_per_block=hardware.max_threads_per_block,
         max_vector_bytes=hardware.vector_unit_bytes,
         max_vthread=hardware.max_vthread_extent,

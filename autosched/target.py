@@ -31,6 +31,10 @@ _OPT_IN_KIB = {
 """Shared memory of a block that asks for more than 48 KiB at its launch (CUDA C++ Programming
 Guide, "Technical Specifications per Compute Capability", without the 1 KiB that each block takes
 from sm_80 on)."""
+THREAD_BYTES = 255 * 4
+"""What the registers of a thread hold: 255 of 4 bytes, on every architecture (CUDA C++ Programming
+Guide, "Technical Specifications per Compute Capability"). An array of a thread that has no room
+in them lies in memory, and each access goes there."""
 KINDS = ("cpu", "cuda")
 MAX_THREADS = 1024
 """The worker pool has room for so many; 64 bytes each."""
@@ -116,6 +120,14 @@ class Target:
     arch: str = ""
     caches: tuple[int, ...] = ()
     tf32: bool = False
+
+    @property
+    def local_memory_limit(self) -> int:
+        """Bytes of arrays that the space `autosched` gives a thread: what its registers hold.
+
+        Less where `hardware` says less.
+        """
+        return min(self.hardware.max_local_memory_per_block, THREAD_BYTES)
 
     @property
     def is_gpu(self) -> bool:

@@ -48,7 +48,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.state.steps import Step, steps_from_json
-from autosched.target import HardwareParams, Target, hardware_threads
+from autosched.target import HardwareParams, Target
 from autosched.task import Task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,7 +158,7 @@ def tuning(bench: Bench) -> None:
         task = Task.from_workload(name, target=bench.target, **args)
         options = TuneOptions(trials=bench.trials, time_budget_s=share)
         model = ModelOptions("random" if bench.fake else "xgboost")
-        measure = MeasureOptions(share=True, workers=max(2, hardware_threads()))
+        measure = MeasureOptions(share=True)
         records = bench.folder and bench.folder / f"{place}_{name}.jsonl"
         with Session(
             [Job(task, options)], records=records, model=model, measure=measure

@@ -4,6 +4,11 @@
     python benchmarks/pretrain.py collect records/
     python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.ubj.gz
 
+and the one for GPUs, on a machine that has one:
+
+    python benchmarks/pretrain.py collect gpu-records/ --arch sm_90
+    python benchmarks/pretrain.py train gpu-records/*.jsonl --kind cuda --out FILE
+
 The first two measure random candidates of eight tasks and of 38 others. The model in the repository
 is made of 400 and 128 of each and, with a target of AVX2, 128 of the first 33, which take half an
 hour on two cores of a Zen 4, and of 200 of each file of
@@ -18,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +37,7 @@ from autosched.search.learner import Learner
 from autosched.search.model_file import unpacked
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.search.warm_start import warm_start
+from autosched.target import Target, cuda_target
 from autosched.task import Task
 
 _ROUNDS, _COLUMNS = 120, 0.3
@@ -91,17 +98,49 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def collect(folder: Path, candidates: int) -> None:
-    """Random candidates of every task, each task in a file of its own; those there are kept."""
+_HALF = {"acc_dtype": "float32"}  # on tensor cores
+
+GPU_TASKS: list[tuple[str, dict[str, Any]]] = [
+    ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
+    ("conv2d_nhwc", _conv2d(56, 64, 64, 3)),
+    ("matmul", {"M": 2048, "N": 2048, "K": 2048, "dtype": "bfloat16", **_HALF}),
+    ("softmax", {"M": 4096, "N": 1024}),
+    ("matmul", {"M": 512, "N": 1000, "K": 2048}),
+    ("depthwise_conv2d_nhwc", _image(112, 3, C=32)),
+    ("conv2d_nhwc", {**_conv2d(56, 64, 64, 3), "N": 8, "dtype": "float16", **_HALF}),
+    ("layer_norm", {"M": 4096, "N": 1024}),
+    ("dense_bias_relu", {"M": 256, "N": 1024, "K": 1024}),
+    ("batch_matmul", {"B": 16, "M": 512, "N": 512, "K": 64}),
+    ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
+    ("max_pool2d_nchw", _image(112, 3, C=64, stride=2)),
+]
+
+
+def collect(
+    folder: Path,
+    candidates: int,
+    target: Target | None = None,
+    tasks: Sequence[tuple[str, dict[str, Any]]] | None = None,
+) -> None:
+    """Random candidates of every task, each task in a file of its own; those there are kept.
+
+    `target` is this machine's CPU unless it is given.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with Measurer.create(options=RunOptions(10.0, 50.0, 3)) as measurer:
-        for number, (name, args) in enumerate(TASKS):
+    kind = "cpu" if target is None else target.kind
+    if tasks is None:
+        tasks = TASKS if target is None else GPU_TASKS
+    with Measurer.create(options=RunOptions(10.0, 50.0, 3), target=kind) as measurer:
+        measurer.require([] if target is None else [target])
+        beside = measurer.environment()
+        for number, (name, args) in enumerate(tasks):
             path = folder / f"{number:02}_{name}.jsonl"
             if path.exists():
                 continue
-            task = Task.from_workload(name, **args)
+            task = Task.from_workload(name, target=target or "cpu", **args)
             options = TuneOptions(trials=candidates, seed=100 + number, cost_model="random")
-            if Tuner(task, options, measurer, RecordLog(path)).run().interrupted:
+            log = RecordLog(path, beside=beside)
+            if Tuner(task, options, measurer, log).run().interrupted:
                 break
             print(f"{task.name}: done", flush=True)
 
@@ -141,6 +180,7 @@ def main() -> None:
     first = commands.add_parser("collect", help="measure random candidates")
     first.add_argument("folder", type=Path)
     first.add_argument("--candidates", type=int, default=CANDIDATES)
+    first.add_argument("--arch", help="measure on the GPU, which is an sm_90 or the like")
     second = commands.add_parser("train", help="train the model on records")
     second.add_argument("records", type=Path, nargs="+")
     second.add_argument("--out", type=Path, required=True)
@@ -149,7 +189,8 @@ def main() -> None:
     second.add_argument("--without", metavar="OP")
     options = parser.parse_args()
     if options.command == "collect":
-        collect(options.folder, options.candidates)
+        target = cuda_target(options.arch) if options.arch else None
+        collect(options.folder, options.candidates, target)
         return
     if not options.out.parent.is_dir():  # known before the minutes that training takes
         parser.error(f"--out {options.out}: there is no folder {options.out.parent}")

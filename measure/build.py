@@ -15,13 +15,28 @@ from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
 from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
+from autosched.target import hardware_threads
 from autosched.task import Task
 
 FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
 
 MEMORY_LIMIT = 8 << 30  # of each of its processes
 
+_WORKERS = 2
+_MOST_WORKERS = 16  # as many as a batch has candidates, unless it is told otherwise
+
 _GIVEN = 3  # candidates of a process while this one does not listen: it goes on with the next
+
+
+def default_workers(kind: str) -> int:
+    """How many processes build where nothing is said, for a kind of target.
+
+    For a GPU one for each hardware thread but one, from 2 to 16: what is timed there is not
+    disturbed by them, and CUDA C takes a second to compile.
+    """
+    if kind != "cuda":
+        return _WORKERS
+    return min(_MOST_WORKERS, max(_WORKERS, hardware_threads() - 1))
 
 
 @dataclass(frozen=True, slots=True)

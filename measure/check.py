@@ -68,14 +68,13 @@ def wrong_answer(
     )
 
 
-def telling_share(want: npt.NDArray[Any], tolerance: float | None = None) -> float:
-    """`Seen.telling` of one output."""
+def telling_share(want: npt.NDArray[Any], relative: float, absolute: float) -> float:
+    """`Seen.telling` of one output, whose elements may err as `allowance` says."""
     exact = want.astype(np.float64)
     finite = np.isfinite(exact)
     values = exact[finite]
     if not exact.size or (exact.size > 1 and (not values.size or values.min() == values.max())):
         return 0.0
-    relative, absolute = allowance(want, tolerance)
     with np.errstate(invalid="ignore"):
         return float(np.mean(finite & (np.abs(exact) > relative * np.abs(exact) + absolute)))
 
@@ -173,7 +172,7 @@ def _short(value: float) -> str:
 
 def _seen(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float) -> Seen:
     error, allowed = _errors(got, want, tolerance)
-    telling = telling_share(want, tolerance)
+    telling = telling_share(want, *allowance(want, tolerance))
     finite = np.isfinite(want.astype(np.float64))
     values = want[finite]
     if not tolerance or not values.size:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,21 @@ _WARM_SECONDS = 5e-3
 _PROBED = 256  # numbers
 
 
+class _Expected(NamedTuple):
+    """What one output must be, and all about it that is the same for every candidate."""
+
+    values: Array
+    relative: float  # of the element, that it may err by
+    absolute: float
+    telling: float
+
+    @classmethod
+    def of(cls, values: Array, tolerance: float) -> _Expected:
+        """Takes tens of nanoseconds an element, far longer than most kernels."""
+        allowed = allowance(values, tolerance)
+        return cls(values, *allowed, telling_share(values, *allowed))
+
+
 class GpuSession:
     """One device, one task's arrays on it, and the kernels of the batch under way.
 
@@ -57,8 +72,7 @@ class GpuSession:
         self._inputs: list[Array] = []
         self._slab: Slab | None = None
         self._wanted: Slab | None = None
-        self._expected: list[Array] = []
-        self._allowed: list[float] = []
+        self._expected: list[_Expected] = []
         self._names: list[str] = []
         self._sums: list[int] = []
         self._plans: dict[int, LoadedPlan] = {}
@@ -180,9 +194,10 @@ class GpuSession:
             self._wanted.free()
         sizes = {name: array.nbytes for name, array in zip(names, arrays, strict=True)}
         self._wanted = Slab(self.device, sizes)
-        self._expected = [np.ascontiguousarray(array) for array in arrays]
-        self._allowed = tolerances(self._task, self._inputs, self._expected)
-        for name, array in zip(names, self._expected, strict=True):
+        values = [np.ascontiguousarray(array) for array in arrays]
+        allowed = tolerances(self._task, self._inputs, values)
+        self._expected = list(map(_Expected.of, values, allowed))
+        for name, array in zip(names, values, strict=True):
             self.device.upload(self._wanted.address[name], array)
 
     @property
@@ -244,12 +259,11 @@ class GpuSession:
             names = self._inputs_that_changed()
             raise _wrong(f"changed its inputs: {', '.join(names)}")
         seen: list[Seen] = []
-        expected = zip(self._outputs, self._expected, self._allowed, strict=True)
-        for name, want, tolerance in expected:
-            relative, absolute = allowance(want, tolerance)
+        for name, expected in zip(self._outputs, self._expected, strict=True):
+            want, relative = expected.values, expected.relative
             got = self._slab.address[name]
             found = self.device.compare(
-                got, self._wanted.address[name], want.size, want.dtype, relative, absolute
+                got, self._wanted.address[name], want.size, want.dtype, relative, expected.absolute
             )
             if found.bad:
                 where = tuple(int(i) for i in np.unravel_index(found.first, want.shape))
@@ -257,8 +271,7 @@ class GpuSession:
                 value = self.device.download(got + found.first * size, size).view(want.dtype)[0]
                 tensor = name.partition(" (")[0]
                 raise _wrong(wrong_answer(tensor, found.bad, want, where, value))
-            telling = telling_share(want, tolerance)
-            seen.append(Seen(telling, found.error * relative, relative))
+            seen.append(Seen(expected.telling, found.error * relative, relative))
         worst = max(seen, key=lambda one: one.error / (one.tolerance or 1.0))
         return Seen(min(one.telling for one in seen), worst.error, worst.tolerance)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autosched.measure.build import Builder, BuildResult
+from autosched.measure.build import Builder, BuildResult, default_workers
 from autosched.measure.check import Seen
 from autosched.measure.cluster.builder import ClusterBuilder
 from autosched.measure.cluster.connect import connect
@@ -54,7 +54,7 @@ class Measurer:
     def create(
         cls,
         *,
-        workers: int = 2,
+        workers: int | None = None,
         build_timeout: float = 15.0,
         options: RunOptions | None = None,
         check: str = "best",
@@ -64,13 +64,17 @@ class Measurer:
         warning: Callable[[str], None] = lambda _: None,
         hosts: str = "",
     ) -> Measurer:
-        """`check`: `best` compares each new best with the reference, `all` every candidate,
+        """`workers` processes build (on a cluster: on each node), None as many as suit `target`.
+
+        `check`: `best` compares each new best with the reference, `all` every candidate,
         `none` nothing. With `target` cuda all are compared unless none is. `devices` are the
         numbers or UUIDs of GPUs, or "all"; without any CUDA's first is taken. GPUs on which other
         processes compute are refused unless `share`. `warning` is told when one of several is lost.
         `hosts` is the address of a Ray cluster whose nodes build and measure: `require` meets them.
         """
         options = options or RunOptions()
+        if workers is None:
+            workers = default_workers(target)
         if hosts:
             cluster = Cluster(connect(hosts), workers, build_timeout, warning)
             return cls(ClusterBuilder(cluster), ClusterRunner(options, cluster), check)

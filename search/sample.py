@@ -20,6 +20,7 @@ from autosched.search.initial import (
 from autosched.search.rules.protocol import Context
 from autosched.search.structure import Steps
 from autosched.search.thread_bind import thread_bind
+from autosched.search.thread_tiles import fill_thread_tiles
 from autosched.search.window_tiles import fill_windows
 from autosched.state import queries
 from autosched.state.state import State
@@ -33,7 +34,7 @@ CPU_INITIAL: tuple[InitialRule, ...] = (
     unroll,
     vectorize,
 )
-GPU_INITIAL: tuple[InitialRule, ...] = (fill_tile_size, thread_bind, unroll)
+GPU_INITIAL: tuple[InitialRule, ...] = (fill_thread_tiles, fill_tile_size, thread_bind, unroll)
 
 _BATCH = 32  # attempts are made in multiples of it
 _BARREN_BATCHES = 5

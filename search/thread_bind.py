@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from autosched.errors import ScheduleError
 from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
+from autosched.search.thread_tiles import ThreadTile, bytes_of, sizes_of, suits, tiled_roots
 from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
@@ -29,8 +30,9 @@ _VECTORS = (1, 2, 4, 8, 16)
 
 def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
     """Bind every stage; None when the vthread or thread extents are out of range."""
-    roots = {n for n in _tiled_roots(state) if _is_unbound_root(state, n)}
-    if not all(_in_range(context, state, stage_id) for stage_id in roots):
+    tiled = _tiled_roots(state)
+    roots = {n for n in tiled if _is_unbound_root(state, n)}
+    if not all(_in_range(context, state, n, tiled[n]) for n in roots):
         return None  # most samples; inferring bounds takes ten times as long
     state = context.dag.infer_bound(state)
     for stage_id in range(len(state.stages) - 1, -1, -1):
@@ -59,22 +61,17 @@ def _is_unbound_root(state: State, stage_id: int) -> bool:
     return stage.compute_at is ComputeAt.ROOT and not bound and not reduced
 
 
-def _tiled_roots(state: State) -> set[int]:
-    """The stages to which a stage that needs tiling is attached."""
-    roots: set[int] = set()
+def _tiled_roots(state: State) -> dict[int, list[int]]:
+    """`tiled_roots`; ScheduleError where a tiled stage is a root itself."""
     for stage_id, stage in enumerate(state.stages):
-        if stage.is_inlined or not queries.needs_multi_level_tiling(state, stage_id):
+        if stage.is_inlined or stage.compute_at is not ComputeAt.ROOT:
             continue
-        if stage.compute_at is ComputeAt.ROOT:
+        if queries.needs_multi_level_tiling(state, stage_id):
             if not queries.has_cross_thread_reduction(state, stage_id):
                 raise ScheduleError(
                     f"stage {stage.name} is tiled at the root without a stage to write it back"
                 )
-            continue
-        place = state.attach_map.target_of(stage_id)
-        assert place is not None
-        roots.add(place[0])
-    return roots
+    return tiled_roots(state)
 
 
 def _fuse_outer_space(state: State, stage_id: int) -> tuple[State, Iterator]:
@@ -130,8 +127,8 @@ def _lanes(state: State, stage_id: int) -> list[int]:
 _LEVELS = ("blockIdx.x", "vthread", "threadIdx.x")
 
 
-def _in_range(context: Context, state: State, stage_id: int) -> bool:
-    """Whether a tiled stage has not too many virtual threads, and threads enough.
+def _in_range(context: Context, state: State, stage_id: int, tiled: Sequence[int]) -> bool:
+    """Whether a root has not too many virtual threads, and threads enough, for what it computes.
 
     A stage at the root has the extents that its steps say.
     """
@@ -142,9 +139,13 @@ def _in_range(context: Context, state: State, stage_id: int) -> bool:
         assert axis.dom is not None and isinstance(axis.dom.extent, IntImm)
         total *= axis.dom.extent.value
     hardware = context.hardware
-    _, vthreads, threads = (
-        math.prod(it.extent_or_unknown for it in group) for group in _tile_groups(state, stage_id)
-    )
+    groups = _tile_groups(state, stage_id)
+    _, vthreads, threads = (math.prod(it.extent_or_unknown for it in group) for group in groups)
+    if context.options.space != "ansor":
+        inside = state.stages[stage_id].iters[sum(map(len, groups)) :]
+        own = vthreads * math.prod(it.extent_or_unknown for it in inside)
+        tile = ThreadTile(vthreads, threads, own)
+        return suits(hardware, sizes_of(state, stage_id), bytes_of(state, tiled), tile)
     enough = threads >= hardware.warp_size or total <= 2 * hardware.warp_size
     return vthreads <= hardware.max_vthread_extent and enough
 

@@ -26,6 +26,12 @@ def test_fields_can_be_overridden() -> None:
     assert target.hardware.as_list()[:3] == [12, 64, 128]
 
 
+def test_arrays_of_a_thread_fit_its_registers() -> None:
+    """Or what the user says where that is less."""
+    assert make_target("cuda").local_memory_limit == 1020
+    assert make_target("cuda", max_local_memory_per_block=512).local_memory_limit == 512
+
+
 def test_wrong_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="found 'tpu', expected cpu or cuda"):
         make_target("tpu")

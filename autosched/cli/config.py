@@ -228,7 +228,11 @@ class MeasureSection(_Section):
         description="empty the caches before each call, which is timed alone: true, or the bytes "
         "to write, e.g. 64 MiB",
     )
-    workers: PositiveInt = Field(default=2, description="processes that build candidates")
+    workers: PositiveInt | None = Field(
+        default=None,
+        description="processes that build candidates; default: 2, for GPUs one for each hardware "
+        "thread but one, at most 16",
+    )
     devices: str | list[int | str] = Field(
         default_factory=list,
         description="GPUs that measure: numbers or UUIDs, or all; default: CUDA's first",

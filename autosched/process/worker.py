@@ -33,8 +33,9 @@ _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 # Seconds (and microseconds) after which half a message is given up: the process is replaced.
 _SILENCE = struct.pack("ll", 20, 0)
 
-# No answer is longer; printed text that is taken for the length of one always is (0x20202020).
-_LONGEST = 1 << 28
+# No answer is longer (the reference of a GPU has 256 MiB for a product of 8192 x 8192 in float32);
+# printed text that is taken for the length of one always is (0x20202020).
+_LONGEST = 1 << 29
 
 # A process that closed its connection is dying, unless a candidate closed it and goes on.
 _END_SECONDS = 5.0

@@ -65,9 +65,12 @@ extern "C" __global__ void autosched_checksum(
 
 _COMPARE = """\
 static __device__ double autosched_value_NAME(TYPE x) { VALUE }
+// Most elements of a right result differ in their last bits: a thread counts for itself first.
 extern "C" __global__ void autosched_compare_NAME(
     const TYPE* got, const TYPE* want, unsigned long long count, double relative, double absolute,
     unsigned long long* result) {
+  unsigned long long wrong = 0, first = 0;
+  int largest = 0;  // a float's bits: those that are not negative are ordered alike
   unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
   for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;
        i += step) {
@@ -76,12 +79,14 @@ extern "C" __global__ void autosched_compare_NAME(
     if (same) continue;
     double share = fabs(a - b) / (relative * fabs(b) + absolute);
     bool bad = !(relative + absolute > 0 && share <= 1);
-    float error = share == share ? (float)share : __int_as_float(0x7f800000);
-    atomicMax((int*)(result + 2), __float_as_int(error));
-    if (bad) {
-      atomicAdd(result, 1ull);
-      atomicMin(result + 1, i);
-    }
+    int error = __float_as_int(share == share ? (float)share : __int_as_float(0x7f800000));
+    if (error > largest) largest = error;
+    if (bad && !wrong++) first = i;
+  }
+  if (largest) atomicMax((int*)(result + 2), largest);
+  if (wrong) {
+    atomicAdd(result, wrong);
+    atomicMin(result + 1, first);
   }
 }
 """
@@ -96,9 +101,13 @@ def compare_name(dtype: np.dtype[np.generic]) -> str:
 def helper_source() -> str:
     """CUDA C of all helper kernels."""
     used = ("f8e4m3_to_f32", "f8e5m2_to_f32")
-    parts = [prelude(used) + float8_conversions(used), _FIXED]
-    for name, (element, value) in _TYPES.items():
-        exact = "true" if name.startswith(("int", "uint", "bool")) else "false"
-        text = _COMPARE.replace("NAME", name).replace("TYPE", element)
-        parts.append(text.replace("VALUE", value).replace("EXACT", exact))
-    return "\n".join(parts)
+    head = prelude(used) + float8_conversions(used)
+    return "\n".join([head, _FIXED, *map(compare_source, _TYPES)])
+
+
+def compare_source(name: str) -> str:
+    """CUDA C of the kernel that compares elements of a type, by NumPy's name of it."""
+    element, value = _TYPES[name]
+    exact = "true" if name.startswith(("int", "uint", "bool")) else "false"
+    text = _COMPARE.replace("NAME", name).replace("TYPE", element)
+    return text.replace("VALUE", value).replace("EXACT", exact)

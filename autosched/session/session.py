@@ -55,7 +55,7 @@ class MeasureOptions:
     """How a session builds, runs and checks candidates; see `Measurer.create`."""
 
     run: RunOptions = field(default_factory=RunOptions)
-    workers: int = 2
+    workers: int | None = None
     build_timeout_s: float = 15.0
     check: str = "best"
     devices: Sequence[int | str] | str = ()

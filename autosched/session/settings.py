@@ -61,7 +61,8 @@ class TuneSettings:
         search: the parameters of the search.
         sketch_rules: tried before the built-in ones, see docs/searching.md.
         measure: how long each candidate is timed.
-        workers: processes that build candidates.
+        workers: processes that build candidates; default: 2, for GPUs one for each hardware thread
+            but one (at most 16).
         devices: GPUs that measure: numbers or UUIDs, or "all"; default: CUDA's first.
         share: measure on a GPU on which other processes compute.
         hosts: a Ray cluster whose nodes build and measure (docs/ray.md): ray://HOST:PORT,
@@ -95,7 +96,7 @@ class TuneSettings:
     search: SearchOptions | None = None
     sketch_rules: Sequence[SketchRule] = ()
     measure: RunOptions | None = None
-    workers: int = 2
+    workers: int | None = None
     devices: Sequence[int | str] | str = ()
     share: bool = False
     hosts: str | None = None
@@ -154,7 +155,7 @@ class TuneSettings:
         example = "RunOptions(min_repeat_ms=50)"
         return MeasureOptions(
             run=_options("measure", self.measure, RunOptions(), example),
-            workers=_from_one("workers", self.workers),
+            workers=_optional(self.workers, _from_one, "workers"),
             build_timeout_s=arguments.positive("build_timeout_s", self.build_timeout_s),
             check=arguments.one_of("check", self.check, CHECKS),
             devices=_devices(self.devices),

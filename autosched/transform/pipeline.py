@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from autosched.nest.core import core_of
+from autosched.target import THREAD_BYTES
 from autosched.transform.blocks.compact_buffer_allocation import CompactBufferAllocation
 from autosched.transform.blocks.convert_blocks_to_opaque import ConvertBlocksToOpaque
 from autosched.transform.blocks.flatten_buffer import FlattenBuffer
@@ -185,8 +186,8 @@ def gpu_pipeline(
         StorageRewrite(),
         HoistIfThenElse(),
         # NVRTC unrolls: it takes a third of the time, and the code is the same. Memory beyond the
-        # 255 registers of a thread stays memory, however much is unrolled.
-        UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=1020),
+        # registers of a thread stays memory, however much is unrolled.
+        UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=THREAD_BYTES),
         UserPasses(2),
         RenormalizeSplitPattern(),
         Simplify(),

@@ -44,13 +44,13 @@ class Limits:
 
     @staticmethod
     def of(target: Target, ansor: bool) -> Limits:
-        """The limits of `target`; with `ansor` its count of shared memory (`driver.verify_gpu`)."""
+        """The limits of `target`; with `ansor` its own of memory (`driver.verify_gpu`)."""
         own = target.hardware
         return Limits(
             own.max_threads_per_block,
             own.max_vthread_extent,
             own.max_shared_memory_per_block if ansor else target.shared_memory_limit,
-            own.max_local_memory_per_block,
+            own.max_local_memory_per_block if ansor else target.local_memory_limit,
             own.vector_unit_bytes,
         )
 
@@ -102,7 +102,7 @@ def _threads(nest: Nest, stages: list[int], limits: Limits, verdict: Verdict) ->
 
 def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: Verdict) -> None:
     shared, local = nest.forms.zero, nest.forms.zero
-    least = nest.forms.zero
+    least, largest = nest.forms.zero, nest.forms.zero
     read: dict[int, Ints] = {}
     for s in stages:
         stage = nest.stages[s]
@@ -118,9 +118,10 @@ def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: 
                 if kind == Annotation.VTHREAD:
                     size = size * nest.forms.extents[nest.stages[t].loops.slots[k]]
             local = local + size
+            largest = np.maximum(largest, size)
     for together in read.values():
         least = np.maximum(least, together)
-    verdict.refused |= least > limits.shared
+    verdict.refused |= (least > limits.shared) | (largest > limits.local)
     verdict.unsure |= (shared > limits.shared) | (local + 64 > limits.local)
 
 

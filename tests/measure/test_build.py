@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from autosched.errors import MeasureError
-from autosched.measure.build import Builder, BuildResult, _Slot
+from autosched.measure.build import Builder, BuildResult, _Slot, default_workers
+from autosched.measure.measurer import Measurer
 from autosched.process.worker import Worker
 from autosched.state.steps import SplitStep, steps_to_json
 from autosched.task import Task
@@ -19,6 +20,21 @@ BATCH = [(SplitStep(2, 0, 16, (k,)),) for k in (1, 2, 4, 8, 16)]
 @pytest.fixture(scope="module")
 def task() -> Task:
     return Task.from_workload("matmul", M=16, N=8, K=8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "threads", "workers"),
+    [("cpu", 64, 2), ("cuda", 1, 2), ("cuda", 2, 2), ("cuda", 12, 11), ("cuda", 200, 16)],
+)
+def test_gpus_have_more_builders(
+    monkeypatch: pytest.MonkeyPatch, kind: str, threads: int, workers: int
+) -> None:
+    monkeypatch.setattr("autosched.measure.build.hardware_threads", lambda: threads)
+    assert default_workers(kind) == workers
+    for given in (None, 3):
+        measurer = Measurer.create(target=kind, workers=given)
+        assert measurer.builder.workers == (given or workers)
+        measurer.close()
 
 
 class Script:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from autosched.errors import DeviceError, MeasureError
+from autosched.measure import gpu_run
 from autosched.measure.check import Seen
 from autosched.measure.gpu_run import MOST_LAUNCHES
 from autosched.target import cuda_target
@@ -39,6 +41,31 @@ def test_a_right_kernel() -> None:
     assert found.handle(("time", 0, 0.0125, 3)) == [pytest.approx(1e-4)]  # no launch is in it
     found.handle(("again", 0))
     assert found.handle(("uses", 0))["main_kernel"]["registers"] == 32
+
+
+def test_what_is_the_same_for_every_candidate_is_worked_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def noted(name: str) -> Callable[..., Any]:
+        function = getattr(gpu_run, name)
+
+        def called(*arguments: Any) -> Any:
+            asked.append(name)
+            return function(*arguments)
+
+        return called
+
+    for name in ("allowance", "telling_share", "tolerances"):
+        monkeypatch.setattr(gpu_run, name, noted(name))
+    found = session()
+    assert sorted(asked) == ["allowance", "telling_share", "tolerances"]
+    for _ in range(2):
+        first(found)
+        assert Seen.from_json(found.handle(("check", 0))).telling == 1.0
+        found.handle(("again", 0))
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,24 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.features.sets import ANSOR, TUNING, feature_set
+from autosched.search import pretrained
 from autosched.search.cost_model import RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.pretrained import pretrained_model, start_pretrained
 from kit.types import MakeSpace, MakeTask
 
+SHIPPED = sorted(p.name for p in Path(pretrained.__file__).parent.glob("*.ubj.gz"))
 
-def test_it_is_for_the_features_of_this_version(make_task: MakeTask, make_space: MakeSpace) -> None:
+
+@pytest.mark.parametrize("kind", [name.partition("-")[0] for name in SHIPPED])
+def test_it_is_for_the_features_of_this_version(
+    kind: str, make_task: MakeTask, make_space: MakeSpace
+) -> None:
     """A new version of the features needs benchmarks/pretrain.py to be run again."""
     model = XGBoostModel()
-    assert start_pretrained(model, "cpu", TUNING)
+    assert start_pretrained(model, kind, TUNING)
     assert model.trained
-    task = make_task("matmul")
+    task = make_task("matmul", target=kind)
     space = make_space(task)
     candidates = space.sample(np.random.default_rng(0), 20)
     rows = [r for r in task_featurizer(task)(candidates) if r is not None]
@@ -28,7 +34,7 @@ def test_it_is_for_the_features_of_this_version(make_task: MakeTask, make_space:
 
 
 def test_there_is_none_for_others() -> None:
-    assert pretrained_model("cuda", TUNING) is None
+    assert pretrained_model("cuda", ANSOR) is None
     assert not start_pretrained(XGBoostModel(), "cpu", ANSOR)
     assert not start_pretrained(RandomModel(), "cpu", TUNING)
 

@@ -11,6 +11,7 @@ from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.search.thread_bind import thread_bind
+from autosched.search.thread_tiles import ThreadTile, sizes_of, suits
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.state.state import State
@@ -133,11 +134,12 @@ def test_what_is_discarded_is_out_of_range_and_has_no_bounds_inferred(
         state = thread_bind(space.context, filled, rng)
         assert len(inferred) == (state is not None)
         stage = infer_bound(space.context.dag, filled).stages[-1]
-        vthreads, threads = (
+        vthreads, threads, own = (
             math.prod(it.extent or 0 for it in stage.iters if it.name.endswith(f".{level}"))
-            for level in (1, 2)
+            for level in (1, 2, 3)
         )
-        in_range = vthreads <= GPU.max_vthread_extent and threads >= GPU.warp_size
+        tile = ThreadTile(vthreads, threads, vthreads * own)
+        in_range = suits(GPU, sizes_of(filled, len(filled.stages) - 1), 4, tile)
         assert in_range == (state is not None), seed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
 ]
 SETS = (ANSOR, AUTOSCHED_1)
-MOST = {"max_pool2d_nchw": 16, "conv2d_transpose_nhwc": 2}
+MOST = {"max_pool2d_nchw": 16, "conv2d_transpose_nhwc": 3}
 """So many are worked out one by one in `autosched-1`: values with conditions that are no choice by
 axes."""
 COUNT = 8
@@ -171,3 +172,40 @@ def test_what_is_refused_is_illegal(limit: int) -> None:
         assert any(refused)
         assert all(own is None for own, no in zip(wanted, refused, strict=True) if no)
         assert [_bits(r) for r in batched.rows_of(found)] == [_bits(own) for own in wanted]
+
+
+def _tiled(i: list[int], j: list[int]) -> tuple[Step, ...]:
+    """A matmul of 1024 whose result is cut by these lengths."""
+    steps: list[Any] = [["CHW", 2, "local"]]
+    for place, own in ((0, i), (5, j), (10, [1, 8])):
+        steps.append(["SP", 2, place, 1024, own, 1])
+    steps += [["RE", 2, [0, 5, 1, 6, 2, 7, 10, 11, 3, 8, 12, 4, 9]], ["FSP", 3, 0, 1, 3]]
+    steps += [["FSP", 3, 4, 2, 3], ["RE", 3, [0, 4, 1, 5, 2, 6, 3, 7]], ["CA", 2, 3, 5]]
+    steps += [["CHR", 1, "shared", [2]], ["CA", 2, 3, 6], ["CHR", 0, "shared", [3]]]
+    steps += [["CA", 1, 4, 6], ["FU", 5, [0, 1]], ["AN", 5, 0, 5], ["FU", 5, [1, 2]]]
+    steps += [["AN", 5, 1, 4], ["FU", 5, [2, 3]], ["AN", 5, 2, 6]]
+    for stage, own in ((3, j), (1, i)):
+        steps += [["FU", stage, [0, 1]], ["SP", stage, 0, prod(own) * 8, [1], 1]]
+        steps += [["AN", stage, 1, 2], ["FFSP", stage, 0, [2, 1], 1, 1], ["AN", stage, 1, 6]]
+    return steps_from_json([*steps, ["PR", 4, 0, "auto_unroll_max_step$64"]])
+
+
+@pytest.mark.parametrize("features", SETS)
+def test_arrays_that_registers_have_no_room_for(features: str) -> None:
+    """The space `autosched` refuses those of 1,024 bytes, with virtual threads or without."""
+    task = Task.from_workload("matmul", target=cuda_target(), M=1024, N=1024, K=1024)
+    candidates = [
+        _tiled([2, 16, 1, 4], [2, 16, 1, 4]),
+        _tiled([2, 16, 1, 8], [1, 16, 1, 8]),
+        _tiled([1, 16, 4, 4], [1, 16, 4, 4]),
+        _tiled([2, 16, 1, 8], [2, 16, 1, 8]),
+        _tiled([1, 1, 16, 16], [1, 64, 1, 16]),
+    ]
+    for ansor_limits, fits in ((True, 5), (False, 2)):
+        batched = batched_features(task.dag, task.target, features, ansor_limits)
+        rows = batched.rows_of(candidates)
+        assert [row is not None for row in rows] == [n < fits for n in range(5)]
+        assert batched.share.one_by_one == 0
+        assert batched.refused(candidates) == [n >= fits for n in range(5)]
+        one = [_one(task, steps, ansor_limits, features) for steps in candidates]
+        assert [_bits(r) for r in rows] == [_bits(r) for r in one]
