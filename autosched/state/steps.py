@@ -11,7 +11,8 @@ A candidate is a tuple of steps. They are written to records as JSON arrays:
     TI stage "instruction" rows columns pack_a
     XM stage writer "instruction" [block_m, block_n, block_k, warp_m, warp_n] stages swizzle
 
-TI and XM are no steps of Ansor's, whose logs cannot hold them.
+TI and XM are no steps of Ansor's, nor is the pragma `software_pipeline$N`: its logs cannot hold
+them.
 
 Stage ids are those at the moment the step is applied. `apply.py` gives their effect on a loop
 state, `replay.py` on a te.Schedule.

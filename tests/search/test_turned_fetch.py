@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from autosched.driver import cuda_source
+from autosched.errors import ConfigError
+from autosched.measure.ansor_log import format_line
+from autosched.measure.result import MeasureResult
 from autosched.referee.check import Verdict, check_candidate
+from autosched.referee.scale_workload import scaled
 from autosched.search.options import SearchOptions
+from autosched.search.population import Structures, redrawn_pipelines, redrawn_unrolls
 from autosched.search.space import SearchSpace
 from autosched.state.steps import CacheReadStep, StorageAlignStep, steps_from_json, steps_to_json
 from autosched.target import cuda_target
@@ -101,3 +106,31 @@ def test_samples_are_right() -> None:
     assert any(isinstance(s, CacheReadStep) for steps in found for s in steps)
     for steps in found[:8]:
         assert check_candidate(task, steps).verdict is Verdict.AGREES
+
+
+def test_all_stages_have_tiles_on_a_smaller_problem() -> None:
+    """And one more, whose memory was used before."""
+    task, _ = space_of("matmul", M=256, N=256, K=256)
+    found = scaled(task, steps_from_json(tile(True, 4)))
+    assert found is not None
+    assert found[0].to_json()["workload"]["args"]["K"] == 5 * 16
+
+
+def test_ansors_logs_cannot_hold_the_pragma() -> None:
+    task, _ = space_of("matmul", M=256, N=256, K=256)
+    with pytest.raises(ConfigError, match=r"the pragma software_pipeline\$3, which Ansor"):
+        format_line(task.to_json(), steps_from_json(tile(True, 3)), MeasureResult((1.0,), None), 0)
+
+
+def test_rows_hold_the_number_of_tiles() -> None:
+    """They are drawn anew by themselves; the rest stays."""
+    structures = Structures()
+    candidates = [steps_from_json(tile(turned, 3)) for turned in (False, True)]
+    rows = structures.rows(candidates)
+    assert structures.candidates(rows) == candidates
+    assert structures.any_pipelines
+    rng = np.random.default_rng(0)
+    drawn = structures.candidates(redrawn_pipelines(structures, rows, rng, (2,)))
+    assert drawn == [steps_from_json(tile(turned, 2)) for turned in (False, True)]
+    drawn = structures.candidates(redrawn_unrolls(structures, rows, rng, (512,)))
+    assert drawn == candidates
