@@ -35,6 +35,7 @@ THREAD_BYTES = 255 * 4
 """What the registers of a thread hold: 255 of 4 bytes, on every architecture (CUDA C++ Programming
 Guide, "Technical Specifications per Compute Capability"). An array of a thread that has no room
 in them lies in memory, and each access goes there."""
+_LEAST_ASYNC = 80
 KINDS = ("cpu", "cuda")
 MAX_THREADS = 1024
 """The worker pool has room for so many; 64 bytes each."""
@@ -133,6 +134,12 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether candidates have blocks and threads."""
         return self.kind == "cuda"
+
+    @property
+    def copies_ahead(self) -> bool:
+        """Whether the GPU has `cp.async` (PTX ISA: from sm_80 on)."""
+        number = self.arch.removeprefix("sm_").rstrip("af")
+        return self.is_gpu and number.isdecimal() and int(number) >= _LEAST_ASYNC
 
     @property
     def opt_in_shared_memory(self) -> int:

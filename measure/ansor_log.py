@@ -20,6 +20,7 @@ from autosched.measure.workload_keys import (
 from autosched.state.steps import (
     InstructionStep,
     MatrixTilesStep,
+    PragmaStep,
     Step,
     steps_from_json,
     steps_to_json,
@@ -149,11 +150,11 @@ def format_line(
     Raises ConfigError for a workload that is not built in, which v0.6 cannot name, and for a step
     that is not one of Ansor's.
     """
-    foreign = next(
-        (step for step in steps if isinstance(step, InstructionStep | MatrixTilesStep)), None
-    )
-    if foreign is not None:
-        raise ConfigError(f"it has the step {foreign.code}, which Ansor does not have")
+    for step in steps:
+        if isinstance(step, InstructionStep | MatrixTilesStep):
+            raise ConfigError(f"it has the step {step.code}, which Ansor does not have")
+        if isinstance(step, PragmaStep) and step.pipeline_stages is not None:
+            raise ConfigError(f"it has the pragma {step.pragma}, which Ansor does not have")
     try:
         entry = task.get("ansor") or _entry(task)
     except (KeyError, TypeError, AttributeError) as problem:

@@ -53,6 +53,11 @@ class Record:
     environment: str = ""
     time: str = ""
 
+    @property
+    def ansor_limits(self) -> bool:
+        """Whether it was measured within Ansor's limits: not in the space `autosched`."""
+        return self.search.get("space") != "autosched"
+
     def to_json(self, task: str = "") -> dict[str, Any]:
         """Its line of the file, which names its task by `task_hash` (`task`, where it is known)."""
         return {

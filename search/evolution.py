@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.search.crossing import crossed
-from autosched.search.initial import CPU_UNROLL, GPU_UNROLL, Rng
+from autosched.search.initial import PIPELINE_STAGES, Rng, unroll_limits
 from autosched.search.population import (
     Rows,
     Structures,
     first_of_each,
     moved_factors,
+    redrawn_pipelines,
     redrawn_unrolls,
 )
 from autosched.search.rules.protocol import Context
 from autosched.search.surrogate import Scores
 
 _MOVES = 8  # of factors, until a row has forgotten where it came from
-_UNROLLS, _TRANSPLANTS = 0.05, 0.05
+_UNROLLS, _PIPELINES, _TRANSPLANTS = 0.05, 0.05, 0.05
 """Shares of mutations; all others cross two rows or move a factor of a split."""
 _CROSSINGS = 0.3  # of the same, but for Ansor's space and for GPUs, which have none
 
@@ -59,28 +60,27 @@ def _relatives(context: Context, structures: Structures, start: Rows, count: int
     limit = context.options.max_innermost_split_factor
     for _ in range(_MOVES):
         rows = moved_factors(structures, rows, rng, limit)
-    return redrawn_unrolls(structures, rows, rng, _unroll_limits(context))
+    rows = redrawn_unrolls(structures, rows, rng, unroll_limits(context))
+    return redrawn_pipelines(structures, rows, rng, PIPELINE_STAGES)
 
 
 def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -> Rows:
     """One mutation of each row."""
     draw = rng.random(len(parents))
     crossings = 0.0 if context.is_gpu or context.options.space == "ansor" else _CROSSINGS
-    limits = np.cumsum([_UNROLLS, _TRANSPLANTS, crossings])
+    pipelines = _PIPELINES if structures.any_pipelines else 0.0
+    limits = np.cumsum([_UNROLLS, _TRANSPLANTS, crossings, pipelines])
     kinds = np.searchsorted(limits, draw, side="right")
-    unroll, transplant, cross, move = (
-        parents.take(np.flatnonzero(kinds == kind)) for kind in range(4)
+    unroll, transplant, cross, pipeline, move = (
+        parents.take(np.flatnonzero(kinds == kind)) for kind in range(5)
     )
     return (
         moved_factors(structures, move, rng, context.options.max_innermost_split_factor)
-        .joined(redrawn_unrolls(structures, unroll, rng, _unroll_limits(context)))
+        .joined(redrawn_unrolls(structures, unroll, rng, unroll_limits(context)))
+        .joined(redrawn_pipelines(structures, pipeline, rng, PIPELINE_STAGES))
         .joined(structures.transplanted(transplant, rng))
         .joined(crossed(structures, cross, rng))
     )
-
-
-def _unroll_limits(context: Context) -> Sequence[int]:
-    return GPU_UNROLL if context.is_gpu else CPU_UNROLL
 
 
 def _shares(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

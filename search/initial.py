@@ -8,6 +8,7 @@ docs/semantics/search.md has a summary of the rules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,6 +29,10 @@ InitialRule = Callable[[Context, State, Rng], State | None]
 
 CPU_UNROLL = (0, 16, 64, 512)
 GPU_UNROLL = (0, 16, 64, 512, 1024)
+OWN_GPU_UNROLL = (0, 16, 64, 512, 1024, 4096)
+"""In the space `autosched`: 16 terms of 8 by 16 elements are 2,048 multiply-adds."""
+PIPELINE_STAGES = (1, 2, 3, 4)
+"""How many tiles in shared memory a block holds of each operand; with one it waits for it."""
 
 
 def pick(rng: Rng, n: int) -> int:
@@ -185,9 +190,42 @@ def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -
     return state.parallel(stage_id, merged)[0]
 
 
+def unroll_limits(context: Context) -> tuple[int, ...]:
+    """What auto_unroll_max_step is drawn from."""
+    if not context.is_gpu:
+        return CPU_UNROLL
+    return GPU_UNROLL if context.options.space == "ansor" else OWN_GPU_UNROLL
+
+
+def pipeline(context: Context, state: State, rng: Rng) -> State | None:
+    """Draw how many iterations ahead the tiles in shared memory are fetched; not in Ansor's space.
+
+    A loop is pipelined that fetches inputs, whatever is inlined into them, and nothing else; of
+    those that fit in shared memory one is drawn.
+    """
+    if context.options.space == "ansor" or not context.copies_ahead:
+        return state
+    for stage_id, stage in enumerate(state.stages):
+        for i, it in enumerate(stage.iters):
+            attached = state.attach_map.attached_at(stage_id, i)
+            fetched = [state.stages[k].name.endswith(".shared") for k in attached]
+            if it.kind is IterKind.REDUCTION and fetched and all(fetched):
+                size = sum(_bytes(state, k) for k in attached)
+                stages = [n for n in PIPELINE_STAGES if n * size <= context.shared_bytes] or [1]
+                pragma = f"software_pipeline${stages[pick(rng, len(stages))]}"
+                state = state.pragma(stage_id, it, pragma)
+    return state
+
+
+def _bytes(state: State, stage_id: int) -> int:
+    stage = state.stages[stage_id]
+    elements = math.prod(it.extent_or_unknown for it in stage.iters)
+    return elements * stage.op.output(0).dtype.bytes
+
+
 def unroll(context: Context, state: State, rng: Rng) -> State | None:
     """Unroll what the operation asks for, and draw auto_unroll_max_step for reductions."""
-    choices = GPU_UNROLL if context.is_gpu else CPU_UNROLL
+    choices = unroll_limits(context)
     for stage_id, stage in enumerate(state.stages):
         if stage.is_placeholder or stage.is_inlined:
             continue

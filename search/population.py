@@ -1,7 +1,8 @@
 """A population in arrays: candidates that share a structure differ in numbers only.
 
-A structure is the steps of a candidate without tile sizes and unroll limits. The numbers of a
-candidate are a row: for each split the outermost length and its lengths, then the unroll limits.
+A structure is the steps of a candidate without tile sizes and numbers of pragmas. The numbers of a
+candidate are a row: for each split the outermost length and its lengths, then the unroll limits,
+then how many tiles pipelined loops hold.
 Thousands of rows are mutated at once; steps are made of the few that are worth a closer look.
 """
 
@@ -34,9 +35,9 @@ _DIVIDED = 2048
 
 @dataclass(slots=True)
 class _Tables:
-    """Of all structures: the columns of each split, how many there are, and the unroll limits.
+    """Of all structures: the columns of each split, how many there are, and those of pragmas.
 
-    Of each column: the first of its split and the extent of that (of an unroll limit itself, 0).
+    Of each column: the first of its split and the extent of that (of a pragma itself, 0).
     `kin` is equal for structures of one sketch, whose columns are of the same splits.
     """
 
@@ -45,6 +46,7 @@ class _Tables:
     splits: Numbers
     unroll_first: Numbers
     unrolls: Numbers
+    pipelines: Numbers
     part: Numbers
     extents: Numbers
     kin: Numbers
@@ -161,6 +163,11 @@ class Structures:
             self._alike = [np.array(by_layout[s.layout], np.int64) for s in self.known]
         return self._tables
 
+    @property
+    def any_pipelines(self) -> bool:
+        """Whether some structure has a pipelined loop."""
+        return any(structure.pipelines for structure in self.known)
+
     def transplanted(self, rows: Rows, rng: Rng) -> Rows:
         """The same numbers in other structures that have the same loops to split."""
         self.tables()
@@ -184,8 +191,9 @@ def _tables(known: Sequence[Structure]) -> _Tables:
         first,
         pieces,
         np.array([len(splits) for splits in movable], np.int64),
-        np.array([s.width - len(s.unrolls) for s in known], np.int64),
+        np.array([s.width - len(s.pragmas) for s in known], np.int64),
         np.array([len(s.unrolls) for s in known], np.int64),
+        np.array([len(s.pipelines) for s in known], np.int64),
         *_columns(known),
         np.array([kin.setdefault(_kinship(s), len(kin)) for s in known], np.int64),
     )
@@ -205,7 +213,7 @@ def _columns(known: Sequence[Structure]) -> tuple[Numbers, Numbers]:
 
 def _kinship(structure: Structure) -> tuple[Any, ...]:
     splits = [(split.position, split.pieces) for split in structure.splits]
-    return (structure.sketch, *splits, len(structure.unrolls))
+    return (structure.sketch, *splits, len(structure.unrolls), len(structure.pipelines))
 
 
 def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) -> Rows:
@@ -277,9 +285,21 @@ def _divisor_table(values: Sequence[int]) -> tuple[Numbers, Numbers]:
 def redrawn_unrolls(structures: Structures, rows: Rows, rng: Rng, choices: Sequence[int]) -> Rows:
     """One unroll limit of each row drawn anew from `choices`."""
     tables = structures.tables()
+    first, count = tables.unroll_first[rows.structures], tables.unrolls[rows.structures]
+    return _redrawn(rows, first, count, rng, choices)
+
+
+def redrawn_pipelines(structures: Structures, rows: Rows, rng: Rng, choices: Sequence[int]) -> Rows:
+    """How many tiles one pipelined loop of each row holds drawn anew from `choices`."""
+    tables = structures.tables()
+    first = (tables.unroll_first + tables.unrolls)[rows.structures]
+    return _redrawn(rows, first, tables.pipelines[rows.structures], rng, choices)
+
+
+def _redrawn(rows: Rows, first: Numbers, count: Numbers, rng: Rng, choices: Sequence[int]) -> Rows:
+    """One of the `count` columns from `first` on of each row drawn anew."""
     numbers = rows.numbers.copy()
-    count = tables.unrolls[rows.structures]
-    column = tables.unroll_first[rows.structures] + (rng.random(len(rows)) * count).astype(np.int64)
+    column = first + (rng.random(len(rows)) * count).astype(np.int64)
     some = np.flatnonzero(count > 0)
     numbers[some, column[some]] = rng.choice(np.array(choices), size=len(some))
     return Rows(rows.structures, numbers)

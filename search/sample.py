@@ -14,6 +14,7 @@ from autosched.search.initial import (
     fill_tile_size,
     parallel,
     pick,
+    pipeline,
     unroll,
     vectorize,
 )
@@ -34,7 +35,13 @@ CPU_INITIAL: tuple[InitialRule, ...] = (
     unroll,
     vectorize,
 )
-GPU_INITIAL: tuple[InitialRule, ...] = (fill_thread_tiles, fill_tile_size, thread_bind, unroll)
+GPU_INITIAL: tuple[InitialRule, ...] = (
+    fill_thread_tiles,
+    fill_tile_size,
+    thread_bind,
+    pipeline,
+    unroll,
+)
 
 _BATCH = 32  # attempts are made in multiples of it
 _BARREN_BATCHES = 5

@@ -50,6 +50,8 @@ class SearchSpace:
                 available(target),
                 target.vector_bytes if target.cpu else 0,
                 (target.caches or TYPICAL)[1],
+                target.copies_ahead,
+                target.shared_memory_limit,
             ),
             custom_rules,
         )

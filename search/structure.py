@@ -21,7 +21,6 @@ from autosched.state.steps import (
 )
 
 Steps = tuple[Step, ...]
-_UNROLL = "auto_unroll_max_step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +37,29 @@ class Split:
 class Structure:
     """What candidates have in common that differ in numbers only.
 
-    `steps` are those of one of them. The columns of `unrolls`, positions of pragmas, follow those
-    of the splits. `layout` is equal for structures whose rows mean the same: the one's numbers can
-    be tried in the other. `sketch` is equal for candidates that were sampled from one sketch.
+    `steps` are those of one of them. The columns of `unrolls`, positions of pragmas that limit
+    unrolling, follow those of the splits, and then come those of `pipelines`, whose pragmas say how
+    many tiles are held. `layout` is equal for structures whose rows mean the same: the one's
+    numbers can be tried in the other. `sketch` is equal for candidates that were sampled from
+    one sketch.
     """
 
     steps: Steps
     splits: tuple[Split, ...]
     unrolls: tuple[int, ...]
+    pipelines: tuple[int, ...]
     layout: tuple[Any, ...]
     sketch: tuple[Any, ...]
 
     @property
     def width(self) -> int:
         """Columns of a row."""
-        return sum([split.pieces for split in self.splits]) + len(self.unrolls)
+        return sum([split.pieces for split in self.splits]) + len(self.pragmas)
+
+    @property
+    def pragmas(self) -> tuple[int, ...]:
+        """The positions of all pragmas whose numbers are drawn, in the order of their columns."""
+        return self.unrolls + self.pipelines
 
     def numbers(self, steps: Steps) -> list[int]:
         """The row of a candidate of this structure."""
@@ -63,10 +70,10 @@ class Structure:
             for length in lengths:
                 product *= length
             row += [split.extent // product, *lengths]
-        for position in self.unrolls:
+        for position in self.pragmas:
             step = steps[position]
             assert isinstance(step, PragmaStep)
-            row.append(step.unroll_limit or 0)
+            row.append(step.number or 0)
         return row
 
     def candidate(self, row: Sequence[int]) -> Steps:
@@ -78,12 +85,11 @@ class Structure:
             inner = tuple(row[split.first + 1 : split.first + split.pieces])
             if inner != step.lengths:
                 steps[split.position] = replace(step, lengths=inner)
-        for position, limit in zip(
-            self.unrolls, row[self.width - len(self.unrolls) :], strict=False
-        ):
+        first = self.width - len(self.pragmas)
+        for position, number in zip(self.pragmas, row[first:], strict=False):
             step = steps[position]
             assert isinstance(step, PragmaStep)
-            steps[position] = replace(step, pragma=f"{_UNROLL}${limit}")
+            steps[position] = step.with_number(number)
         return tuple(steps)
 
 
@@ -100,38 +106,41 @@ def kept_splits(steps: Steps) -> frozenset[int]:
 
 
 def form_of(steps: Steps) -> tuple[Any, ...]:
-    """What is left of steps without any lengths and unroll limits."""
+    """What is left of steps without any lengths and numbers of pragmas."""
     form: list[Any] = list(steps)
     for k, step in enumerate(steps):
         if isinstance(step, SplitStep) and step.extent:
             pieces, direction = len(step.lengths), step.inner_to_outer
             form[k] = (step.stage_id, step.iter_id, step.extent, pieces, direction)
-        elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
-            form[k] = (step.stage_id, step.iter_id)
+        elif isinstance(step, PragmaStep) and step.number is not None:
+            form[k] = (step.stage_id, step.iter_id, step.unroll_limit is None)
     return tuple(form)
 
 
 def structure_of(steps: Steps, kept: frozenset[int]) -> Structure:
     """The structure of a candidate, in which the splits `kept` have their lengths."""
-    splits, unrolls = [], []
+    splits: list[Split] = []
+    unrolls: list[int] = []
+    pipelines: list[int] = []
     column = 0
     for k, step in enumerate(steps):
         if isinstance(step, SplitStep) and step.extent and step.lengths and k not in kept:
             pieces = len(step.lengths) + 1
             splits.append(Split(k, step.extent, column, pieces))
             column += pieces
-        elif isinstance(step, PragmaStep) and step.unroll_limit is not None:
-            unrolls.append(k)
+        elif isinstance(step, PragmaStep) and step.number is not None:
+            (pipelines if step.unroll_limit is None else unrolls).append(k)
     layout = (
         *[(steps[s.position].stage_id, s.extent, s.pieces) for s in splits],
-        *[steps[k].stage_id for k in unrolls],
+        *[steps[k].stage_id for k in (*unrolls, *pipelines)],
+        len(pipelines),
         *[step for step in steps if isinstance(step, STAGE_INSERTING)],
     )
     sketch = (
         *[step for step in steps if isinstance(step, STAGE_INSERTING)],
         *[(s.stage_id, s.iter_id, len(s.lengths)) for s in steps if isinstance(s, SplitStep)],
     )
-    return Structure(steps, tuple(splits), tuple(unrolls), layout, sketch)
+    return Structure(steps, tuple(splits), tuple(unrolls), tuple(pipelines), layout, sketch)
 
 
 def traits(structure: Structure) -> dict[tuple[Any, ...], float]:

@@ -19,7 +19,7 @@ from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
-from autosched.tir.expr import IntImm
+from autosched.tir.expr import IntImm, Var
 from autosched.transform.device.alignment import WIDEST
 
 _THREADS = (32, 64, 128, 256, 512)
@@ -34,6 +34,9 @@ def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
     roots = {n for n in tiled if _is_unbound_root(state, n)}
     if not all(_in_range(context, state, n, tiled[n]) for n in roots):
         return None  # most samples; inferring bounds takes ten times as long
+    if context.options.space != "ansor":  # before all, for a fetch to know the rows of its tile
+        for stage_id in sorted(roots, reverse=True):
+            state = _bind_tiled(state, stage_id)
     state = context.dag.infer_bound(state)
     for stage_id in range(len(state.stages) - 1, -1, -1):
         stage = state.stages[stage_id]
@@ -50,7 +53,7 @@ def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
         elif stage.compute_at is ComputeAt.ROOT:
             state = _bind_plain(context, state, stage_id, rng)
         elif stage.compute_at is ComputeAt.ITER and stage.name.endswith(".shared"):
-            state = _bind_fetch(state, stage_id)
+            state = _bind_fetch(context, state, stage_id)
     return state
 
 
@@ -124,6 +127,30 @@ def _lanes(state: State, stage_id: int) -> list[int]:
     return [n for n in _VECTORS if n <= most and extent.value % n == 0]
 
 
+def _memory_order(state: State, stage_id: int) -> list[int]:
+    """The axes of a copy in the order that its source has them in."""
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    axes = [axis.var for axis in op.axis]
+    own = list(range(len(axes)))
+    for load in (load for body in op.body for load in tensor_loads(body)):
+        found = [axes.index(e) for e in load.indices if isinstance(e, Var) and e in axes]
+        if sorted(found) == own:
+            return found
+    return own
+
+
+def _fetched_lanes(state: State, stage_id: int) -> int:
+    """The widest vector that divides rows of the tile and of the tensor."""
+    stage = state.stages[stage_id]
+    assert isinstance(stage.op, ComputeOp)
+    if not stage.iters:
+        return 1
+    lengths = (stage.iters[-1].extent_or_unknown, sizes_of(state, stage_id)[-1])
+    most = WIDEST // stage.op.output(0).dtype.bytes
+    return max(n for n in _VECTORS if n <= max(most, 1) and not any(k % n for k in lengths))
+
+
 _LEVELS = ("blockIdx.x", "vthread", "threadIdx.x")
 
 
@@ -171,8 +198,12 @@ def _bind_tiled(state: State, stage_id: int) -> State:
     return state
 
 
-def _bind_fetch(state: State, stage_id: int) -> State:
-    """Share a cooperative fetch among the threads of the stage it is attached to."""
+def _bind_fetch(context: Context, state: State, stage_id: int) -> State:
+    """Share a cooperative fetch among the threads of the stage it is attached to.
+
+    Each copies as many neighbours at once as 16 bytes have, of a row that they divide; one in
+    Ansor's space.
+    """
     place = state.attach_map.target_of(stage_id)
     assert place is not None
     for it in state.stages[place[0]].iters:
@@ -181,8 +212,15 @@ def _bind_fetch(state: State, stage_id: int) -> State:
             state, pieces = state.split(stage_id, fused, [it.extent_or_unknown])
             return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
     split_ids = queries.spatial_split_step_ids(state, place[0])
+    lanes = 1
+    if context.options.space != "ansor":
+        iters, order = state.stages[stage_id].iters, _memory_order(state, stage_id)
+        if order != sorted(order):
+            state = state.reorder(stage_id, [iters[k] for k in order])
+        else:
+            lanes = _fetched_lanes(state, stage_id)
     state, fused = state.fuse(stage_id, list(state.stages[stage_id].iters))
-    state, pieces = state.split(stage_id, fused, [1])
+    state, pieces = state.split(stage_id, fused, [lanes])
     state, _ = state.vectorize(stage_id, pieces[1])
     outer = state.stages[stage_id].iters[0]
     state, pieces = state.follow_fused_split(stage_id, outer, split_ids, 1, True)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from autosched.arith import eval_bound
 from autosched.search.factors import divisors, factorizations
 from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
@@ -21,12 +25,16 @@ from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import SplitStep
 from autosched.target import THREAD_BYTES, HardwareParams
-from autosched.te.operations.operation import ComputeOp
-from autosched.tir.expr import IntImm
+from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.tir.expr import IntImm, ProducerLoad, Var
 
 _LEVELS = 3
 """Lengths of a split that is tiled: virtual threads, threads, elements of a thread."""
-_ATTEMPTS = 400
+_ROUNDS, _AT_ONCE = 24, 512
+_THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
+"""Of a fast product: threads of a block, elements of a thread, terms of a tile in shared memory."""
+_BLOCKS = 128
+"""Fewer leave multiprocessors of a large GPU (108 of an A100, 132 of an H100) without work."""
 _LARGE = 1 << 16
 """Elements of a result from which on blocks have two warps or more: there are enough of them for
 all multiprocessors, which have room for 32 blocks and, from sm_80 on, for 48 or 64 warps."""
@@ -102,9 +110,10 @@ def sizes_of(state: State, stage_id: int) -> tuple[int, ...]:
 
 
 def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw the spatial lengths of tiled stages among those that suit threads.
+    """Draw the lengths of tiled stages among those that suit threads and shared memory.
 
-    Where none was met the lengths stay open. In Ansor's space nothing is drawn here.
+    Half of the time they also have what fast products have (`_Tiled.is_shaped`). Where none was met
+    the lengths stay open. In Ansor's space nothing is drawn here.
     """
     if context.options.space == "ansor":
         return state
@@ -112,36 +121,118 @@ def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
     for root, tiled in tiled_roots(state).items():
         sizes, width = sizes_of(state, root), bytes_of(state, tiled)
         for stage_id in tiled:
-            splits = _open_splits(state, stage_id)
-            found = _drawn(context, list(splits.values()), sizes, width, rng)
-            for k, lengths in zip(splits, found, strict=False):
-                steps[k] = replace(splits[k], lengths=lengths)
+            own = _tiled(context, state, stage_id, sizes, width)
+            if own is None:
+                continue
+            shaped = pick(rng, 2) == 1
+            found = (own.drawn(rng, shaped=True) if shaped else None) or own.drawn(rng)
+            for k, lengths in found.items() if found else ():
+                step = steps[k]
+                assert isinstance(step, SplitStep)
+                steps[k] = replace(step, lengths=lengths)
     return state.with_steps(steps)
 
 
-def _open_splits(state: State, stage_id: int) -> dict[int, SplitStep]:
-    """The open splits of a stage's spatial axes, by step; none where some are no tiles."""
-    found: dict[int, SplitStep] = {}
-    for k in queries.spatial_split_step_ids(state, stage_id):
-        step = state.steps[k]
-        assert isinstance(step, SplitStep)
-        if step.extent is None or len(step.lengths) < _LEVELS or None not in step.lengths:
-            return {}
-        found[k] = step
+def _tiled(
+    context: Context, state: State, stage_id: int, sizes: tuple[int, ...], width: int
+) -> _Tiled | None:
+    """The stage and its open splits; None where it has others, or loops that are not split."""
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    places = queries.split_step_ids(state, stage_id)[::-1]
+    splits = [step for k in places if isinstance(step := state.steps[k], SplitStep)]
+    axes = [axis.var for axis in op.root_iter_vars]
+    pieces = [len(step.lengths) >= _LEVELS for step in splits]
+    if pieces != [True] * len(op.axis) + [False] * len(op.reduce_axis):
+        return None
+    if any(step.extent is None or None not in step.lengths for step in splits):
+        return None
+    loads = {load for body in op.body for load in tensor_loads(body)}
+    return _Tiled(context, places, splits, axes, list(loads), sizes, width)
+
+
+@dataclass(frozen=True)
+class _Tiled:
+    """A tiled stage: its splits by step, the axes that they split, what it loads.
+
+    `sizes` and `width` are those of the result, in registers.
+    """
+
+    context: Context
+    places: Sequence[int]
+    splits: Sequence[SplitStep]
+    axes: Sequence[Var]
+    loads: Sequence[ProducerLoad]
+    sizes: tuple[int, ...]
+    width: int
+
+    def drawn(self, rng: Rng, shaped: bool = False) -> dict[int, tuple[int, ...]] | None:
+        """Lengths of each split, or None where all attempts failed."""
+        limit = self.context.options.max_innermost_split_factor
+        choices = [_factorizations(s.extent or 1, len(s.lengths), limit) for s in self.splits]
+        hardware, data = self.context.hardware, len(self.sizes)
+        blocks = math.prod(self.sizes) // _BLOCKS
+        for _ in range(_ROUNDS):
+            lengths = [each[rng.integers(len(each), size=_AT_ONCE)] for each in choices]
+            vthreads = _product([own[:, 0] for own in lengths[:data]])
+            threads = _product([own[:, 1] for own in lengths[:data]])
+            elements = vthreads * _product([own[:, 2:].prod(1) for own in lengths[:data]])
+            some = (elements * self.width <= THREAD_BYTES) & (
+                vthreads <= hardware.max_vthread_extent
+            )
+            some &= threads <= hardware.max_threads_per_block
+            if shaped:
+                terms = _product([own.prod(1) for own in lengths[data:]])
+                some &= _between(threads, _THREADS) & _between(elements, _OWN)
+                some &= _between(terms, _TERMS) & (threads * elements <= blocks)
+            for n in np.flatnonzero(some).tolist():
+                tile = ThreadTile(int(vthreads[n]), int(threads[n]), int(elements[n]))
+                if not suits(hardware, self.sizes, self.width, tile):
+                    continue
+                found = [tuple(own[n].tolist()) for own in lengths]
+                if self._fits(found) and (not shaped or self._is_shaped(found, tile)):
+                    return dict(zip(self.places, found, strict=True))
+        return None
+
+    def _loaded(self, lengths: Sequence[int]) -> list[int]:
+        """The bytes of each operand that a tile of so many values of each axis reads."""
+        bounds = {var: (0, n - 1) for var, n in zip(self.axes, lengths, strict=True)}
+        found = []
+        for load in self.loads:
+            size = load.dtype.bytes
+            for index in load.indices:
+                low, high = eval_bound(index, bounds)
+                size *= high - low + 1
+            found.append(size)
+        return found
+
+    def _of_block(self, lengths: Sequence[tuple[int, ...]]) -> int:
+        return sum(self._loaded([math.prod(own) for own in lengths]))
+
+    def _fits(self, lengths: Sequence[tuple[int, ...]]) -> bool:
+        return self._of_block(lengths) <= self.context.shared_bytes
+
+    def _is_shaped(self, lengths: Sequence[tuple[int, ...]], tile: ThreadTile) -> bool:
+        """Whether a thread computes more than two products for each value that it loads, and tiles
+        take a quarter of shared memory at most: two of each have room, and another block."""
+        data = len(self.sizes)
+        own = [each[0] * math.prod(each[2:]) for each in lengths[:data]]
+        loaded = self._loaded(own + [1] * (len(lengths) - data))
+        loads = sum(size / load.dtype.bytes for size, load in zip(loaded, self.loads, strict=True))
+        return 2 * loads < tile.own and 4 * self._of_block(lengths) <= self.context.shared_bytes
+
+
+@lru_cache(maxsize=256)
+def _factorizations(extent: int, parts: int, limit: int) -> npt.NDArray[np.int64]:
+    return np.array(factorizations(extent, parts, limit), np.int64)
+
+
+def _between(values: npt.NDArray[np.int64], bounds: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    return (bounds[0] <= values) & (values <= bounds[1])
+
+
+def _product(columns: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    found = columns[0]
+    for column in columns[1:]:
+        found = found * column
     return found
-
-
-def _drawn(
-    context: Context, splits: Sequence[SplitStep], sizes: tuple[int, ...], width: int, rng: Rng
-) -> list[tuple[int, ...]]:
-    """The lengths of each split; an empty list where all attempts failed."""
-    limit = context.options.max_innermost_split_factor
-    choices = [factorizations(s.extent or 1, len(s.lengths), limit) for s in splits]
-    for _ in range(_ATTEMPTS if splits else 0):
-        lengths = [each[pick(rng, len(each))] for each in choices]
-        vthreads = math.prod(each[0] for each in lengths)
-        threads = math.prod(each[1] for each in lengths)
-        own = vthreads * math.prod(n for each in lengths for n in each[2:])
-        if suits(context.hardware, sizes, width, ThreadTile(vthreads, threads, own)):
-            return lengths
-    return []

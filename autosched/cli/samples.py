@@ -59,7 +59,7 @@ class RecordSamples:
         names = Counter(path.name for path in paths)
         self._names = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
         self._tasks: dict[str, Task | None] = {}
-        self._batched: dict[str, BatchedFeatures] = {}
+        self._batched: dict[tuple[str, bool], BatchedFeatures] = {}
         self._reported = False
         self.environments: dict[str, dict[str, Any]] = {}
 
@@ -107,11 +107,11 @@ class RecordSamples:
     def _rows(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
         """The rows of the records' candidates, those of one task at once where that can be done."""
         found: list[Rows | None] = [None] * len(records)
-        by_task: dict[str, list[int]] = {}
+        by_task: dict[tuple[str, bool], list[int]] = {}
         for k, (task, record) in enumerate(records):
             legal = record.result.failure is None  # whether others are, lowering them says
             if legal and self._features == ANSOR:
-                by_task.setdefault(record.task["key"], []).append(k)
+                by_task.setdefault((record.task["key"], record.ansor_limits), []).append(k)
             else:
                 found[k] = self._one(task, record)
         for key, those in by_task.items():
@@ -120,7 +120,7 @@ class RecordSamples:
                 if len(self._batched) == _TASKS_AT_ONCE:
                     self._batched.clear()
                 task = records[those[0]][0]
-                batched = BatchedFeatures(task.dag, task.target, ansor_limits=False)
+                batched = BatchedFeatures(task.dag, task.target, ansor_limits=key[1])
                 self._batched[key] = batched
             rows = batched.rows_of([records[k][1].steps for k in those])
             for k, own in zip(those, rows, strict=True):
@@ -129,8 +129,8 @@ class RecordSamples:
 
     def _one(self, task: Task, record: Record) -> Rows | None:
         try:
-            # Whatever the space that it was measured in.
-            return rows_of_steps(task.dag, record.steps, task.target, self._features, False)
+            limits = record.ansor_limits
+            return rows_of_steps(task.dag, record.steps, task.target, self._features, limits)
         except ScheduleError:
             return None
 

@@ -153,7 +153,8 @@ def _asm(task: Task, record: Record, arch: str | None = None) -> None:
 
 
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
-    func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor, False)
+    limits = record.ansor_limits
+    func = lower_for_features(task.dag, record.steps, task.target, features.as_ansor, limits)
     rows, buffers = features.with_buffers(func, task.target)
     plain(feature_table(features.groups, buffers, rows.tolist(), width=out.width))
 

@@ -16,7 +16,7 @@ from autosched.errors import AutoschedError
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
-from autosched.state.steps import MatrixTilesStep, SplitStep, Step
+from autosched.state.steps import MatrixTilesStep, PragmaStep, SplitStep, Step
 from autosched.task import Task
 from autosched.te.intrin.registry import instruction
 from autosched.te.schedule.matrix_view import matrix_view
@@ -105,6 +105,13 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
             if found is not None:
                 inner = prod(length or 1 for length in step.lengths)
                 limits[found] = replace(limits[found], inner=inner)
+        elif isinstance(step, PragmaStep) and step.pipeline_stages:
+            stage = state.stages[step.stage_id]
+            name = stage.iters[step.iter_id].name.partition(".")[0].removesuffix("_c")
+            found = names.get((stage.name.removesuffix(".local"), name))
+            if found is not None:  # a tile of each stage, and one whose place was used before
+                tiles = max(REDUCTION_TILES, step.pipeline_stages + 1)
+                limits[found] = replace(limits[found], tiles=tiles)
         elif isinstance(step, MatrixTilesStep):
             for cut, inner in _blocks(state, step):
                 limit = limits[names[cut]]  # of slices of the terms each has its tiles

@@ -105,9 +105,14 @@ def _fuse(state: State, step: FuseStep) -> State:
 def _pragma(state: State, step: PragmaStep) -> State:
     if step.pragma == "debug_skip_region":
         return state.evolve(step, attach_map=state.attach_map.without_stage(step.stage_id))
+    if step.pipeline_stages:
+        return state.evolve(step)
     limit = step.unroll_limit
     if limit is None:
-        expected = "expected auto_unroll_max_step$N with an integer N, or debug_skip_region"
+        expected = (
+            "expected auto_unroll_max_step$N or software_pipeline$N with an integer N, or "
+            "debug_skip_region"
+        )
         raise refuse(state, step, f"unknown pragma {step.pragma!r}: {expected}")
     stage = state.stages[step.stage_id].with_attrs(auto_unroll_max_step=limit)
     return state.evolve(step, stage_id=step.stage_id, stage=stage)

@@ -176,7 +176,9 @@ def _pragma(w: _Writer, step: PragmaStep, axes: Names) -> None:
     if step.iter_id >= len(names):
         return
     axis, limit = names[step.iter_id], step.unroll_limit
-    if limit is None:
+    if step.pipeline_stages:
+        w.lines.append(f's[{tensor}].pragma({axis}, "software_pipeline", {step.pipeline_stages})')
+    elif limit is None:
         w.lines.append(f"s[{tensor}].pragma({axis}, {step.pragma!r})")
     else:
         w.lines.append(f's[{tensor}].pragma({axis}, "auto_unroll_max_step", {limit})')

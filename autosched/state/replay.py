@@ -130,7 +130,9 @@ def _fuse(r: Replay, step: FuseStep, steps: Sequence[Step]) -> None:
 def _pragma(r: Replay, step: PragmaStep, steps: Sequence[Step]) -> None:
     stage, axes = r.stages[step.stage_id], r.axes[step.stage_id]
     limit = step.unroll_limit
-    if limit is None:
+    if step.pipeline_stages:
+        stage.pragma(axes[step.iter_id], "software_pipeline", step.pipeline_stages)
+    elif limit is None:
         stage.pragma(axes[step.iter_id], step.pragma)
     elif step.iter_id < len(axes):
         stage.pragma(axes[step.iter_id], "auto_unroll_max_step", limit)

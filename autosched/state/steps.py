@@ -11,7 +11,8 @@ A candidate is a tuple of steps. They are written to records as JSON arrays:
     TI stage "instruction" rows columns pack_a
     XM stage writer "instruction" [block_m, block_n, block_k, warp_m, warp_n] stages swizzle
 
-TI and XM are no steps of Ansor's, whose logs cannot hold them.
+TI and XM are no steps of Ansor's, nor is the pragma `software_pipeline$N`: its logs cannot hold
+them.
 
 Stage ids are those at the moment the step is applied. `apply.py` gives their effect on a loop
 state, `replay.py` on a te.Schedule.
@@ -61,14 +62,18 @@ class FuseStep(Step):
 
 
 @lru_cache(maxsize=1024)
-def _unroll_limit(pragma: str) -> int | None:
-    key, _, number = pragma.partition("$")
-    return int(number) if key == "auto_unroll_max_step" and number.isdecimal() else None
+def _number(pragma: str, key: str) -> int | None:
+    found, _, number = pragma.partition("$")
+    return int(number) if found == key and number.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)
 class PragmaStep(Step):
-    """Attach a pragma: `auto_unroll_max_step$N` or `debug_skip_region`."""
+    """Attach a pragma: `auto_unroll_max_step$N`, `debug_skip_region` or `software_pipeline$N`.
+
+    The last one is not Ansor's: tiles in shared memory at the iterator are filled ahead, N of them
+    are held at once (`transform/device/inject_software_pipeline.py`).
+    """
 
     code: ClassVar[str] = "PR"
     iter_id: int
@@ -77,7 +82,23 @@ class PragmaStep(Step):
     @property
     def unroll_limit(self) -> int | None:
         """The N of `auto_unroll_max_step$N`; None for another pragma."""
-        return _unroll_limit(self.pragma)
+        return _number(self.pragma, "auto_unroll_max_step")
+
+    @property
+    def pipeline_stages(self) -> int | None:
+        """The N of `software_pipeline$N`; None for another pragma."""
+        return _number(self.pragma, "software_pipeline")
+
+    def with_number(self, number: int) -> PragmaStep:
+        """The pragma with another number."""
+        key = self.pragma.partition("$")[0]
+        return PragmaStep(self.stage_id, self.iter_id, f"{key}${number}")
+
+    @property
+    def number(self) -> int | None:
+        """The number of either; None for a pragma that has none."""
+        limit = self.unroll_limit
+        return self.pipeline_stages if limit is None else limit
 
 
 @dataclass(frozen=True, slots=True)

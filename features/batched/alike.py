@@ -61,13 +61,14 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
     numbers = _table(alike)
     count = int(starts[-1])
     groups, factored = [], []
-    targets, ats, steps = [], [], []
+    targets, ats, steps, tiles = [], [], [], []
     every = np.arange(count)
     for s, first in enumerate(alike[0].plan.stages):
         stages = [those.plan.stages[s] for those in alike]
         placed = np.array([(own.unroll_number, own.target, own.at) for own in stages], np.int64)
         column, target, at = np.repeat(placed.T, sizes, axis=1)
         steps.append(np.where(column > 0, numbers[every, column], -1))
+        tiles.append(numbers[every, first.tiles_number])
         targets.append(target)
         ats.append(at)
         own = []
@@ -83,7 +84,7 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
         factored.append(given)
     plan = alike[0].plan
     own_texts = texts if plan.threads else None
-    return Population(count, groups, targets, ats, steps, factored, plan, own_texts)
+    return Population(count, groups, targets, ats, steps, factored, plan, own_texts, tiles=tiles)
 
 
 def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:

@@ -35,7 +35,7 @@ def build_nest(ops: ProgramOps, population: Population) -> Nest:
     count = len(ops.stages)
     if count >= _BEFORE:
         raise UnsupportedError(f"more than {_BEFORE - 1} stages")
-    nest = Nest(forms, ops, [{} for _ in range(count)], population.step)
+    nest = Nest(forms, ops, [{} for _ in range(count)], population.step, tiles=population.tiles)
     if population.plan.threads:
         nest.ranks = storage_ranks(population.plan, [stage.scope for stage in ops.stages])
         nest.tables = tables_of(population.plan)

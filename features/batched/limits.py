@@ -17,8 +17,8 @@ from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import signature, simplified
 from autosched.features.batched.ops import StoreOps, axes_outside_loads
-from autosched.features.batched.plan import Plan
-from autosched.features.batched.threads import around
+from autosched.features.batched.plan import Plan, StagePlan
+from autosched.features.batched.threads import around, pipelined_around
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
@@ -106,10 +106,13 @@ def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: 
     read: dict[int, Ints] = {}
     for s in stages:
         stage = nest.stages[s]
-        size = nest.forms.full(nest.ops.buffers[stage.ops.buffer].bytes)
-        for extent in stage.extents:
-            size = size * extent
+        size = _elements(nest, stage, plan.stages[s])
+        size = size * nest.ops.buffers[stage.ops.buffer].bytes
         if nest.ranks[s] == SHARED:
+            t = pipelined_around(plan, s)
+            if t >= 0:  # no more tiles than iterations (`device/inject_software_pipeline.py`)
+                loop = nest.stages[t].loops.slots[plan.stages[t].pipelined]
+                size = size * np.minimum(nest.tiles[t], nest.forms.extents[loop])
             shared = shared + size
             for reader in _readers(nest, stage.ops.buffer):
                 read[reader] = read.get(reader, nest.forms.zero) + size
@@ -123,6 +126,18 @@ def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: 
         least = np.maximum(least, together)
     verdict.refused |= (least > limits.shared) | (largest > limits.local)
     verdict.unsure |= (shared > limits.shared) | (local + 64 > limits.local)
+
+
+def _elements(nest: Nest, stage: Stage, plan: StagePlan) -> Ints:
+    """The elements of a stage's storage, with what aligned strides leave out."""
+    aligned = {axis: (factor, offset) for axis, factor, offset in plan.aligned}
+    size = nest.forms.one
+    for axis in range(len(stage.extents) - 1, -1, -1):
+        if axis in aligned:
+            factor, offset = aligned[axis]
+            size = size + (offset - size) % factor
+        size = size * stage.extents[axis]
+    return size
 
 
 def _readers(nest: Nest, buffer: int) -> list[int]:

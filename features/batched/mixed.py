@@ -169,7 +169,10 @@ def written_out(
             known[outer], known[inner] = stage.split(known[parent], factor, nparts)
             split += 1
         else:
-            known[relation[2]] = stage.fuse(known[relation[0]], known[relation[1]])
+            parts = known[relation[0]], known[relation[1]]
+            rest = [leaf for leaf in stage.leaf_iter_vars if leaf not in parts]
+            stage.reorder(*parts, *rest)  # they need not be neighbours before the steps' reorders
+            known[relation[2]] = stage.fuse(*parts)
     stage.reorder(*(known[leaf] for leaf in loops.leaves))
     for leaf, kind in zip(loops.leaves, loops.kinds, strict=True):
         if kind >= FIRST_THREAD:

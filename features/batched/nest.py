@@ -23,7 +23,8 @@ class Population:
     old stage's splits for a stage of partial results. `plan` is that of one of them, where they
     have threads that of all; `texts` are then those of the program. Of stages that have left loops
     of their target, `left` is the outermost of these, and -1 of others: they stand right before it,
-    one after the other by `order`.
+    one after the other by `order`. `tiles` says for each stage how many tiles are held of what its
+    pipelined loop fills (the plan has its place).
     """
 
     count: int
@@ -36,6 +37,7 @@ class Population:
     texts: Texts | None = None
     left: list[Ints] | None = None
     order: list[Ints] = field(default_factory=list)
+    tiles: list[Ints] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -65,6 +67,7 @@ class Nest:
 
     `own_step` are the limits of unrolling that the stages themselves set, or -1. With threads,
     `ranks` are those of the stages' storage and `tables` the touch tables of the thread axes.
+    `tiles` are those of the population.
     """
 
     forms: Forms
@@ -75,6 +78,7 @@ class Nest:
     stages: dict[int, Stage] = field(default_factory=dict)
     ranks: list[int] = field(default_factory=list)
     tables: dict[tuple[int, int], int] = field(default_factory=dict)
+    tiles: list[Ints] = field(default_factory=list)
 
     def around(self, s: int, t: int, position: int) -> Flags:
         """Where the loop at `position` of stage t is around stage s."""

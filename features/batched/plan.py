@@ -100,7 +100,12 @@ class Factored(NamedTuple):
 
 
 class StagePlan(NamedTuple):
-    """What a plan says of one stage that has loops."""
+    """What a plan says of one stage that has loops.
+
+    `pipelined` is the position of the loop for which tiles are filled ahead (-1: none), and
+    `tiles_number` says how many tiles of each are held. `aligned` has the axis, factor and offset
+    of each stride of its storage that is aligned.
+    """
 
     base: int
     part: str
@@ -112,6 +117,9 @@ class StagePlan(NamedTuple):
     target: int
     at: int
     unroll_number: int
+    pipelined: int
+    tiles_number: int
+    aligned: tuple[tuple[int, int, int], ...]
 
 
 class Plan(NamedTuple):
@@ -152,6 +160,9 @@ class Structures:
             elif isinstance(step, PragmaStep) and (limit := step.unroll_limit) is not None:
                 numbers.append(limit)
                 add((step.stage_id, step.iter_id))
+            elif isinstance(step, PragmaStep) and (held := step.pipeline_stages) is not None:
+                numbers.append(held)
+                add((step.stage_id, step.iter_id, "tiles"))
             else:
                 add(self._token(step))
         return tuple(found), numbers

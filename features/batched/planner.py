@@ -46,8 +46,8 @@ class PlannedStage:
     """
 
     __slots__ = (
-        *("at", "base", "data", "factored", "factored_by", "factors", "inlined"),
-        *("loops", "part", "rank", "target", "unroll_number"),
+        *("aligned", "at", "base", "data", "factored", "factored_by", "factors", "inlined"),
+        *("loops", "part", "pipelined", "rank", "target", "tiles_number", "unroll_number"),
     )
 
     def __init__(
@@ -63,7 +63,9 @@ class PlannedStage:
         self.base, self.loops, self.data, self.rank = base, loops, data, rank
         self.part, self.factored, self.factored_by = part, factored, factored_by
         self.factors: list[Columns] = []
-        self.unroll_number = 0
+        self.unroll_number = self.tiles_number = 0
+        self.pipelined = -1
+        self.aligned: tuple[tuple[int, int, int], ...] = ()
         self.inlined = False
         self.target: PlannedStage | None = None
         self.at = -1
@@ -151,13 +153,19 @@ class _Replay:
                 target = place[stage.target]
                 at = stage.target.loops.position(stage.at)
             unroll = stage.unroll_number if stage.loops.limited else 0
+            tiles = -1
+            if stage.tiles_number:
+                tiles = stage.loops.position(stage.pipelined)
             planned.append(
                 StagePlan(
                     *(stage.base, stage.part, stage.factored, stage.data, stage.loops.loops),
                     *(tuple(stage.factors), stage.factored_by, target, at, unroll),
+                    *(tiles, stage.tiles_number, stage.aligned),
                 )
             )
         threads = any(s.loops.threads for s in active)
+        if not threads and any(s.tiles_number for s in active):
+            raise UnsupportedError("tiles that are filled ahead without threads")
         what = planned if threads else [(s.base, s.part, s.factored) for s in planned]
         ops = tuple(self.op_steps)
         return Plan((ops, *what), ops, tuple(planned), threads)
@@ -208,13 +216,25 @@ def _annotate(p: _Replay, step: AnnotationStep, k: int) -> None:
 
 
 def _pragma(p: _Replay, step: PragmaStep, k: int) -> None:
-    if step.unroll_limit is None:
-        raise UnsupportedError("a pragma other than the limit of unrolling")
+    if step.unroll_limit is None and step.pipeline_stages is None:
+        raise UnsupportedError("a pragma without a number")
     p.number += 1
     stage = p.stages[step.stage_id]
-    if step.iter_id < len(stage.loops.leaves):
+    if step.pipeline_stages is not None:
+        if stage.tiles_number:
+            raise UnsupportedError("a stage whose tiles are filled ahead for two loops")
+        stage.pipelined, stage.tiles_number = stage.loops.leaves[step.iter_id], p.number
+    elif step.iter_id < len(stage.loops.leaves):
         stage.loops = stage.loops.limit(step.iter_id)
         stage.unroll_number = p.number
+
+
+def _align(p: _Replay, step: StorageAlignStep, k: int) -> None:
+    stage = p.stages[step.stage_id]
+    axis = stage.loops.leaves[step.iter_id]
+    if axis >= stage.data:
+        raise UnsupportedError("storage aligned along what is no axis of it")
+    stage.aligned = (*stage.aligned, (axis, step.factor, step.offset))
 
 
 def _compute_at(p: _Replay, step: ComputeAtStep, k: int) -> None:
@@ -295,7 +315,7 @@ _EFFECTS: dict[type[Step], Callable[[_Replay, Any, int], None]] = {
     SplitStep: _split,
     FollowSplitStep: _follow_split,
     FollowFusedSplitStep: _follow_fused_split,
-    StorageAlignStep: lambda p, step, k: None,
+    StorageAlignStep: _align,
     ComputeAtStep: _compute_at,
     ComputeInlineStep: _inline,
     ComputeRootStep: _compute_root,

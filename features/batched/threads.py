@@ -51,6 +51,17 @@ def around(plan: Plan, s: int) -> Iterator[tuple[int, int, int]]:
         stage = target
 
 
+def pipelined_around(plan: Plan, s: int) -> int:
+    """The innermost stage one of whose loops around stage s is pipelined, or -1."""
+    stage = plan.stages[s]
+    while stage.target >= 0:
+        target = plan.stages[stage.target]
+        if 0 <= target.pipelined <= stage.at:
+            return stage.target
+        stage = target
+    return -1
+
+
 def tables_of(plan: Plan) -> dict[Place, int]:
     """The touch table of each thread axis, by stage and position; a negative number.
 

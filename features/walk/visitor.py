@@ -130,7 +130,7 @@ class Nest:
             self.step = before
         elif stmt.key == "pragma_software_pipeline":
             outside, self.stages = self.stages, _constant(stmt.value)
-            self._alone(stmt.body)
+            self._visit(stmt.body)
             self.stages = outside
         elif stmt.key.startswith("pragma_"):
             self._alone(stmt.body)

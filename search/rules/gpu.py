@@ -6,10 +6,14 @@ from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next, always_inlinable
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import fuse_all_reductions
+from autosched.search.rules.turned_tile import BANK, BANKS
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation
 from autosched.state.state import State
+from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.tir.expr import Var
+from autosched.transform.device.alignment import WIDEST
 
 # ---- AddCacheRead
 
@@ -39,13 +43,59 @@ def _cache_read_condition(context: Context, state: State, stage_id: int) -> Deci
 
 
 def _cache_read(context: Context, state: State, stage_id: int) -> Next:
-    """One cache for each consumer that fetches."""
-    for inserted, reader in enumerate(_fetchers(context, state, stage_id)):
-        target = reader + inserted
-        state, cache = state.cache_read(stage_id, "shared", [target])
-        at = queries.last_reduce_iterator_of_outermost_tile(state, target + 1)
-        state = state.compute_at(cache, target + 1, at)
-    return [(state, stage_id)]
+    """One cache for each consumer that fetches; in the space `autosched` turned ones, too."""
+    readers = _fetchers(context, state, stage_id)
+    found = [(_fetched(state, stage_id, readers, []), stage_id)]
+    if context.options.space == "autosched":
+        turned = [_summed_axes(state, stage_id, reader) for reader in readers]
+        if all(turned):
+            found.append((_fetched(state, stage_id, readers, turned), stage_id))
+    return found
+
+
+def _fetched(state: State, stage_id: int, readers: list[int], turned: list[list[int]]) -> State:
+    inserted = 0
+    for k, reader in enumerate(readers):
+        before = len(state.stages)
+        state, cache = state.cache_read(stage_id, "shared", [reader + inserted])
+        if turned:
+            state, cache = _turned(state, cache, turned[k])
+        inserted += len(state.stages) - before
+        at = queries.last_reduce_iterator_of_outermost_tile(state, reader + inserted)
+        state = state.compute_at(cache, reader + inserted, at)
+    return state
+
+
+def _summed_axes(state: State, stage_id: int, reader: int) -> list[int]:
+    """The axes of the stage along which its reader adds up, where rows are among them.
+
+    In each step of the sum a thread has elements of several rows, which are neighbours in a turned
+    tile: one access of 16 bytes has four. None where there is a window, or nothing but the sum.
+    """
+    op = state.stages[reader].op
+    assert isinstance(op, ComputeOp)
+    own = state.stages[stage_id].op
+    loads = [load for body in op.body for load in tensor_loads(body) if load.producer.op is own]
+    if len(loads) != 1 or not all(isinstance(index, Var) for index in loads[0].indices):
+        return []
+    sums = {axis.var for axis in op.reduce_axis}
+    found = [k for k, index in enumerate(loads[0].indices) if index in sums]
+    rows = len(loads[0].indices)
+    return found if rows - 1 in found and len(found) < rows else []
+
+
+def _turned(state: State, cache: int, sums: list[int]) -> tuple[State, int]:
+    """The cache with the axes of the sum first. Their rows are 16 bytes longer than a multiple of
+    all banks: neighbours along the sum, fetched by neighbouring threads, go to different banks."""
+    iters = state.stages[cache].iters
+    others = [it for k, it in enumerate(iters) if k not in sums]
+    state = state.reorder(cache, [*(iters[k] for k in sums), *others])
+    state, cache = state.cache_write(cache, "shared")
+    state = state.compute_inline(cache + 1)
+    width = state.stages[cache].op.output(0).dtype.bytes
+    last = state.stages[cache].iters[len(sums) - 1]
+    banks, piece = BANKS * BANK // width, WIDEST // width
+    return state.storage_align(cache, last, banks, piece), cache
 
 
 ADD_CACHE_READ = FunctionRule("AddCacheRead", _cache_read_condition, _cache_read)

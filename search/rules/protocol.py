@@ -39,6 +39,10 @@ class Context:
     says 64 for every CPU."""
     second_cache: int = TYPICAL[1]
     """Bytes of the CPU's second cache."""
+    copies_ahead: bool = False
+    """Whether a GPU copies to shared memory while its threads go on."""
+    shared_bytes: int = 48 << 10
+    """Bytes of shared memory that the space `autosched` gives a block."""
 
     @property
     def core(self) -> Core:

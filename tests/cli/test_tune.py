@@ -283,7 +283,7 @@ def test_a_random_model_cannot_be_saved(
 def test_cuda_dry_run(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, _ = run("a.yaml", "--target", "cuda", "--dry-run", "--trials", "2")
     assert status == 0
-    assert "on cuda (sm_80): 1 sketch\n" in out
+    assert "on cuda (sm_80): 2 sketches\n" in out
     assert "lowered, verified and featurised" in out
     assert "blockIdx.x" in out
 

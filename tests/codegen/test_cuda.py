@@ -135,7 +135,8 @@ def test_expressions(dtype: str, text: str, expected: str, nvrtc: Nvrtc) -> None
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_the_whole_prelude_compiles(arch: str, nvrtc: Nvrtc) -> None:
     conversions = {f"{a}_to_{b}" for a in KINDS for b in KINDS}
-    source = prelude({*PARTS, *conversions}) + float8_conversions(conversions)
+    parts = {part for part in PARTS if arch == "sm_90" or not part.startswith("wgmma")}
+    source = prelude({*parts, *conversions}) + float8_conversions(conversions)
     assert nvrtc.compile(source, arch).cubin.startswith(b"\x7fELF")
 
 

@@ -46,9 +46,10 @@ def residual(n: int = 64) -> ComputeDAG:
 def test_a_consumer_without_reduction_reads_the_tensor_itself() -> None:
     dag = residual()
     space = SearchSpace.of(context_of(dag))
-    (sketch,) = space.sketches
-    reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
-    assert [(r.stage_id, r.reader_stage_ids) for r in reads] == [(1, (2,)), (0, (3,))]
+    sketch, turned = space.sketches
+    for each in (sketch, turned):
+        reads = [step for step in each.steps if isinstance(step, CacheReadStep)]
+        assert [(r.stage_id, r.reader_stage_ids) for r in reads] == [(1, (2,)), (0, (3,))]
     target = cuda_target()
 
     def legal(batch: Sequence[tuple[Step, ...]]) -> list[bool]:
@@ -110,11 +111,17 @@ def test_every_reduction_gets_its_own_fetch() -> None:
     k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
     c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
     d = te.compute((n, n), lambda i, j: te.sum(a[i, r] * c[r, j], axis=r), name="D")
-    (sketch,) = SearchSpace.of(context_of(ComputeDAG([a, b, d]))).sketches
+    sketch, *turned = SearchSpace.of(context_of(ComputeDAG([a, b, d]))).sketches
     names = [stage.name for stage in sketch.stages]
     assert [name for name in names if "A" in name] == ["A", "A.d.shared", "A.shared"]
     reads = [step for step in sketch.steps if isinstance(step, CacheReadStep)]
     assert [read.reader_stage_ids for read in reads if read.stage_id == 0] == [(3,), (7,)]
+    names = [stage.name for stage in turned[0].stages if not stage.is_inlined]
+    assert [name for name in names if "A" in name] == [
+        "A",
+        "A.d.shared.shared",
+        "A.shared.shared",
+    ]
 
 
 @pytest.mark.parametrize(

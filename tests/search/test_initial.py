@@ -1,5 +1,6 @@
 """Each rule of the initial population by itself."""
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -10,15 +11,20 @@ from autosched.search.blocks import fill_blocks
 from autosched.search.initial import (
     CPU_UNROLL,
     GPU_UNROLL,
+    OWN_GPU_UNROLL,
+    PIPELINE_STAGES,
     change_compute_location,
     compute_locations,
     fill_tile_size,
     parallel,
+    pipeline,
     unroll,
     vectorize,
 )
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
+from autosched.search.sample import drawn
+from autosched.search.sketch import generate_sketches
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
@@ -95,8 +101,12 @@ def test_vectorize_stays_within_the_limit(seed: int) -> None:
 def test_unroll_draws_a_value_for_reductions(
     make_context: MakeContext, make_task: MakeTask
 ) -> None:
-    for target, values in (("cpu", CPU_UNROLL), ("cuda", GPU_UNROLL)):
-        context = make_context(make_task("matmul", target))
+    for target, space, values in (
+        ("cpu", "autosched", CPU_UNROLL),
+        ("cuda", "ansor", GPU_UNROLL),
+        ("cuda", "autosched", OWN_GPU_UNROLL),
+    ):
+        context = make_context(make_task("matmul", target), space=space)
         seen = set()
         for seed in range(60):
             (step,) = made(unroll(context, context.dag.init_state, rng(seed))).steps
@@ -149,3 +159,26 @@ def test_locations_are_loops_of_the_consumer(
     for target, it in compute_locations(state, outputs - 1):
         assert target == outputs
         assert it in state.stages[target].iters
+
+
+@pytest.mark.parametrize(
+    ("copies_ahead", "shared"), [(True, 48 << 10), (True, 8 << 10), (False, 48 << 10)]
+)
+def test_tiles_that_fit_are_held_ahead(
+    copies_ahead: bool, shared: int, make_task: MakeTask, make_context: MakeContext
+) -> None:
+    """As many as shared memory has room for; none where a GPU cannot copy ahead, or as Ansor."""
+    context = replace(
+        make_context(make_task("matmul", "cuda")), copies_ahead=copies_ahead, shared_bytes=shared
+    )
+    found = set()
+    for state in drawn(context, generate_sketches(context), rng(), 60):
+        stages = [s.pipeline_stages for s in state.steps if isinstance(s, PragmaStep)]
+        found |= {n for n in stages if n is not None}
+        bound = context.dag.infer_bound(state)
+        tiles = [s for s in bound.stages if s.name.endswith(".shared") and not s.is_inlined]
+        size = 4 * sum(prod(it.extent or 1 for it in s.iters) for s in tiles)
+        assert all(n == 1 or n * size <= shared for n in stages if n is not None)
+    assert found == (set(PIPELINE_STAGES) if copies_ahead else set())
+    ansor = replace(context, options=SearchOptions(space="ansor"), copies_ahead=True)
+    assert pipeline(ansor, state, rng()) is state

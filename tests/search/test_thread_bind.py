@@ -94,7 +94,7 @@ def test_tiled_stages_keep_the_limits_or_are_discarded(
     make_space: MakeSpace, make_task: MakeTask
 ) -> None:
     space = make_space(make_task("matmul", "cuda"))
-    (sketch,) = space.sketches
+    sketch = space.sketches[0]
     outcomes = set()
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def test_fetches_into_shared_memory_use_the_same_threads(
     make_space: MakeSpace, make_task: MakeTask
 ) -> None:
     space = make_space(make_task("matmul", "cuda"))
-    (sketch,) = space.sketches
+    sketch = space.sketches[0]
     state = None
     for seed in range(60):
         rng = np.random.default_rng(seed)

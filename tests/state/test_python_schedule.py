@@ -30,6 +30,7 @@ GPU = [
     ["CR", 2],
     ["FU", 2, []],
     ["SA", 2, 0, 32, 1],
+    ["PR", 3, 0, "software_pipeline$2"],
 ]
 TRANSPOSED = [
     ["CHR", 0, "global", [2]],

@@ -37,6 +37,8 @@ SETS = (ANSOR, AUTOSCHED_1)
 MOST = {"max_pool2d_nchw": 16, "conv2d_transpose_nhwc": 3}
 """So many are worked out one by one in `autosched-1`: values with conditions that are no choice by
 axes."""
+WIDE = {"matmul": 1}
+"""Mutation made vectors of so many candidates wider than 16 bytes, or loops of them."""
 COUNT = 8
 
 
@@ -63,7 +65,7 @@ def test_rows_and_refusals(
     found = with_relatives(task, 5, COUNT, 3)
     batched = batched_features(task.dag, task.target, features)
     rows = batched.rows_of(found)
-    most = 0 if features == ANSOR else MOST.get(name, 0)
+    most = WIDE.get(name, 0) + (0 if features == ANSOR else MOST.get(name, 0))
     assert batched.share.one_by_one <= most, batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, s, True, features)) for s in found]
 

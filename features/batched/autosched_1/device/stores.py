@@ -21,7 +21,7 @@ from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import alike, simplified
 from autosched.features.batched.plan import FIRST_THREAD, REDUCE, Plan, UnsupportedError, masks_of
 from autosched.features.batched.stores import Store
-from autosched.features.batched.threads import around
+from autosched.features.batched.threads import around, pipelined_around
 from autosched.state.iterator import Annotation
 from autosched.tir.expr import FloorMod, IntImm, Var
 from autosched.tir.op import lt
@@ -219,7 +219,8 @@ def _kernels(nest: Nest, plan: Plan) -> dict[int, tuple[Ints, Ints]]:
             size = size * extent
         shared, local = found[root]
         if scope == "shared":
-            shared = shared + size
+            t = pipelined_around(plan, s)
+            shared = shared + (size if t < 0 else size * nest.tiles[t])
         else:
             for t, k, kind in around(plan, s):
                 if kind == _VTHREAD:
