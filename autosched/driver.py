@@ -118,18 +118,19 @@ def lower_for_features(
     target: Target,
     as_ansor: bool = True,
     ansor_limits: bool = True,
+    verified: bool = True,
 ) -> PrimFunc:
     """The simplified, unflattened TIR that features are read from.
 
-    For a GPU the candidate must also pass `verify_gpu`. `as_ansor` leaves indices as Ansor does,
-    which decides its counts of operations. Tensor instructions are the loops that they stand for.
-    Raises ScheduleError when the schedule is illegal or
-    beyond the limits.
+    For a GPU the candidate must also pass `verify_gpu`, unless it is not to be `verified`.
+    `as_ansor` leaves indices as Ansor does, which decides its counts of operations. Tensor
+    instructions are the loops that they stand for. Raises ScheduleError when the schedule is
+    illegal or beyond the limits.
     """
     sch, tensors = dag.apply_steps(steps)
     as_loops(sch)
     func = schedule_to_prim_func(sch.normalize_for_feature_extraction(), tensors)
-    if target.is_gpu:
+    if target.is_gpu and verified:
         verify_gpu(func, target, ansor_limits)
     return Simplify(as_ansor)(func)
 

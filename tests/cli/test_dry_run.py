@@ -43,7 +43,7 @@ def strict(tmp_path: Path) -> str:
 def test_nothing_legal_is_status_3(cli: Cli, strict: str) -> None:
     done = cli("tune", strict, "--dry-run")
     assert done.status == 3
-    assert "1 sketch\n" in done.out
+    assert "2 sketches\n" in done.out
     assert "0 lowered, verified and featurised, 6 refused" in done.out
     assert "    6 refused, for example: VerifyGPUCode" in done.out
 
@@ -53,7 +53,7 @@ def test_json_of_several_with_what_their_kernels_use(cli: Cli, tmp_path: Path, s
     done = cli("tune", "free.yaml", strict, "--dry-run", "--json")
     assert done.status == 3  # one of them has no candidate
     free, none = json.loads(done.out)["tasks"]
-    assert len(free["sketches"]) == 1 and "C.local" in free["sketches"][0]
+    assert len(free["sketches"]) == 2 and "C.local" in free["sketches"][0]
     assert free["sampled"] == len(free["legal"]) + sum(r["count"] for r in free["refused"])
     assert none["legal"] == [] and none["refused"][0]["count"] == 6
     assert done.err == ""
