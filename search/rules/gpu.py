@@ -9,7 +9,7 @@ from autosched.search.rules.tiling import fuse_all_reductions
 from autosched.search.rules.turned_tile import BANK, BANKS
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
-from autosched.state.iterator import Annotation
+from autosched.state.iterator import Annotation, Iterator
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import Var
@@ -103,6 +103,10 @@ ADD_CACHE_READ = FunctionRule("AddCacheRead", _cache_read_condition, _cache_read
 
 # ---- CrossThreadReduction
 
+_WARPS_OF_A_SUM = (4, 8)
+_LEAST_TERMS = 4
+"""Of each thread, where several warps share a sum."""
+
 
 def _cross_thread_condition(context: Context, state: State, stage_id: int) -> Decision:
     stage = state.stages[stage_id]
@@ -119,26 +123,56 @@ def _cross_thread_condition(context: Context, state: State, stage_id: int) -> De
 
 
 def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
-    warp = context.hardware.warp_size
     state, fused = fuse_all_reductions(state, stage_id)
     target = queries.single_consumer_id(state, stage_id)
     common = queries.num_common_outer_iterators(state, stage_id, target) if target >= 0 else 0
     if target < 0 or common == 0 or queries.needs_multi_level_tiling(state, target):
-        state, pieces = state.split(stage_id, fused, [warp])
-        state, _ = state.bind(stage_id, pieces[1], "threadIdx.x")
-        return [(state, stage_id - 1)]
+        return [
+            (_by_threads(state, stage_id, fused, threads), stage_id - 1)
+            for threads in _threads_of_a_sum(context, state, stage_id)
+        ]
+    if queries.split_step_ids(state, target):
+        return [(_beside(state, stage_id, fused, target, common), stage_id - 1)]
+    last = state.stages[target].iters[-1]
+    return [
+        (
+            _beside(_by_threads(state, target, last, threads), stage_id, fused, target, common),
+            stage_id - 1,
+        )
+        for threads in _threads_of_a_sum(context, state, stage_id)
+    ]
+
+
+def _threads_of_a_sum(context: Context, state: State, stage_id: int) -> list[int]:
+    """How many threads share the terms: a warp, as in Ansor; in the space `autosched` also four or
+    eight of them, each thread with four terms or more. All sums of a candidate have as many."""
+    hardware = context.hardware
+    warp = hardware.warp_size
+    if context.options.space == "ansor":
+        return [warp]
+    bound = (it for stage in state.stages for it in stage.iters)
+    lanes = (it for it in bound if it.annotation is Annotation.THREAD_X)
+    known = [it.extent_or_unknown for it in lanes if it.extent_or_unknown > 0]
+    if known:
+        return known[:1]
+    _, terms = queries.cumulative_lengths(state, stage_id)
+    most = min(hardware.max_threads_per_block, terms // _LEAST_TERMS)
+    return [warp, *(warp * n for n in _WARPS_OF_A_SUM if warp * n <= most)]
+
+
+def _by_threads(state: State, stage_id: int, it: Iterator, threads: int) -> State:
+    state, pieces = state.split(stage_id, it, [threads])
+    return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
+
+
+def _beside(state: State, stage_id: int, fused: Iterator, target: int, common: int) -> State:
+    """The sum by the threads of its reader, at the loop that both have in common."""
     splits = queries.split_step_ids(state, target)
-    if not splits:
-        split_id = len(state.steps)
-        state, pieces = state.split(target, state.stages[target].iters[-1], [warp])
-        state, _ = state.bind(target, pieces[1], "threadIdx.x")
-        splits = [split_id]
     if len(splits) != 1:
         raise ScheduleError(f"cross-thread reduction: stage {target} is split more than once")
     state, pieces = state.follow_split(stage_id, fused, splits[0], 1)
     state, _ = state.bind(stage_id, pieces[1], "threadIdx.x")
-    at = state.stages[target].iters[common - 1]
-    return [(state.compute_at(stage_id, target, at), stage_id - 1)]
+    return state.compute_at(stage_id, target, state.stages[target].iters[common - 1])
 
 
 CROSS_THREAD_REDUCTION = FunctionRule(

@@ -7,6 +7,7 @@ import pytest
 
 from autosched import te
 from autosched.driver import lower_for_features
+from autosched.referee.check import Verdict, check_candidate
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.gpu import (
     ADD_CACHE_READ,
@@ -16,9 +17,11 @@ from autosched.search.rules.gpu import (
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
+from autosched.state.iterator import Annotation, IterKind
 from autosched.state.state import State
-from autosched.state.steps import CacheReadStep, Step, steps_to_json
+from autosched.state.steps import CacheReadStep, SplitStep, Step, steps_to_json
 from autosched.target import HardwareParams, cuda_target
+from autosched.task import Task
 
 GPU = HardwareParams.default("cuda")
 
@@ -196,3 +199,42 @@ def test_untiled_consumers_need_no_fetch() -> None:
     dag = row_sums(4, 64)
     assert ADD_CACHE_READ.condition(context_of(dag), dag.init_state, 0) is Decision.SKIP
     assert ADD_CACHE_READ.condition(context_of(dag), dag.init_state, 1) is Decision.SKIP
+
+
+def test_several_warps_share_a_sum() -> None:
+    """One, four or eight in the space `autosched`, for all sums alike; in Ansor's one."""
+
+    def threads(terms: int, space: str) -> list[set[int]]:
+        task = Task.from_workload("softmax", M=2048, N=terms, target=cuda_target())
+        sketches = SearchSpace(task, SearchOptions(space=space)).sketches
+        bound = [
+            {
+                it.extent_or_unknown
+                for stage in sketch.stages
+                for it in stage.iters
+                if it.annotation is Annotation.THREAD_X
+                and it.kind is IterKind.REDUCTION
+                and it.extent_or_unknown > 0  # others follow
+            }
+            for sketch in sketches
+        ]
+        return [each for each in bound if each]
+
+    found = threads(1024, "autosched")
+    assert all(len(each) == 1 for each in found)
+    assert set().union(*found) == {32, 128, 256}
+    assert set().union(*threads(600, "autosched")) == {32, 128}
+    assert set().union(*threads(1024, "ansor")) == {32}
+
+
+@pytest.mark.parametrize("threads", [128, 256])
+def test_sums_of_several_warps_compute_it(threads: int) -> None:
+    task = Task.from_workload("softmax", M=5, N=1100, target=cuda_target())
+    space = SearchSpace(task)
+    sketch = next(
+        s
+        for s in space.sketches
+        if [step.lengths for step in s.steps if isinstance(step, SplitStep)] == [(threads,)]
+    )
+    (steps,) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
+    assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES

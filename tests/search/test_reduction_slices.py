@@ -30,7 +30,7 @@ def slices(task: Task, options: SearchOptions | None = None) -> list[State]:
 
 def test_slices_are_summed_by_blocks_and_by_warps() -> None:
     task = task_of(SUM, {"A": [4, 4096]})
-    plain, crossing = sorted(slices(task), key=lambda sketch: "threadIdx.x" in sketch.to_str())
+    plain, *crossing = sorted(slices(task), key=lambda sketch: "threadIdx.x" in sketch.to_str())
     assert (
         plain.to_str()
         == """\
@@ -44,8 +44,9 @@ for ax0 (0,4)
     S.repl = ...
 """
     )
-    assert "threadIdx.x k_i.1 (0,32)" in crossing.to_str()
-    assert len(SearchSpace(task).sketches) == 4
+    lanes = [f"threadIdx.x k_i.1 (0,{threads})" for threads in (32, 128, 256)]
+    assert [lane in each.to_str() for each, lane in zip(crossing, lanes, strict=True)] == [True] * 3
+    assert len(SearchSpace(task).sketches) == 8
     found = SearchSpace(task).sample(np.random.default_rng(0), 40, sketch=plain)
     splits = {steps[0].lengths for steps in found if isinstance(steps[0], SplitStep)}
     assert splits == {(2**n,) for n in range(7)}  # how many slices is drawn
@@ -55,11 +56,11 @@ for ax0 (0,4)
 @pytest.mark.parametrize(
     ("expr", "shape", "number"),
     [
-        (SUM, [64, 1024], 2),
+        (SUM, [64, 1024], 3),
         (SUM, [65, 1024], 0),  # a warp for each row
         (SUM, [64, 1023], 0),
         (SUM, [4, 1031], 0),  # prime
-        (COLUMNS, [1024, 4096], 2),
+        (COLUMNS, [1024, 4096], 3),
         (COLUMNS, [1024, 4097], 0),  # a thread for each column
     ],
 )
