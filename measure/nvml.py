@@ -1,7 +1,7 @@
 """NVML, which tells clocks, temperature and settings of GPUs; the package nvidia-ml-py is optional.
 
 Each value may be missing on its own (MIG, containers): it is None then. Nothing is ever set: that
-needs root and outlives the run. Written against NVML's documentation; never run on hardware.
+needs root and outlives the run. Run on an H200.
 """
 
 from __future__ import annotations
