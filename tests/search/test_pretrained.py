@@ -30,7 +30,7 @@ def test_it_is_for_the_features_of_this_version(
     rows = [r for r in task_featurizer(task)(candidates) if r is not None]
     scores = model.predict(rows)
     assert np.isfinite(scores).all()
-    assert scores.max() > 2 * scores.min()
+    assert scores.max() > 1.5 * scores.min()
 
 
 def test_there_is_none_for_others() -> None:
