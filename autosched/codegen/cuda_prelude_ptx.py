@@ -133,15 +133,24 @@ template <int N> __device__ __forceinline__ void wgmma_wait() {
 
 
 def _wgmma(columns: int, kind: str) -> str:
-    """64 terms of 64 rows and `columns` columns, by four instructions that run on."""
+    """128 bytes of terms of 64 rows and `columns` columns, by four instructions that run on.
+
+    `kind` is the type of both operands, or those of A and B: u8_s8. Bytes cannot be turned.
+    """
+    left, _, right = kind.partition("_")
+    of_bytes = left in ("s8", "u8")
     count = columns // 2
     sums = ", ".join(f"%{k}" for k in range(count))
-    outputs = ", ".join(f'"+f"(c[{k}])' for k in range(count))
+    register, result, terms = ("r", "s32", 32) if of_bytes else ("f", "f32", 16)
+    outputs = ", ".join(f'"+{register}"(c[{k}])' for k in range(count))
     a, b, turned_a, turned_b = (f"%{count + k}" for k in range(4))
+    scales = "1" if of_bytes else f"1, 1, 1, {turned_a}, {turned_b}"
+    turns = "" if of_bytes else ', "n"(ROWS ? 0 : 1), "n"(COLUMNS ? 1 : 0)'
+    types = f"{result}.{left}.{right or left}"
     return (
         "template <bool ROWS, bool COLUMNS, int SLAB, int PENDING>\n"
         f"__device__ __forceinline__ void wgmma_n{columns}_{kind}(\n"
-        "    float* c, const void* own_a, const void* own_b) {\n"
+        f"    {'int' if of_bytes else 'float'}* c, const void* own_a, const void* own_b) {{\n"
         "  unsigned a = wgmma_rows<ROWS>(own_a);\n"
         "  unsigned b = (unsigned)__cvta_generic_to_shared(own_b);\n"
         '  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");\n'
@@ -150,11 +159,11 @@ def _wgmma(columns: int, kind: str) -> str:
         "    unsigned long long p = wgmma_tile(a + k * (ROWS ? 32 : 2048), 16, 1024);\n"
         "    unsigned long long q =\n"
         "        wgmma_tile(b + k * (COLUMNS ? 2048 : 32), COLUMNS ? SLAB : 16, 1024);\n"
-        f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "\n'
+        f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.{types} "\n'
         f'                 "{{{sums}}}, "\n'
-        f'                 "{a}, {b}, 1, 1, 1, {turned_a}, {turned_b};"\n'
+        f'                 "{a}, {b}, {scales};"\n'
         f"                 : {outputs}\n"
-        '                 : "l"(p), "l"(q), "n"(ROWS ? 0 : 1), "n"(COLUMNS ? 1 : 0));\n'
+        f'                 : "l"(p), "l"(q){turns});\n'
         "  }\n"
         '  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");\n'
         "  wgmma_wait<PENDING>();\n"
@@ -163,6 +172,7 @@ def _wgmma(columns: int, kind: str) -> str:
 
 
 _HALVES = ("f16", "bf16")
+_WGMMA_KINDS = (*_HALVES, "s8", "u8", "s8_u8", "u8_s8")
 _WGMMA_COLUMNS = (64, 128, 192, 256)
 
 _TO_TF32 = """\
@@ -248,7 +258,7 @@ PTX_PARTS: dict[str, str] = {
     },
     "wgmma": _WGMMA,
     "wgmma_wait": _WGMMA_WAIT,
-    **{f"wgmma_n{n}_{kind}": _wgmma(n, kind) for n in _WGMMA_COLUMNS for kind in _HALVES},
+    **{f"wgmma_n{n}_{kind}": _wgmma(n, kind) for n in _WGMMA_COLUMNS for kind in _WGMMA_KINDS},
     "lane_of_warp": _LANE,
     "mma_fill": _MMA_FILL,
     "mma_store": _MMA_STORE,
@@ -258,9 +268,9 @@ PTX_PARTS: dict[str, str] = {
 }
 PTX_NEEDS = {
     **{
-        f"wgmma_n{n}_{kind}": (kind, "wgmma", "wgmma_wait")
+        f"wgmma_n{n}_{kind}": (*((kind,) if kind in _HALVES else ()), "wgmma", "wgmma_wait")
         for n in _WGMMA_COLUMNS
-        for kind in _HALVES
+        for kind in _WGMMA_KINDS
     },
     "mma_m16n8k8_tf32": ("to_tf32",),
     "mma_store": ("lane_of_warp",),

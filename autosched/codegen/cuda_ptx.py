@@ -10,7 +10,7 @@ from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
 from autosched.tir.float_bits import bits_type
 from autosched.tir.op import add, const, mul
-from autosched.tir.warp_matrix import FRAGMENT_SHAPE, FRAGMENT_VALUES, product_of
+from autosched.tir.warp_matrix import FRAGMENT_SHAPE, FRAGMENT_VALUES, product_of, short_names
 from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 
 READ_POINTERS = {
@@ -19,7 +19,7 @@ READ_POINTERS = {
     "ptx_ldmatrix": (5,),
     "ptx_mma": (6, 8),
     "ptx_mma_store": (3,),
-    "ptx_wgmma": (6, 8),
+    "ptx_wgmma": WGMMA_TILES,
     "tvm_load_matrix_sync": (5,),
 }
 """The arguments of calls that are pointers which are only read through."""
@@ -99,12 +99,15 @@ def _wgmma(w: Writer, e: Expr) -> Text:
         raise CompileError(f"ptx_wgmma: {product}: {e!r}")
     if not product.swizzled:
         raise CompileError(f"wgmma reads tiles that SwizzleShared swizzled: {e!r}")
-    name = f"wgmma_n{product.columns}_{memory_type(product.dtype)}"
+    kinds = (product.left, product.right)
+    short = "_".join(short_names(*(str(getattr(x, "value", "")) for x in e.args[1:3])))
+    name = f"wgmma_n{product.columns}_{short}"
     w.use(name)
-    c = f"&{_element(w, e.args[4], e.args[5], None)}"
-    a, b = (_address(w, e.args[k], e.args[k + 1], product.dtype) for k in WGMMA_TILES)
+    c = f"&{_element(w, e.args[5], e.args[6], None)}"
+    places = zip(WGMMA_TILES, kinds, strict=True)
+    a, b = (_address(w, e.args[k], e.args[k + 1], dtype) for k, dtype in places)
     by_rows, by_columns = product.layout_a == "mk", product.layout_b == "kn"
-    slab = product.slab * product.dtype.bytes
+    slab = product.slab * product.left.bytes
     words = (str(by_rows).lower(), str(by_columns).lower(), str(slab), str(product.pending))
     return Text(f"{name}<{', '.join(words)}>({c}, {a}, {b})")
 

@@ -135,10 +135,10 @@ def _wgmma(c: StmtCompiler, call: Call) -> None:
         raise InterpreterError(f"ptx_wgmma: {product}: {call!r}")
     if any(scope_of(call.args[k]) not in ("shared", "shared.dyn") for k in WGMMA_TILES):
         raise InterpreterError(f"ptx_wgmma multiplies tiles in shared memory: {call!r}")
-    kinds = (call.dtype, product.dtype, product.dtype)
+    kinds = (call.dtype, product.left, product.right)
     places = [
         _place(c, call, call.args[k], dtype, call.args[k + 1])
-        for k, dtype in zip((4, *WGMMA_TILES), kinds, strict=True)
+        for k, dtype in zip((5, *WGMMA_TILES), kinds, strict=True)
     ]
     c.emit(f"L.groups.multiply({c.constant(product)}, {', '.join(places)}, {c.mask})")
 

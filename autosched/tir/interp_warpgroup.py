@@ -15,7 +15,7 @@ import numpy as np
 from autosched.tir.interp_memory import Array, Mask, WarpError
 from autosched.tir.interp_warp import Place
 from autosched.tir.warp_matrix import WARP
-from autosched.tir.warpgroup_matrix import GROUP, TILE_ALIGNMENT, GroupProduct
+from autosched.tir.warpgroup_matrix import GROUP, ROWS_OF_WARP, TILE_ALIGNMENT, GroupProduct
 
 if TYPE_CHECKING:
     from autosched.tir.interp_threads import Threads
@@ -71,7 +71,8 @@ class Warpgroups:
         threads = self._threads
         first = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), threads.count))
         warp = threads.in_block // WARP % GROUP
-        by_warp = 0 if rows is None else warp * 16 * (64 if product.layout_a == "mk" else 1)
+        own_rows = ROWS_OF_WARP * (product.row if product.layout_a == "mk" else 1)
+        by_warp = 0 if rows is None else warp * own_rows
         group = first - by_warp
         leader = group.reshape(-1, GROUP * WARP)[:, :1]
         wrong = (group.reshape(-1, GROUP * WARP) != leader).reshape(-1)
@@ -105,7 +106,7 @@ class Warpgroups:
         first = np.broadcast_to(np.asarray(at, np.int64), self._threads.count)
         places = first[:, None] + np.arange(product.values)
         held = np.asarray(storage.load(places, True)).reshape(-1, WARP, product.values)
-        sums = np.zeros((len(held), 16, product.columns), np.float32)
+        sums = np.zeros((len(held), ROWS_OF_WARP, product.columns), held.dtype)
         sums[:, rows, columns] = held
         found = product.multiply(left, right, sums)[:, rows, columns]
         storage.store(places, found.reshape(places.shape), True)

@@ -50,7 +50,7 @@ POINTER_OFFSETS: dict[str, tuple[tuple[int, int], ...]] = {
     "ptx_mma": ((6, 7), (8, 9), (10, 11)),
     "ptx_mma_fill": ((1, 2),),
     "ptx_mma_store": ((0, 1), (3, 4)),
-    "ptx_wgmma": ((4, 5), (6, 7), (8, 9)),
+    "ptx_wgmma": ((5, 6), (7, 8), (9, 10)),
 }
 """Of calls that take pointers, each with an offset in elements: the places of both among the
 arguments."""

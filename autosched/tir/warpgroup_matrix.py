@@ -1,15 +1,15 @@
 """Matrix products of a warpgroup, four warps one behind the other: what wgmma reads and computes.
 
-A warp adds to its C (16, n) the product of its 16 rows of A (16, 64) and all of B (64, n). Both lie
-in shared memory, in rows of 128 bytes, the elements of which lie as wgmma's 128-byte swizzle has
-them (`WGMMA_SWIZZLE`) once a pass has exchanged them:
+A warp adds to its C (16, n) the product of its 16 rows of A (16, k) and all of B (k, n). Both lie in
+shared memory, in rows of 128 bytes (r elements: 64 of 16 bits, 128 bytes), the elements of which
+lie as wgmma's 128-byte swizzle has them once a pass has exchanged them. A call adds up r terms:
 
 | operand | layout | rows | element |
 |---|---|---|---|
-| A | mk | of 64 terms | m * 64 + k |
-| A | km | of 64 of the warpgroup's rows, of which the warp has 16 | k * 64 + m |
-| B | nk | of 64 terms | n * 64 + k |
-| B | kn | of 64 columns; `slab` elements from 64 columns to the next | n // 64 * slab + k * 64 + n % 64 |
+| A | mk | of r terms | m * r + k |
+| A, 16 bits | km | of 64 of the warpgroup's rows, of which the warp has 16 | k * 64 + m |
+| B | nk | of r terms | n * r + k |
+| B, 16 bits | kn | of 64 columns; `slab` elements from 64 columns to the next | n // 64 * slab + k * 64 + n % 64 |
 
 C is held as that of mma.sync is: fragments of 16 x 8, side by side.
 """  # noqa: E501
@@ -22,25 +22,48 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.dtype import DType
-from autosched.tir.swizzle import Swizzle
+from autosched.tir.swizzle import Swizzle, swizzle_for
 from autosched.tir.warp_matrix import RESULT, WARP
 
 Array = np.ndarray[Any, Any]
 GROUP = 4
 """Warps of a warpgroup."""
-ROW = 64
-"""Elements of 16 bits in a row of 128 bytes; the terms of one call, too."""
 ROWS_OF_WARP = 16
-STEP = 16
-"""Terms that one instruction adds up."""
+SLAB = 64
+"""Columns of B, and of C, whose rows lie one below the other."""
+RESULT_COLUMNS = 8
+MOST_COLUMNS = 256
 TILE_ALIGNMENT = 1024
 """Bytes: eight rows, within which elements change places."""
-WGMMA_SWIZZLE = Swizzle(3, 3, 6)
-MOST_COLUMNS = 256
-KINDS = {"fp16": DType("float16"), "bf16": DType("bfloat16")}
+_ROW_BYTES = 128
+_STEP_BYTES = 32
+"""Of the terms that one instruction adds up."""
+KINDS = {
+    "fp16": DType("float16"),
+    "bf16": DType("bfloat16"),
+    "int8": DType("int8"),
+    "uint8": DType("uint8"),
+}
 LAYOUTS_A, LAYOUTS_B = ("mk", "km"), ("kn", "nk")
-WGMMA_TILES, WGMMA_SWIZZLED, WGMMA_PENDING = (6, 8), 11, 12
+WGMMA_TILES, WGMMA_SWIZZLED, WGMMA_PENDING = (7, 9), 12, 13
 """Arguments of ptx_wgmma: the tiles, whether their elements changed places, what may be pending."""
+
+
+def row_of(dtype: DType) -> int:
+    """The elements of a row, and the terms of a call."""
+    return _ROW_BYTES // dtype.bytes
+
+
+def wgmma_swizzle(dtype: DType) -> Swizzle:
+    """How the elements of tiles change places."""
+    found = swizzle_for(row_of(dtype), dtype.bytes)
+    assert found is not None
+    return found
+
+
+def result_of(dtype: DType) -> DType:
+    """The type of the sums."""
+    return DType("float32") if dtype.is_float else DType("int32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +75,38 @@ class GroupProduct:
     """
 
     columns: int
-    dtype: DType
+    left: DType
+    right: DType
     layout_a: str
     layout_b: str
     slab: int
     swizzled: bool
     pending: int
 
+    @property
+    def row(self) -> int:
+        """Elements of a row of a tile."""
+        return row_of(self.left)
+
     def place_of_a(self) -> Array:
-        """The elements (16, 64) of A behind the first one."""
-        m, k = np.arange(ROWS_OF_WARP)[:, None], np.arange(ROW)
-        return np.asarray(m * ROW + k if self.layout_a == "mk" else k * ROW + m)
+        """The elements (16, k) of A behind the first one."""
+        m, k = np.arange(ROWS_OF_WARP)[:, None], np.arange(self.row)
+        return np.asarray(m * self.row + k if self.layout_a == "mk" else k * self.row + m)
 
     def place_of_b(self) -> Array:
-        """The elements (64, columns) of B behind the first one."""
-        k, n = np.arange(ROW)[:, None], np.arange(self.columns)
+        """The elements (k, columns) of B behind the first one."""
+        k, n = np.arange(self.row)[:, None], np.arange(self.columns)
         if self.layout_b == "nk":
-            return np.asarray(n * ROW + k)
-        return np.asarray(n // ROW * self.slab + k * ROW + n % ROW)
+            return np.asarray(n * self.row + k)
+        return np.asarray(n // SLAB * self.slab + k * self.row + n % SLAB)
 
     def kept_at(self, elements: Array) -> Array:
         """Where elements of a tile lie, by their numbers in memory that is aligned for it."""
         if not self.swizzled:
             return elements
-        row = elements >> WGMMA_SWIZZLE.source & ((1 << WGMMA_SWIZZLE.bits) - 1)
-        return np.asarray(elements ^ row << WGMMA_SWIZZLE.base)
+        swizzle = wgmma_swizzle(self.left)
+        row = elements >> swizzle.source & ((1 << swizzle.bits) - 1)
+        return np.asarray(elements ^ row << swizzle.base)
 
     @property
     def values(self) -> int:
@@ -84,15 +114,16 @@ class GroupProduct:
         return ROWS_OF_WARP * self.columns // WARP
 
     def multiply(self, a: Array, b: Array, c: Array) -> Array:
-        """C of each warp: arrays (warps, 16, 64), (warps, 64, columns) and (warps, 16, columns).
+        """C of each warp: arrays (warps, 16, k), (warps, k, columns) and (warps, 16, columns).
 
         The products of one instruction and what they are added to are exact and rounded once, where
-        a GPU rounds in between.
+        a GPU rounds in between; integers wrap.
         """
-        left, right = a.astype(np.float64), b.astype(np.float64)
-        for k in range(0, ROW, STEP):
-            exact = c.astype(np.float64) + left[..., k : k + STEP] @ right[:, k : k + STEP]
-            c = exact.astype(np.float32)
+        exact = np.float64 if self.left.is_float else np.int64
+        left, right, step = a.astype(exact), b.astype(exact), _STEP_BYTES // self.left.bytes
+        for k in range(0, self.row, step):
+            total = c.astype(exact) + left[..., k : k + step] @ right[:, k : k + step]
+            c = total.astype(result_of(self.left).numpy)
         return c
 
     def lanes(self) -> tuple[Array, Array]:
@@ -103,30 +134,28 @@ class GroupProduct:
         return rows.reshape(WARP, -1), columns.reshape(WARP, -1)
 
 
-RESULT_COLUMNS = 8
-
-
 def group_product_of(args: tuple[Any, ...]) -> GroupProduct | str:
     """The product that the arguments of ptx_wgmma describe; in words what is wrong with them.
 
-    `ptx_wgmma(columns, type, layout of A, layout of B, c, at, a, at, b, at, slab, swizzled,
-    pending)` with offsets in elements: those of A are of the warp's first row.
+    `ptx_wgmma(columns, type of A, type of B, layout of A, layout of B, c, at, a, at, b, at, slab,
+    swizzled, pending)` with offsets in elements: those of A are of the warp's first row.
     """
-    if len(args) != 13:
-        return f"13 arguments are expected, found {len(args)}"
-    columns, kind, a, b = (getattr(e, "value", None) for e in args[:4])
-    slab, swizzled, pending = (getattr(e, "value", None) for e in args[10:])
-    dtype = KINDS.get(str(kind))
-    if dtype is None:
-        return f"the type {kind} is not known, only {', '.join(KINDS)}"
+    if len(args) != 14:
+        return f"14 arguments are expected, found {len(args)}"
+    columns, first, second, a, b = (getattr(e, "value", None) for e in args[:5])
+    slab, swizzled, pending = (getattr(e, "value", None) for e in args[11:])
+    left, right = KINDS.get(str(first)), KINDS.get(str(second))
+    if left is None or right is None or (left is not right and left.bytes + right.bytes > 2):
+        return f"products of {first} and {second} are not known"
     if a not in LAYOUTS_A or b not in LAYOUTS_B:
         return f"the layouts {a} and {b} are not known, only mk and km, kn and nk"
-    if not isinstance(columns, int) or columns % ROW or not ROW <= columns <= MOST_COLUMNS:
-        return f"columns must be a multiple of {ROW} up to {MOST_COLUMNS}, found {columns}"
+    if left.bytes == 1 and (a, b) != ("mk", "nk"):
+        return f"bytes are read in the layouts mk and nk alone, found {a} and {b}"
+    if not isinstance(columns, int) or columns % SLAB or not SLAB <= columns <= MOST_COLUMNS:
+        return f"columns must be a multiple of {SLAB} up to {MOST_COLUMNS}, found {columns}"
     if not isinstance(slab, int) or not isinstance(swizzled, int) or not isinstance(pending, int):
         return "the distance of slabs, swizzled and pending must be constants"
-    if slab % (TILE_ALIGNMENT // dtype.bytes):
-        return (
-            f"slabs of B must be a multiple of {TILE_ALIGNMENT} bytes apart, found {slab} elements"
-        )
-    return GroupProduct(columns, dtype, str(a), str(b), slab, bool(swizzled), pending)
+    unit = TILE_ALIGNMENT // left.bytes
+    if slab % unit:
+        return f"slabs of B must be a multiple of {unit} elements apart, found {slab}"
+    return GroupProduct(columns, left, right, str(a), str(b), slab, bool(swizzled), pending)

@@ -30,7 +30,7 @@ from autosched.te.intrin.registry import instruction
 from autosched.te.intrin.warpgroup import is_of_warpgroup
 from autosched.te.schedule.matrix_view import MatrixView, matrix_view, total
 from autosched.tir.warp_matrix import WARP
-from autosched.tir.warpgroup_matrix import ROW, ROWS_OF_WARP
+from autosched.tir.warpgroup_matrix import ROWS_OF_WARP
 
 _BLOCKS = (16, 32, 64, 128, 256)
 _WARPS = (16, 32, 64, 128)
@@ -93,14 +93,14 @@ def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, i
         writer = stage_id
     found = []
     for it in _fitting(context, state, stage_id):
-        smallest = (64, 64, 64, 16, 64) if is_of_warpgroup(it) else (16, 16, it.extent("k"), 16, 16)
-        step = MatrixTilesStep(stage_id, writer, it.name, smallest, 0, True)
-        found.append((state.apply(step), stage_id - 1))
+        step = it.extent("k")
+        smallest = (64, 64, step, 16, 64) if is_of_warpgroup(it) else (16, 16, step, 16, 16)
+        tiles = MatrixTilesStep(stage_id, writer, it.name, smallest, 0, True)
+        found.append((state.apply(tiles), stage_id - 1))
         place = _long_sum(state, stage_id, it)
         if place is not None:
             sliced = _in_slices(state, stage_id, writer, place)
-            step = replace(step, writer_id=stage_id)
-            found.append((sliced.apply(step), stage_id - 1))
+            found.append((sliced.apply(replace(tiles, writer_id=stage_id)), stage_id - 1))
     return found
 
 
@@ -136,9 +136,9 @@ TENSOR_CORE = FunctionRule("TensorCore", _condition, _apply)
 @lru_cache(maxsize=64)
 def _choices(name: str, rows: int, columns: int, terms: int) -> tuple[tuple[int, ...], ...]:
     """The sizes worth trying for a product: no tile much larger than it, no warp idle."""
-    if is_of_warpgroup(instruction(name)):
-        return tuple(_of_warpgroups(rows, columns, terms))
     step = instruction(name).extent("k")
+    if is_of_warpgroup(instruction(name)):
+        return tuple(_of_warpgroups(step, rows, columns, terms))
 
     def all_sizes() -> Iterator[tuple[int, ...]]:
         for m in _blocks(rows):
@@ -158,7 +158,7 @@ def _choices(name: str, rows: int, columns: int, terms: int) -> tuple[tuple[int,
     return tuple(all_sizes())
 
 
-def _of_warpgroups(rows: int, columns: int, terms: int) -> Iterator[tuple[int, ...]]:
+def _of_warpgroups(step: int, rows: int, columns: int, terms: int) -> Iterator[tuple[int, ...]]:
     least_m, least_n = _ROWS_OF_WARPGROUPS[0], _COLUMNS_OF_WARPGROUPS[0]
     for m in _ROWS_OF_WARPGROUPS:
         for n in _COLUMNS_OF_WARPGROUPS:
@@ -169,8 +169,8 @@ def _of_warpgroups(rows: int, columns: int, terms: int) -> Iterator[tuple[int, .
             if WARP * m // ROWS_OF_WARP * (n // 2 + _OTHER_REGISTERS) > _MOST_REGISTERS:
                 continue
             for k in _STEPS_OF_WARPGROUPS:
-                if k == 1 or ROW * k < 2 * terms:
-                    yield m, n, ROW * k, ROWS_OF_WARP, n
+                if k == 1 or step * k < 2 * terms:
+                    yield m, n, step * k, ROWS_OF_WARP, n
 
 
 def _stages_for(step: MatrixTilesStep) -> tuple[int, ...]:

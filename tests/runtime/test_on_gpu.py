@@ -18,10 +18,13 @@ import autosched
 from autosched.cli.doctor_cuda import diagnose
 from autosched.driver import build_cuda
 from autosched.errors import ConfigError, MeasureError
+from autosched.measure.check import Seen
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.state.steps import MatrixTilesStep
 from autosched.target import Target, cuda_target
 from autosched.task import Task
+from autosched.te.intrin.registry import instruction
+from autosched.te.operations.operation import ComputeOp
 
 pytestmark = pytest.mark.gpu
 SIZE = 128
@@ -130,28 +133,25 @@ def test_bfloat16_tensors(target: Target, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 @pytest.mark.parametrize("columns", [64, 128, 192, 256])
-def test_products_of_warpgroups(target: Target, columns: int, stages: int) -> None:
+@pytest.mark.parametrize("name", ["wgmma.m64k64.f16", "wgmma.m64k128.s8", "wgmma.m64k128.u8.s8"])
+def test_products_of_warpgroups(target: Target, name: str, columns: int, stages: int) -> None:
     if target.arch != "sm_90":
         pytest.skip(f"wgmma is of sm_90, found {target.arch}")
-    args: dict[str, Any] = {
-        "M": 200,
-        "N": 520,
-        "K": 333,
-        "dtype": "float16",
-        "acc_dtype": "float32",
-    }
-    task = Task.from_workload("matmul", target=target, **args)
-    sizes = (128, columns, 64, 16, columns)
-    steps = (MatrixTilesStep(2, 3, "wgmma.m64k64.f16", sizes, stages, True),)
+    step = instruction(name).extent("k")
+    if stages * (128 + columns) * 128 > target.opt_in_shared_memory:
+        pytest.skip("more shared memory than a block can have")
+    left, right, total = (dtype.name for dtype in instruction(name).types)
+    types = {"in_dtype": left, "weight_dtype": right, "acc_dtype": total, "out_dtype": total}
+    args: dict[str, Any] = {"M": 200, "N": 520, "K": 333}
+    task = Task.from_workload("matmul", target=target, **args, **types)
+    place = [isinstance(op, ComputeOp) for op in task.dag.ops].index(True)
+    sizes = (128, columns, step, 16, columns)
+    steps = (MatrixTilesStep(place, place, name, sizes, stages, True),)
     artifact = build_cuda(task.dag, steps, target, task.function_name).to_bytes()
     runner = GpuRunner(share=True)
     try:
         runner.reference(task)
-        (outputs,) = runner.outputs(task, artifact)
-        (want,) = runner.expected
-        np.testing.assert_allclose(
-            outputs.astype(np.float32), want.astype(np.float32), rtol=2e-3, atol=2e-2
-        )
+        assert isinstance(runner.check(task, artifact), Seen)
     finally:
         runner.close()
 

@@ -204,7 +204,7 @@ def test_untiled_consumers_need_no_fetch() -> None:
 def test_several_warps_share_a_sum() -> None:
     """One, four or eight in the space `autosched`, for all sums alike; in Ansor's one."""
 
-    def threads(terms: int, space: str) -> list[set[int]]:
+    def threads(terms: int, space: SpaceName) -> list[set[int]]:
         task = Task.from_workload("softmax", M=2048, N=terms, target=cuda_target())
         sketches = SearchSpace(task, SearchOptions(space=space)).sketches
         bound = [

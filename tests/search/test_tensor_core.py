@@ -84,7 +84,7 @@ def test_where_it_applies(make: Any) -> None:
         ("sm_80", {}, ["mma.m16n8k16.f16"]),
         ("sm_90", {"dtype": "bfloat16"}, ["wgmma.m64k64.bf16", "mma.m16n8k16.bf16"]),
         ("sm_100", {}, ["mma.m16n8k16.f16"]),
-        ("sm_90", {"dtype": "int8", "total": "int32"}, ["mma.m16n8k32.s8"]),
+        ("sm_90", {"dtype": "int8", "total": "int32"}, ["wgmma.m64k128.s8", "mma.m16n8k32.s8"]),
         ("sm_75", {}, []),
         ("sm_80", {"dtype": "float32"}, []),
         ("sm_80", {"total": "float16"}, []),
@@ -197,7 +197,7 @@ def test_operators(case: str) -> None:
         assert tolerances(task, inputs, task.reference(inputs)) == [0]
 
 
-@pytest.mark.parametrize("case", ["strided and padded", "batches"])
+@pytest.mark.parametrize("case", ["strided and padded", "batches", "requantised"])
 def test_operators_of_warpgroups(case: str) -> None:
     name, args, _ = OPERATORS[case]
     task = Task.from_workload(name, target=cuda_target("sm_90"), **args)

@@ -1,6 +1,6 @@
 """Matrix products of four warps on NVIDIA's sm_90: wgmma, which reads shared memory by itself.
 
-C[64, n] += A[64, 64] * B[64, n]      16 rows of A and C for each of the four warps
+C[64, n] += A[64, k] * B[k, n]      16 rows of A and C for each of the four warps
 
 What a warp does is described (`tir/warpgroup_matrix.py`): C is an accumulator, of which each lane
 holds the 32nd part, A and B are tiles in shared memory whose rows have 128 bytes and are swizzled.
@@ -12,44 +12,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autosched.te.intrin.instruction import Instruction, Operand
-from autosched.te.intrin.nvidia import store_result
+from autosched.te.intrin.nvidia import layouts, store_result
 from autosched.te.operations.compute import compute, placeholder, reduce_axis
 from autosched.te.operations.reduction import sum as sum_over
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer, decl_buffer
-from autosched.tir.dtype import DType
 from autosched.tir.expr import Call, Expr, IntImm, StringImm, Var
 from autosched.tir.op import const, floordiv
 from autosched.tir.stmt import Evaluate, Stmt, seq
-from autosched.tir.warp_matrix import RESULT, WARP
+from autosched.tir.warp_matrix import RESULT, WARP, short_names
 from autosched.tir.warpgroup_matrix import (
     KINDS,
     LAYOUTS_A,
     LAYOUTS_B,
     MOST_COLUMNS,
     RESULT_COLUMNS,
-    ROW,
     ROWS_OF_WARP,
+    SLAB,
+    result_of,
+    row_of,
 )
 
 PREFIX = "wgmma."
-_IN_ROW = ROW // RESULT_COLUMNS
-"""Results of 8 columns side by side for each row of B."""
-COLUMNS = range(ROW, MOST_COLUMNS + 1, ROW)
+_IN_SLAB = SLAB // RESULT_COLUMNS
+"""Results of 8 columns side by side."""
+COLUMNS = range(SLAB, MOST_COLUMNS + 1, SLAB)
 
 
-def _instruction(kind: str, dtype: DType) -> Instruction:
-    floats = DType("float32")
+def _instruction(left: str, right: str) -> Instruction:
+    first, second = KINDS[left], KINDS[right]
+    row, total = row_of(first), result_of(first)
     return Instruction(
-        f"{PREFIX}m64k64.{kind.replace('fp', 'f')}",
+        ".".join((f"{PREFIX}m64k{row}", *short_names(left, right))),
         "cuda",
         "",
         ("sm_90a",),
-        Operand(dtype, (("m", ROWS_OF_WARP), ("k", ROW)), "shared"),
-        Operand(dtype, (("k", ROW), ("n", RESULT_COLUMNS)), "shared"),
-        Operand(floats, (("m", ROWS_OF_WARP), ("n", RESULT_COLUMNS)), "wmma.accumulator", RESULT),
-        ("ptx_wgmma", kind),
+        Operand(first, (("m", ROWS_OF_WARP), ("k", row)), "shared"),
+        Operand(second, (("k", row), ("n", RESULT_COLUMNS)), "shared"),
+        Operand(total, (("m", ROWS_OF_WARP), ("n", RESULT_COLUMNS)), "wmma.accumulator", RESULT),
+        ("ptx_wgmma", left, right),
         255,
         declare_wgmma,
     )
@@ -67,11 +69,13 @@ def compute_name(layout_a: str, layout_b: str, columns: int) -> str:
 
 def declare_wgmma(it: Instruction) -> Mapping[str, TensorIntrin]:
     """store, and compute:A:B:COLUMNS for each pair of layouts and number of columns."""
+    known = layouts(it)
     products = {
         compute_name(a, b, n): _compute(it, a, b, n)
         for a in LAYOUTS_A
         for b in LAYOUTS_B
         for n in COLUMNS
+        if a in known and b in known
     }
     return {"store": store_result(it), **products}
 
@@ -83,34 +87,37 @@ def _rows(tensor: Tensor, slabs: bool = False) -> Buffer:
         tensor.shape,
         tensor.dtype.name,
         tensor.name,
-        strides=[*first, IntImm(ROW), IntImm(1)],
+        strides=[*first, IntImm(row_of(tensor.dtype)), IntImm(1)],
         elem_offset=Var(f"{tensor.name}_offset"),
         scope="shared",
     )
 
 
 def _compute(it: Instruction, layout_a: str, layout_b: str, columns: int) -> TensorIntrin:
-    dtype, total = it.a.dtype.name, it.c.dtype.name
+    left_type, right_type, total = (dtype.name for dtype in it.types)
     by_rows, by_columns = layout_a == "mk", layout_b == "kn"
-    a = placeholder((ROWS_OF_WARP, ROW) if by_rows else (ROW, ROWS_OF_WARP), dtype, "a")
-    b = placeholder((columns // ROW, ROW, ROW) if by_columns else (columns, ROW), dtype, "b")
-    k = reduce_axis((0, ROW), "k")
+    row = it.extent("k")
+    a = placeholder((ROWS_OF_WARP, row) if by_rows else (row, ROWS_OF_WARP), left_type, "a")
+    in_slabs, in_rows = (columns // SLAB, row, SLAB), (columns, row)
+    b = placeholder(in_slabs if by_columns else in_rows, right_type, "b")
+    k = reduce_axis((0, row), "k")
 
     def element(slab: Expr, piece: Expr, i: Expr, j: Expr) -> Expr:
         left = a[i, k] if by_rows else a[k, i]
         column = piece * RESULT_COLUMNS + j
-        right = b[slab, k, column] if by_columns else b[slab * ROW + column, k]
+        right = b[slab, k, column] if by_columns else b[slab * SLAB + column, k]
         added: Expr = sum_over(left.astype(total) * right.astype(total), axis=k)
         return added
 
-    c: Tensor = compute((columns // ROW, _IN_ROW, ROWS_OF_WARP, RESULT_COLUMNS), element, "c")
+    shape = (columns // SLAB, _IN_SLAB, ROWS_OF_WARP, RESULT_COLUMNS)
+    c: Tensor = compute(shape, element, "c")
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:
         left, right, (result,) = ins[0], ins[1], outs
         assert left.elem_offset is not None and right.elem_offset is not None
         assert result.elem_offset is not None
         place = (result.data, floordiv(result.elem_offset, WARP))
-        words = [StringImm(word) for word in (it.calls[1], layout_a, layout_b)]
+        words = [StringImm(word) for word in (*it.calls[1:], layout_a, layout_b)]
         slab = right.strides[0] if by_columns else const(0)
         operands = (left.data, left.elem_offset, right.data, right.elem_offset)
         args = (IntImm(columns), *words, *place, *operands, slab, IntImm(0), IntImm(0))
@@ -125,4 +132,8 @@ def _compute(it: Instruction, layout_a: str, layout_b: str, columns: int) -> Ten
     return decl_tensor_intrin(c.op, statements, f"{it.name}.{layout_a}.{layout_b}", binds)
 
 
-WARPGROUP: tuple[Instruction, ...] = tuple(_instruction(*kind) for kind in KINDS.items())
+_PAIRS = (
+    *(("fp16", "fp16"), ("bf16", "bf16")),
+    *((a, b) for a in ("int8", "uint8") for b in ("int8", "uint8")),
+)
+WARPGROUP: tuple[Instruction, ...] = tuple(_instruction(*pair) for pair in _PAIRS)

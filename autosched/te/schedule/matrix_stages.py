@@ -16,7 +16,7 @@ from autosched.te.schedule.matrix_view import MatrixView, number_of, total, valu
 from autosched.tir.expr import Expr, Var
 from autosched.tir.op import all_, const, floordiv, floormod, if_then_else, lt
 from autosched.tir.walk import substitute
-from autosched.tir.warpgroup_matrix import GROUP, MOST_COLUMNS, ROW, ROWS_OF_WARP
+from autosched.tir.warpgroup_matrix import GROUP, MOST_COLUMNS, ROWS_OF_WARP, SLAB
 
 _PIECE = 16
 _MOST_WARPS = 32
@@ -46,9 +46,9 @@ class MatrixTile:
 
     def problem(self, it: Instruction) -> str:
         """Why the sizes do not go together, or an empty text."""
-        return self._problem_of_warpgroup() if is_of_warpgroup(it) else self._problem(it)
+        return self._problem_of_warpgroup(it) if is_of_warpgroup(it) else self._problem(it)
 
-    def _problem_of_warpgroup(self) -> str:
+    def _problem_of_warpgroup(self, it: Instruction) -> str:
         """The same where four warps one below the other share a tile of B."""
         if (self.warp_m, self.warp_n) != (ROWS_OF_WARP, self.block_n):
             return (
@@ -57,8 +57,8 @@ class MatrixTile:
             )
         for name, size, unit in (
             ("block_m", self.block_m, GROUP * ROWS_OF_WARP),
-            ("block_n", self.block_n, ROW),
-            ("block_k", self.block_k, ROW),
+            ("block_n", self.block_n, SLAB),
+            ("block_k", self.block_k, it.extent("k")),
         ):
             if size < 1 or size % unit:
                 return f"{name} must be a multiple of {unit}, found {size}"

@@ -12,7 +12,7 @@ from autosched.te.schedule.matrix_view import MatrixView
 from autosched.te.schedule.stage import Stage
 from autosched.te.schedule.tile_loops import TileLoops
 from autosched.tir.expr import IterVar
-from autosched.tir.warpgroup_matrix import ROW, WGMMA_SWIZZLE
+from autosched.tir.warpgroup_matrix import wgmma_swizzle
 
 
 class WarpgroupLoops(TileLoops):
@@ -36,7 +36,7 @@ class WarpgroupLoops(TileLoops):
         assert isinstance(stage.op, ComputeOp)
         *batch, group, of_group, slab, piece, mi, ni = stage.op.axis
         ko, ki = stage.op.reduce_axis
-        outer, inner = stage.split(ko, factor=tile.block_k // ROW)
+        outer, inner = stage.split(ko, factor=tile.block_k // self.it.extent("k"))
         stage.reorder(*batch, outer, inner, group, of_group, slab, piece, mi, ni, ki)
         name = compute_name(view.layout_a, view.layout_b, tile.block_n)
         stage.tensorize(slab, self.body[name])
@@ -46,4 +46,4 @@ class WarpgroupLoops(TileLoops):
         """There are none."""
 
     def _swizzle(self, row: int) -> str:
-        return str(WGMMA_SWIZZLE)
+        return str(wgmma_swizzle(self.it.a.dtype))

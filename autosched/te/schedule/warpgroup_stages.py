@@ -1,7 +1,7 @@
 """The operations that a matrix product becomes whose operands wgmma reads from shared memory.
 
-Tiles of A and B consist of rows of 64 elements, 128 bytes, as the instruction wants them: what lies
-side by side in memory is cut into pieces of so many. The axes of the sums say which row of which
+Tiles of A and B consist of rows of 128 bytes, as the instruction wants them: what lies side by side
+in memory is cut into pieces of so many elements. The axes of the sums say which row of which
 piece each factor is in, so that no index is divided.
 """
 
@@ -17,45 +17,45 @@ from autosched.te.schedule.matrix_stages import MatrixTile, operand_tile
 from autosched.te.schedule.matrix_view import MatrixView, number_of, total
 from autosched.tir.expr import Expr
 from autosched.tir.op import floordiv, floormod
-from autosched.tir.warpgroup_matrix import GROUP, RESULT_COLUMNS, ROW, ROWS_OF_WARP
+from autosched.tir.warpgroup_matrix import GROUP, RESULT_COLUMNS, ROWS_OF_WARP, SLAB
 
 _ROWS = GROUP * ROWS_OF_WARP
-_IN_ROW = ROW // RESULT_COLUMNS
+_IN_SLAB = SLAB // RESULT_COLUMNS
 
 
 def warpgroup_stages(
     op: ComputeOp, view: MatrixView, it: Instruction, tile: MatrixTile
 ) -> tuple[list[Tensor], ComputeOp]:
     """C.a, C.b, C.acc and C.tile, and what the product's own operation becomes."""
-    plain = view.sizes()
+    plain, terms = view.sizes(), it.extent("k")
     blocks = (tile.block_m, tile.block_n, tile.block_k)
     m, n, k = (-(-size // block) * block for size, block in zip(plain, blocks, strict=True))
     lead = [total((iv,)) for iv in view.batch]
     batch = [f"b{d}" for d in range(len(lead))]
     sizes = dict(zip("mnk", zip(plain, (m, n, k), strict=True), strict=True))
-    a = operand_tile(f"{op.name}.a", view, view.a, view.layout_a, view.width_a, sizes, ROW)
-    b = operand_tile(f"{op.name}.b", view, view.b, view.layout_b, view.width_b, sizes, ROW)
-    ko, ki = reduce_axis((0, k // ROW), "ko"), reduce_axis((0, ROW), "ki")
+    a = operand_tile(f"{op.name}.a", view, view.a, view.layout_a, view.width_a, sizes, terms)
+    b = operand_tile(f"{op.name}.b", view, view.b, view.layout_b, view.width_b, sizes, terms)
+    ko, ki = reduce_axis((0, k // terms), "ko"), reduce_axis((0, terms), "ki")
     dtype = it.c.dtype.name
 
     def product(*i: Expr) -> Expr:
         *rest, group, warp, slab, piece, mi, ni = i
         row, column = warp * ROWS_OF_WARP + mi, piece * RESULT_COLUMNS + ni
         by_rows, by_columns = view.layout_a == "mk", view.layout_b == "kn"
-        of_a = (ko, group * _ROWS + row, ki) if by_rows else (group, ko * ROW + ki, row)
-        of_b = (slab, ko * ROW + ki, column) if by_columns else (ko, slab * ROW + column, ki)
+        of_a = (ko, group * _ROWS + row, ki) if by_rows else (group, ko * terms + ki, row)
+        of_b = (slab, ko * terms + ki, column) if by_columns else (ko, slab * SLAB + column, ki)
         left, right = a[(*rest, *of_a)], b[(*rest, *of_b)]
         added: Expr = sum_over(left.astype(dtype) * right.astype(dtype), axis=[ko, ki])
         return added
 
-    shape = (*lead, m // _ROWS, GROUP, n // ROW, _IN_ROW, ROWS_OF_WARP, RESULT_COLUMNS)
+    shape = (*lead, m // _ROWS, GROUP, n // SLAB, _IN_SLAB, ROWS_OF_WARP, RESULT_COLUMNS)
     names = [*batch, "group", "warp", "slab", "piece", "mi", "ni"]
     acc: Tensor = compute(shape, product, f"{op.name}.acc", axis_names=names)
 
     def in_rows(*i: Expr) -> Expr:
         *rest, row, column = i
         of_m = (floordiv(row, _ROWS), floormod(floordiv(row, ROWS_OF_WARP), GROUP))
-        of_n = (floordiv(column, ROW), floormod(floordiv(column, RESULT_COLUMNS), _IN_ROW))
+        of_n = (floordiv(column, SLAB), floormod(floordiv(column, RESULT_COLUMNS), _IN_SLAB))
         element = (floormod(row, ROWS_OF_WARP), floormod(column, RESULT_COLUMNS))
         return acc[(*rest, *of_m, *of_n, *element)]
 

@@ -39,7 +39,12 @@ from autosched.tir.intrin import POINTER_OFFSETS
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Stmt
 from autosched.tir.swizzle import Swizzle
 from autosched.tir.walk import map_children, map_expr_children, stmts
-from autosched.tir.warpgroup_matrix import WGMMA_SWIZZLE, WGMMA_SWIZZLED, WGMMA_TILES
+from autosched.tir.warpgroup_matrix import (
+    WGMMA_SWIZZLED,
+    WGMMA_TILES,
+    group_product_of,
+    wgmma_swizzle,
+)
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -146,12 +151,16 @@ class _Swizzler:
 
     def _product(self, e: Call) -> Expr:
         """A call of wgmma, which finds the elements of tiles that changed places by itself."""
+        product = group_product_of(e.args)
+        if isinstance(product, str):
+            raise ScheduleError(f"SwizzleShared: {self.function}: ptx_wgmma: {product}: {e!r}")
         pointers = (e.args[k] for k in WGMMA_TILES)
         tiles = [self.marked.get(data) for data in pointers if isinstance(data, Var)]
-        if any(swizzle != WGMMA_SWIZZLE for swizzle in tiles):
+        wanted = wgmma_swizzle(product.left)
+        if any(swizzle != wanted for swizzle in tiles):
             raise ScheduleError(
-                f"SwizzleShared: {self.function}: wgmma reads tiles with the swizzle "
-                f"{WGMMA_SWIZZLE}, found {', '.join(map(str, tiles))}"
+                f"SwizzleShared: {self.function}: wgmma reads tiles of {product.left} with the "
+                f"swizzle {wanted}, found {', '.join(map(str, tiles))}"
             )
         args = [a if k in WGMMA_TILES else self.expr(a) for k, a in enumerate(e.args)]
         args[WGMMA_SWIZZLED] = IntImm(1)

@@ -14,7 +14,7 @@ from autosched.tir.linear import linear
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
 from autosched.tir.walk import direct_exprs, free_vars, pre_order, rewrite_expr, substitute
-from autosched.tir.warpgroup_matrix import ROW, WGMMA_TILES, group_product_of
+from autosched.tir.warpgroup_matrix import WGMMA_TILES, group_product_of
 from autosched.transform.device.thread_index import LANE, Place, Span
 
 _COVERS = {"global": 3, "shared": 2, "shared.dyn": 2, "warp": 1}
@@ -200,7 +200,8 @@ def _of_product(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Acce
     product = group_product_of(e.args)
     if isinstance(product, str):
         raise ScheduleError(f"ptx_wgmma: {product}: {e!r}")
-    for k, places in zip(WGMMA_TILES, (product.place_of_a(), product.place_of_b()), strict=True):
+    tiles = ((product.left, product.place_of_a()), (product.right, product.place_of_b()))
+    for k, (dtype, places) in zip(WGMMA_TILES, tiles, strict=True):
         data, first = e.args[k], e.args[k + 1]
         if isinstance(data, Call) and data.op == "address_of":
             (load,) = data.args
@@ -208,19 +209,20 @@ def _of_product(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Acce
             data, first = load.buffer.data, add(load.indices[0], first)
         if not isinstance(data, Var) or data.scope != scope:
             continue
-        rows = int(places.max()) // ROW + 1
+        row = product.row
+        rows = int(places.max()) // row + 1
         element = Var("element")
-        index = add(_row_of(first), element)
-        inner = (Span(element, 0, rows * ROW),)
-        yield Access(data, product.dtype, False, Place(substitute(index, table), inner))
+        index = add(_row_of(first, row), element)
+        inner = (Span(element, 0, rows * row),)
+        yield Access(data, dtype, False, Place(substitute(index, table), inner))
 
 
-def _row_of(first: Expr) -> Expr:
+def _row_of(first: Expr, row: int) -> Expr:
     """The first element of the row that `first` is in: what counts in rows is whole terms of it."""
     constant, terms = linear(first)
-    index: Expr = const(constant // ROW * ROW, first.dtype)
+    index: Expr = const(constant // row * row, first.dtype)
     for term, factor in terms.items():
-        if factor % ROW == 0:
+        if factor % row == 0:
             index = add(index, mul(term, factor))
     return index
 

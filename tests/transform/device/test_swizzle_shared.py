@@ -87,9 +87,12 @@ def main(A: Buffer((4096,), float16), B: Buffer((4096,), float16)):
     for i in range(32):
         S[i * 128 + threadIdx.x] = A[i * 128 + threadIdx.x]
         T[i * 128 + threadIdx.x] = B[i * 128 + threadIdx.x]
-    ptx_wgmma(64, "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 0, 0, dtype=float32)
+    ptx_wgmma(64, "fp16", "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 0, 0, dtype=float32)
 """
     found = to_text(SwizzleShared()(parse_func(text)))
-    assert 'ptx_wgmma(64, "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 1, 0, dtype=float32)' in found
+    assert (
+        'ptx_wgmma(64, "fp16", "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 1, 0, dtype=float32)'
+        in found
+    )
     with pytest.raises(ScheduleError, match="the swizzle 3 3 6, found 2 3 6"):
         SwizzleShared()(parse_func(text.replace("3 3 6", "2 3 6")))
