@@ -204,8 +204,10 @@ def test_untiled_consumers_need_no_fetch() -> None:
 def test_several_warps_share_a_sum() -> None:
     """One, four or eight in the space `autosched`, for all sums alike; in Ansor's one."""
 
-    def threads(terms: int, space: SpaceName) -> list[set[int]]:
-        task = Task.from_workload("softmax", M=2048, N=terms, target=cuda_target())
+    def threads(
+        terms: int, space: SpaceName, op: str = "softmax", rows: int = 2048
+    ) -> list[set[int]]:
+        task = Task.from_workload(op, M=rows, N=terms, target=cuda_target())
         sketches = SearchSpace(task, SearchOptions(space=space)).sketches
         bound = [
             {
@@ -221,7 +223,7 @@ def test_several_warps_share_a_sum() -> None:
         return [each for each in bound if each]
 
     found = threads(1024, "autosched")
-    assert all(len(each) == 1 for each in found)
+    assert all(len(each) == 1 for each in (*found, *threads(1024, "autosched", "layer_norm", 64)))
     assert set().union(*found) == {32, 128, 256}
     assert set().union(*threads(600, "autosched")) == {32, 128}
     assert set().union(*threads(1024, "ansor")) == {32}

@@ -241,13 +241,13 @@ def test_faults_of_warpgroups_are_found(fault: str) -> None:
 
 
 def test_tiles_of_warpgroups_begin_where_eight_rows_do() -> None:
-    """Also where other memory is in use beside them."""
+    """Also where other memory, of an odd size, is in use beside them."""
     product = 'ptx_wgmma(64, "fp16", "fp16", "mk", "nk", C, 0, A, 0, B, 0, 0, 1, 0, dtype=float32)'
     text = f"""\
 def main(D: Buffer((2,), float32)):
     launch(threadIdx.x, 128)
     C = allocate((1024,), float32, "wmma.accumulator")
-    S = allocate((2,), float32, "shared.dyn")
+    S = allocate((5001,), float32, "shared.dyn")
     A = allocate((4096,), float16, "shared.dyn")
     B = allocate((4096,), float16, "shared.dyn")
     S[0] = 1.0

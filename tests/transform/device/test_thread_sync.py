@@ -426,3 +426,19 @@ else:
 B[threadIdx.x] = S[31 - threadIdx.x]
 """
     assert synced(body).count("sync") == 2
+
+
+@pytest.mark.parametrize("place", ["S[640 + threadIdx.x]", "T[3968 + threadIdx.x]"])
+def test_whole_tiles_of_wgmma_are_read(place: str) -> None:
+    """Not their first rows alone: what threads store to the tenth, or the last, needs a barrier."""
+    product = 'ptx_wgmma(64, "fp16", "fp16", "mk", "nk", C, 0, S, 0, T, 0, 0, 1, 0, dtype=float32)'
+    text = f"""\
+def main(A: Buffer((128,), float16)):
+    launch(threadIdx.x, 128)
+    C = allocate((1024,), float32, "wmma.accumulator")
+    S = allocate((4096,), float16, "shared")
+    T = allocate((4096,), float16, "shared")
+    {place} = A[threadIdx.x]
+    {product}
+"""
+    assert "tvm_storage_sync" in to_text(ThreadSync("shared")(parse_func(text)))
