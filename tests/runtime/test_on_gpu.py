@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,19 @@ def test_bfloat16_tensors(target: Target, tmp_path: Path) -> None:
     assert found.dtype is torch.bfloat16 and torch.equal(found, want)
 
 
+@pytest.fixture(scope="module")
+def runner(target: Target) -> Iterator[GpuRunner]:
+    found = GpuRunner(share=True)
+    yield found
+    found.close()
+
+
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 @pytest.mark.parametrize("columns", [64, 128, 192, 256])
 @pytest.mark.parametrize("name", ["wgmma.m64k64.f16", "wgmma.m64k128.s8", "wgmma.m64k128.u8.s8"])
-def test_products_of_warpgroups(target: Target, name: str, columns: int, stages: int) -> None:
+def test_products_of_warpgroups(
+    target: Target, runner: GpuRunner, name: str, columns: int, stages: int
+) -> None:
     if target.arch != "sm_90":
         pytest.skip(f"wgmma is of sm_90, found {target.arch}")
     step = instruction(name).extent("k")
@@ -148,12 +158,8 @@ def test_products_of_warpgroups(target: Target, name: str, columns: int, stages:
     sizes = (128, columns, step, 16, columns)
     steps = (MatrixTilesStep(place, place, name, sizes, stages, True),)
     artifact = build_cuda(task.dag, steps, target, task.function_name).to_bytes()
-    runner = GpuRunner(share=True)
-    try:
-        runner.reference(task)
-        assert isinstance(runner.check(task, artifact), Seen)
-    finally:
-        runner.close()
+    runner.reference(task)
+    assert isinstance(runner.check(task, artifact), Seen)
 
 
 def test_replay(records: Path) -> None:
