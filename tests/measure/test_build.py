@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from autosched.errors import MeasureError
-from autosched.measure.build import Builder, BuildResult, _Slot, default_workers
+from autosched.measure import build as measure_build
+from autosched.measure.build import Builder, BuildResult, _Slot, default_workers, limit_of
 from autosched.measure.measurer import Measurer
 from autosched.process.worker import Worker
 from autosched.state.steps import SplitStep, steps_to_json
@@ -166,3 +167,23 @@ def test_what_was_begun_in_vain_is_over_when_building_ends(task: Task) -> None:
     assert not script.held
     assert 3 not in script.given  # waited still
     assert [r.artifact for r in builder.build(task, BATCH[:2])] == [b"0", b"1"]
+
+
+def test_nobody_waits_for_what_takes_far_longer() -> None:
+    """Of a batch for a GPU: once half are built, eight medians, at least five seconds."""
+    assert limit_of(15.0, [0.4] * 7, 16) == 15.0
+    assert limit_of(15.0, [0.4] * 8, 16) == 5.0
+    assert limit_of(15.0, [0.1, 1.0, 1.2, 9.0], 8) == pytest.approx(8.8)
+    assert limit_of(15.0, [4.0] * 16, 16) == 15.0
+    assert limit_of(3.0, [0.4] * 16, 16) == 3.0
+
+
+def test_a_batch_for_a_gpu_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure_build, "_LEAST_LIMIT", 0.05)
+    monkeypatch.setattr(measure_build, "_MEDIANS", 0.1)
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target="cuda")
+    results = build(task, Script({2: 99}), timeout=600.0)
+    assert [r.artifact for r in results] == [b"0", b"1", None, b"3", b"4"]
+    failure = results[2].failure
+    assert failure is not None and (failure.stage, failure.kind) == ("compile", "timeout")
+    assert "not built within 0.1 s, far longer than half of its batch took" in failure.message
