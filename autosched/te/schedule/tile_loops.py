@@ -36,7 +36,7 @@ class TileLoops:
         it: Instruction,
         tile: MatrixTile,
     ) -> None:
-        self.a, self.b, self.frag_a, self.frag_b, self.acc, self.rows = made
+        self.a, self.b, *self.fragments, self.acc, self.rows = made
         self.writer = writer
         self.view = view
         self.it = it
@@ -159,12 +159,12 @@ class TileLoops:
         return outer, inner
 
     def _fragments(self, inner: IterVar) -> None:
-        view = self.view
-        for stage in (self.frag_a, self.frag_b):
+        a, b = self.fragments
+        for stage in (a, b):
             stage.compute_at(self.acc, inner)
-        assert isinstance(self.frag_a.op, ComputeOp) and isinstance(self.frag_b.op, ComputeOp)
-        *_, mi, _ = self.frag_a.op.axis
-        self.frag_a.tensorize(mi, self.body[f"load:{view.layout_a}"])
-        *_, no, _, _ = self.frag_b.op.axis
-        _, pair = self.frag_b.split(no, factor=_PIECE // self.it.extent("n"))
-        self.frag_b.tensorize(pair, self.body[f"load:{view.layout_b}"])
+        assert isinstance(a.op, ComputeOp) and isinstance(b.op, ComputeOp)
+        *_, mi, _ = a.op.axis
+        a.tensorize(mi, self.body[f"load:{self.view.layout_a}"])
+        *_, no, _, _ = b.op.axis
+        _, pair = b.split(no, factor=_PIECE // self.it.extent("n"))
+        b.tensorize(pair, self.body[f"load:{self.view.layout_b}"])

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.warpgroup import compute_name
 from autosched.te.operations.operation import ComputeOp
-from autosched.te.schedule.matrix_stages import MatrixTile
-from autosched.te.schedule.matrix_view import MatrixView
-from autosched.te.schedule.stage import Stage
 from autosched.te.schedule.tile_loops import TileLoops
 from autosched.tir.expr import IterVar
 from autosched.tir.warpgroup_matrix import wgmma_swizzle
@@ -17,17 +11,6 @@ from autosched.tir.warpgroup_matrix import wgmma_swizzle
 
 class WarpgroupLoops(TileLoops):
     """Of the stages that `warpgroup_stages` makes."""
-
-    def __init__(
-        self,
-        made: Sequence[Stage],
-        writer: Stage,
-        view: MatrixView,
-        it: Instruction,
-        tile: MatrixTile,
-    ) -> None:
-        a, b, acc, rows = made
-        super().__init__((a, b, a, b, acc, rows), writer, view, it, tile)
 
     def _sums(self, warp: IterVar) -> tuple[IterVar, IterVar]:
         """Tiles of terms, and what one statement adds up of them."""
