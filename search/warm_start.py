@@ -56,7 +56,9 @@ def warm_start(
                 )
                 continue
             mine = [mine[k] for k in learned_from([record.result.cost for record in mine])]
-            rows = task_featurizer(task, helper, features)([record.steps for record in mine])
+            limits = all(record.ansor_limits for record in mine)
+            featurize = task_featurizer(task, helper, features, limits)
+            rows = featurize([record.steps for record in mine])
         except AutoschedError as error:
             problems.append(f"{len(mine)} records of task {key}: {error}")
             continue

@@ -67,7 +67,9 @@ def pools_of(
         mine = list(latest.values())
         try:
             task = Task.from_json(mine[0].task)
-            rows = task_featurizer(task, helper, features)([record.steps for record in mine])
+            limits = all(record.ansor_limits for record in mine)
+            featurize = task_featurizer(task, helper, features, limits)
+            rows = featurize([record.steps for record in mine])
         except AutoschedError as error:
             warning(f"{count(len(mine), 'candidate')} of task {key} left out: {error}")
             continue

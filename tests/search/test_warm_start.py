@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from autosched.features.ansor.rows import FeatureRows
+from autosched.features.sets import ANSOR
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
+from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.search.warm_start import warm_start
 from autosched.target import cuda_target
@@ -93,3 +95,18 @@ def test_times_are_compared_among_those_of_one_machine(differs: str) -> None:
     learner.refresh()
     assert sorted(model.throughputs) == [0.5, 0.5, 1.0, 1.0]
     assert (found.records, found.tasks) == (4, 1)
+
+
+def test_records_of_ansor_s_space_are_within_its_limits() -> None:
+    """Arrays that no registers hold are refused in the space `autosched` alone."""
+    task = Task.from_workload("matmul", M=512, N=512, K=512, target=cuda_target())
+    space = SearchSpace(task, SearchOptions(space="ansor"))
+    drawn = space.sample(np.random.default_rng(0), 12)
+
+    def used(space: str) -> int:
+        result = MeasureResult((1e-3,))
+        records = [Record(task.to_json(), steps, result, {"space": space}) for steps in drawn]
+        learner = Learner(XGBoostModel(0, rounds=5))
+        return warm_start(learner, records, "cuda", features=ANSOR).records
+
+    assert used("ansor") > used("autosched")
