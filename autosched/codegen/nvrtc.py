@@ -191,9 +191,14 @@ class _Program:
         return buffer.raw
 
 
+def is_portable(source: str) -> bool:
+    """Whether PTX of the source runs on later architectures: not where it multiplies by wgmma."""
+    return "wgmma." not in source
+
+
 def _full(arch: str, source: str) -> str:
     """`arch` with what no other architecture has, where the source uses it: wgmma of sm_90."""
-    if "wgmma." not in source:
+    if is_portable(source):
         return arch
     if arch.removesuffix("a") != "sm_90":
         raise CompileError(

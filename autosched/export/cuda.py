@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from autosched.codegen.nvrtc import load_nvrtc, nearest_arch
+from autosched.codegen.nvrtc import is_portable, load_nvrtc, nearest_arch
 from autosched.driver import cuda_source
 from autosched.errors import CompileError
 from autosched.export.bundle import bundle
@@ -74,14 +74,17 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
         compilers[compiled.arch] = ".".join(map(str, nvrtc.version))
     lowest = min(cubins, key=lambda arch: int(arch.removeprefix("sm_")))
     nvrtc = load_nvrtc(lowest)
-    written[f"{symbol}.ptx"] = nvrtc.ptx(artifact.source, lowest).encode()
+    ptx = None
+    if is_portable(artifact.source):
+        written[f"{symbol}.ptx"] = nvrtc.ptx(artifact.source, lowest).encode()
+        ptx = {"arch": nearest_arch(lowest, nvrtc.archs) or lowest, "file": f"{symbol}.ptx"}
     written[f"{symbol}.cu"] = artifact.source.encode()
     return {
         **candidate.about(),
         "parameters": _parameters(artifact),
         "source": f"{symbol}.cu",
         "cubins": cubins,
-        "ptx": {"arch": nearest_arch(lowest, nvrtc.archs) or lowest, "file": f"{symbol}.ptx"},
+        "ptx": ptx,
         "nvrtc": compilers,
         "launches": _launches(artifact),
         "workspaces": {s.workspace: s.size for s in artifact.plan if isinstance(s, Alloc)},

@@ -38,7 +38,8 @@ def load(name: str, driver: Driver | None = None, device: int = 0) -> GpuKernel:
         for s in entry["launches"]
     )  # fmt: skip
     cubins = {arch: (folder / file).read_bytes() for arch, file in entry["cubins"].items()}
-    ptx = entry["ptx"]["arch"], (folder / entry["ptx"]["file"]).read_bytes()
+    text = entry["ptx"]
+    ptx = None if text is None else (text["arch"], (folder / text["file"]).read_bytes())
     program = Program(name, parameters, cubins, entry["workspaces"], steps, ptx)
     return GpuKernel(program, LibCuda() if driver is None else driver, device=device)
 

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import MeasureError
+from autosched.errors import CompileError, MeasureError
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
 from autosched.referee.check import Report, Verdict
 from autosched.session import export as exporting
 from autosched.session.export import ExportOptions, export
+from autosched.state.steps import MatrixTilesStep
+from autosched.target import cuda_target
+from autosched.task import Task
 from kit.cuda_driver import FakeDriver
 from kit.exporting import cuda_record
 
@@ -28,6 +33,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("exported") / "out"
     export([cuda_record()], place, ExportOptions(archs=("sm_80", "sm_90")))
     return place
+
+
+def loaded(folder: Path, name: str) -> ModuleType:
+    """The exported module matmul.py, under another name."""
+    found = ModuleType(name)
+    found.__dict__["__file__"] = str(folder / "matmul.py")
+    sys.modules[name] = found
+    try:
+        exec(compile((folder / "matmul.py").read_text(), "matmul.py", "exec"), found.__dict__)
+    finally:
+        del sys.modules[name]
+    return found
 
 
 def test_the_files(folder: Path) -> None:
@@ -45,6 +62,24 @@ def test_the_files(folder: Path) -> None:
     assert [p["output"] for p in entry["parameters"]] == [False, False, True]
     assert entry["ptx"]["arch"] == "sm_80"
     assert entry["checked"] == "3 of 4 blocks, without a GPU"
+
+
+def test_wgmma_has_no_text_for_other_gpus(tmp_path: Path) -> None:
+    args: dict[str, Any] = {"M": 64, "N": 64, "K": 64, "dtype": "float16", "acc_dtype": "float32"}
+    task = Task.from_workload("matmul", target=cuda_target("sm_90"), **args)
+    sizes = (64, 64, 64, 16, 64)
+    steps = (MatrixTilesStep(2, 3, "wgmma.m64k64.f16", sizes, 2, True),)
+    record = Record(task.to_json(), steps, MeasureResult((1e-3,)))
+    export([record], tmp_path / "out", ExportOptions(archs=("sm_90",)))
+    entry = json.loads((tmp_path / "out" / "matmul.json").read_text())["kernels"]["matmul"]
+    assert entry["ptx"] is None and list(entry["cubins"]) == ["sm_90"]
+    assert not list((tmp_path / "out").glob("*.ptx"))
+    module = loaded(tmp_path / "out", "of_wgmma")
+    assert module.load("matmul", FakeDriver({})).program.ptx is None
+    with pytest.raises(
+        CompileError, match="wgmma, which sm_90 alone has; it is compiled for sm_80"
+    ):
+        export([record], tmp_path / "other", ExportOptions(archs=("sm_80",)))
 
 
 @pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.FAULT, Verdict.UNCHECKED])
@@ -65,10 +100,7 @@ def test_a_kernel_that_is_wrong_is_not_exported(
 
 
 def test_the_module_runs_the_kernel(folder: Path) -> None:
-    found = ModuleType("matmul_exported")
-    found.__dict__["__file__"] = str(folder / "matmul.py")
-    sys.modules[found.__name__] = found
-    exec(compile((folder / "matmul.py").read_text(), "matmul.py", "exec"), found.__dict__)
+    found = loaded(folder, "matmul_exported")
 
     def multiply(a: Array, b: Array, c: Array) -> None:
         c[:256] = (a[:256].reshape(16, 16) @ b[:256].reshape(16, 16)).reshape(-1)
@@ -80,7 +112,6 @@ def test_the_module_runs_the_kernel(folder: Path) -> None:
     assert ("load", "a cubin") in driver.log
     with pytest.raises(ValueError, match=r"matmul: argument 1 \(A\) must have shape \(16, 16\)"):
         kernel(a[:8], b)
-    del sys.modules[found.__name__]
 
 
 def has_driver() -> bool:
