@@ -19,6 +19,7 @@ from autosched.search.population import (
 )
 from autosched.search.rules.protocol import Context
 from autosched.search.surrogate import Scores
+from autosched.search.thread_tiles import suited
 
 _MOVES = 8  # of factors, until a row has forgotten where it came from
 _UNROLLS, _PIPELINES, _TRANSPLANTS = 0.05, 0.05, 0.05
@@ -57,9 +58,8 @@ def evolved(
 def _relatives(context: Context, structures: Structures, start: Rows, count: int, rng: Rng) -> Rows:
     """Rows of the structures of `start` with numbers that are as good as random."""
     rows = start.take(rng.integers(len(start), size=count))
-    limit = context.options.max_innermost_split_factor
     for _ in range(_MOVES):
-        rows = moved_factors(structures, rows, rng, limit)
+        rows = _moved(context, structures, rows, rng)
     rows = redrawn_unrolls(structures, rows, rng, unroll_limits(context))
     return redrawn_pipelines(structures, rows, rng, PIPELINE_STAGES)
 
@@ -75,12 +75,19 @@ def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -
         parents.take(np.flatnonzero(kinds == kind)) for kind in range(5)
     )
     return (
-        moved_factors(structures, move, rng, context.options.max_innermost_split_factor)
+        _moved(context, structures, move, rng)
         .joined(redrawn_unrolls(structures, unroll, rng, unroll_limits(context)))
         .joined(redrawn_pipelines(structures, pipeline, rng, PIPELINE_STAGES))
         .joined(structures.transplanted(transplant, rng))
         .joined(crossed(structures, cross, rng))
     )
+
+
+def _moved(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Rows:
+    """A factor of a split moved in each row, but where a GPU's tiles would not suit threads."""
+    moved = moved_factors(structures, rows, rng, context.options.max_innermost_split_factor)
+    legal = suited(context, structures, moved)
+    return Rows(rows.structures, np.where(legal[:, None], moved.numbers, rows.numbers))
 
 
 def _shares(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

@@ -118,6 +118,8 @@ class Structures:
     known: list[Structure] = field(default_factory=list)
     _forms: dict[tuple[Any, ...], tuple[int, frozenset[int]]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    tiles: dict[int, Any] = field(default_factory=dict)
+    """What `search/thread_tiles.py` has worked out of structures, by number."""
     _tables: _Tables | None = None
     _alike: list[Numbers] = field(default_factory=list)
 

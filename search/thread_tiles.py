@@ -19,7 +19,9 @@ import numpy.typing as npt
 from autosched.arith import eval_bound
 from autosched.search.factors import divisors, factorizations
 from autosched.search.initial import Rng, pick
+from autosched.search.population import Numbers, Rows, Structures
 from autosched.search.rules.protocol import Context
+from autosched.search.structure import Structure
 from autosched.state import queries
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
@@ -220,6 +222,63 @@ class _Tiled:
         loaded = self._loaded(own + [1] * (len(lengths) - data))
         loads = sum(size / load.dtype.bytes for size, load in zip(loaded, self.loads, strict=True))
         return 2 * loads < tile.own and 4 * self._of_block(lengths) <= self.context.shared_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a tiled stage in a row of numbers, of all axes of its result: virtual threads,
+    threads, elements of a thread; its root's `sizes`, the bytes of an element in registers."""
+
+    vthreads: list[int]
+    threads: list[int]
+    own: list[int]
+    sizes: tuple[int, ...]
+    width: int
+
+    def suited(self, hardware: HardwareParams, numbers: Numbers) -> npt.NDArray[np.bool_]:
+        """As `suits`, of each row."""
+        vthreads, threads, own = (
+            numbers[:, columns].prod(axis=1) for columns in (self.vthreads, self.threads, self.own)
+        )
+        warp, most = hardware.warp_size, hardware.max_threads_per_block
+        least, whole = _wanted(self.sizes, warp, most)
+        held = min(THREAD_BYTES, hardware.max_local_memory_per_block)
+        found = (vthreads * own * self.width <= held) & (vthreads <= hardware.max_vthread_extent)
+        found &= (least <= threads) & (threads <= most)
+        if whole:
+            found &= threads >= _FULL * warp * -(-threads // warp)
+        return np.asarray(found)
+
+
+def suited(context: Context, structures: Structures, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Of which rows the tiles suit threads (`suits`); in Ansor's space, and for CPUs, all do."""
+    found = np.ones(len(rows), bool)
+    if not context.is_gpu or context.options.space == "ansor":
+        return found
+    for number in np.unique(rows.structures).tolist():
+        if number not in structures.tiles:
+            structures.tiles[number] = _columns(context, structures.known[number])
+        mine = np.flatnonzero(rows.structures == number)
+        for columns in structures.tiles[number]:
+            found[mine] &= columns.suited(context.hardware, rows.numbers[mine])
+    return found
+
+
+def _columns(context: Context, structure: Structure) -> list[_Columns]:
+    state = context.dag.state_of(structure.steps)
+    splits = {split.position: split for split in structure.splits}
+    found = []
+    for root, tiled in tiled_roots(state).items():
+        sizes, width = sizes_of(state, root), bytes_of(state, tiled)
+        for stage_id in tiled:
+            own = [splits[k] for k in queries.split_step_ids(state, stage_id) if k in splits]
+            data = [split for split in own if split.pieces > _LEVELS]
+            if len(data) != len(sizes):
+                continue
+            vthreads, threads = ([split.first + level for split in data] for level in (1, 2))
+            inside = [k for s in data for k in range(s.first + _LEVELS, s.first + s.pieces)]
+            found.append(_Columns(vthreads, threads, inside, sizes, width))
+    return found
 
 
 @lru_cache(maxsize=256)

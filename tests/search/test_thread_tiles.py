@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.features.batched.sets import batched_features
 from autosched.features.sets import ANSOR
+from autosched.search.evolution import mutated
 from autosched.search.options import SearchOptions
+from autosched.search.population import Structures, moved_factors
 from autosched.search.space import SearchSpace
-from autosched.search.thread_tiles import ThreadTile, fill_thread_tiles, suits
+from autosched.search.thread_tiles import ThreadTile, fill_thread_tiles, suited, suits
 from autosched.state.steps import MatrixTilesStep, SplitStep, Step
 from autosched.target import THREAD_BYTES, HardwareParams, cuda_target
 from autosched.task import Task
@@ -88,3 +91,39 @@ def test_products_on_tensor_cores_are_as_before() -> None:
     ]
     rows = batched_features(task.dag, TARGET, ANSOR, False).rows_of(found)
     assert found and any(row is not None for row in rows)
+
+
+@pytest.mark.parametrize("size", [700, 1024])
+def test_rows_suit_as_their_tiles_do(size: int) -> None:
+    """As arrays and one by one, whatever the numbers; a search moves among those that suit."""
+    task = matmul(size)
+    space, rng = SearchSpace(task), np.random.default_rng(5)
+    structures = Structures()
+    start = structures.rows(space.sample(rng, 24))
+    assert suited(space.context, structures, start).all()
+    wild = start.take(rng.integers(len(start), size=300))
+    for _ in range(4):
+        wild = moved_factors(structures, wild, rng, 64)
+    found = suited(space.context, structures, wild)
+    expected = []
+    for steps in structures.candidates(wild):
+        i, j = lengths(steps)
+        v, t = (i[level] * j[level] for level in (0, 1))
+        tile = ThreadTile(v, t, v * math.prod((*i[2:], *j[2:])))
+        expected.append(suits(space.context.hardware, (size, size), 4, tile))
+    assert found.tolist() == expected and 20 < found.sum() < 280
+    after = mutated(space.context, structures, start.take(rng.integers(24, size=300)), rng)
+    assert len(after) > 250 and suited(space.context, structures, after).all()
+
+
+def test_all_rows_suit_where_nothing_is_tiled_by_threads() -> None:
+    args: dict[str, Any] = {"M": 256, "N": 256, "K": 256}
+    for task, name in (
+        (Task.from_workload("matmul", **args), "autosched"),
+        (Task.from_workload("matmul", target=TARGET, **args), "ansor"),
+        (Task.from_workload("softmax", target=TARGET, M=256, N=256), "autosched"),
+    ):
+        space = SearchSpace(task, SearchOptions(space="ansor" if name == "ansor" else "autosched"))
+        structures = Structures()
+        rows = structures.rows(space.sample(np.random.default_rng(0), 8))
+        assert suited(space.context, structures, rows).all()
