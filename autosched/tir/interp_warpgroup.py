@@ -45,15 +45,12 @@ class Warpgroups:
         if threads.per_block % (GROUP * WARP) or not running.all():
             where = int(np.argmin(running)) if not running.all() else 0
             raise WarpError("a product of four warps that not all of them run", where)
-        own = product.place_of_a()
-        first_a, first_b = (
-            self._first(place, product, row) for place, row in ((a, own), (b, None))
-        )
+        below = ROWS_OF_WARP * (product.row if product.layout_a == "mk" else 1)
         begun = _Begun(
             product,
             c,
-            (a, self._dealt(product, first_a, own)),
-            (b, self._dealt(product, first_b, product.place_of_b())),
+            (a, self._dealt(product, self._first(a, below), product.place_of_a())),
+            (b, self._dealt(product, self._first(b, 0), product.place_of_b())),
         )
         for place, elements in (begun.a, begun.b):
             place[0].load(elements, True)
@@ -65,15 +62,13 @@ class Warpgroups:
         while len(self._begun) > pending:
             self._finish(self._begun.pop(0))
 
-    def _first(self, place: Place, product: GroupProduct, rows: Array | None) -> Array:
-        """The first element for each thread; one for the warpgroup, less the rows of each warp."""
+    def _first(self, place: Place, below: int) -> Array:
+        """The first element for each thread: of each of the four warps `below` elements behind that
+        of the one before, so that all agree on where the tile begins."""
         storage, at = place
         threads = self._threads
         first = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), threads.count))
-        warp = threads.in_block // WARP % GROUP
-        own_rows = ROWS_OF_WARP * (product.row if product.layout_a == "mk" else 1)
-        by_warp = 0 if rows is None else warp * own_rows
-        group = first - by_warp
+        group = first - threads.in_block // WARP % GROUP * below
         leader = group.reshape(-1, GROUP * WARP)[:, :1]
         wrong = (group.reshape(-1, GROUP * WARP) != leader).reshape(-1)
         unit = TILE_ALIGNMENT // storage.flat.dtype.itemsize
