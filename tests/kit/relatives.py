@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.search.evolution import mutated
-from autosched.search.population import Structures
+from autosched.search.population import Structures, moved_factors
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.task import Task
 
 
 def with_relatives(task: Task, seed: int, count: int, mutations: int) -> list[tuple[Step, ...]]:
-    """`count` random candidates, then as many that so many mutations each made of them: vectors and
-    virtual threads of these are often too many."""
+    """`count` random candidates, then as many that so many mutations each made of them, and as many
+    factors moved to where no search moves them: vectors and virtual threads are often too many."""
     rng = np.random.default_rng(seed)
     space = SearchSpace(task)
     found = space.sample(rng, count)[:count]
@@ -21,4 +21,7 @@ def with_relatives(task: Task, seed: int, count: int, mutations: int) -> list[tu
     rows = structures.rows(found)
     for _ in range(mutations):
         rows = mutated(space.context, structures, rows, rng)
+        rows = moved_factors(
+            structures, rows, rng, space.context.options.max_innermost_split_factor
+        )
     return [*found, *structures.candidates(rows)]

@@ -12,7 +12,7 @@ from autosched.search.initial import Rng
 from autosched.search.options import SpaceName
 from autosched.search.population import Rows, Structures
 from autosched.state.steps import PragmaStep, SplitStep, Step
-from kit.types import MakeContext, MakeSpace, MakeTask
+from kit.types import MakeSpace, MakeTask
 
 Steps = tuple[Step, ...]
 
@@ -84,7 +84,7 @@ def test_ansors_space_and_gpus_do_not_cross(
     target: str,
     space: SpaceName,
     crosses: bool,
-    make_context: MakeContext,
+    make_space: MakeSpace,
     make_task: MakeTask,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,9 +95,9 @@ def test_ansors_space_and_gpus_do_not_cross(
         return rows
 
     monkeypatch.setattr(evolution, "crossed", counted)
+    drawn_from = make_space(make_task("matmul", target), space=space)
     structures = Structures()
-    rows = structures.rows([(SplitStep(0, 0, 32, (k, 2)),) for k in (1, 2, 4, 8, 16)] * 20)
-    context = make_context(make_task("matmul", target), space=space)
-    mutated(context, structures, rows, np.random.default_rng(1))
+    rows = structures.rows(drawn_from.sample(np.random.default_rng(2), 10) * 10)
+    mutated(drawn_from.context, structures, rows, np.random.default_rng(1))
     assert (seen[0] > 10) == crosses
     assert crosses or seen == [0]

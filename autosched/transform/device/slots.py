@@ -7,13 +7,13 @@ elements there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from autosched.arith import Analyzer
 from autosched.tir.expr import Call, Expr, FloorMod, IntImm, Mod, Ramp, Range, Var
 from autosched.tir.linear import combine, linear
 from autosched.tir.op import const, floordiv, floormod
-from autosched.tir.walk import rewrite_expr
+from autosched.tir.walk import free_vars, rewrite_expr
 from autosched.transform.device.thread_index import LANE, Place, Span
 
 _WARP = 32
@@ -29,16 +29,48 @@ def in_other_slots(first: Place, second: Place, spans: Iterable[Span]) -> bool:
         return False
     around = list(spans)
     a, b = (_terms(place.index) for place in (first, second))
-    whole = _rest(first, None, around), _rest(second, None, around)
+    whole = _rest(first, (), around), _rest(second, (), around)
     if whole[0][1] < whole[1][0] or whole[1][1] < whole[0][0]:  # buffers of merged memory
         return True
     for mine, size in a.items():
         for other, same in b.items():
             if size == same and _differ(mine, other):
-                a_low, a_high = _rest(first, mine, around)
-                b_low, b_high = _rest(second, other, around)
+                a_low, a_high = _rest(first, {mine}, around)
+                b_low, b_high = _rest(second, {other}, around)
                 return max(a_high - b_low, b_high - a_low) < size
     return False
+
+
+def apart(
+    first: Place,
+    second: Place,
+    threads: Sequence[Span],
+    loops: Mapping[Var, Span],
+    loop: Span | None,
+) -> bool:
+    """True when all of one place lies before all of the other, however many elements there are.
+
+    In the same iteration of the `loops` around both, or in different ones of `loop`.
+    """
+    spans = [*threads, *loops.values()]
+    a, b = (linear(_base(place.index))[1] for place in (first, second))
+    same: set[Expr] = set()
+    if loop is None:
+        inside = {span.var for place in (first, second) for span in place.inner}
+        around = loops.keys() - inside
+        same = {t for t, c in a.items() if b.get(t) == c and set(free_vars(t)) <= around}
+    (a_low, a_high), (b_low, b_high) = (_rest(p, same, spans) for p in (first, second))
+    if a_high < b_low or b_high < a_low:
+        return True
+    if loop is None:
+        return False
+    var, step = loop.var, a.get(loop.var)
+    if step is None or b.get(var) != step:
+        return False
+    if any(var in free_vars(t) for terms in (a, b) for t in terms if t is not var):
+        return False
+    (a_low, a_high), (b_low, b_high) = (_rest(p, {var}, spans) for p in (first, second))
+    return max(a_high - b_low, b_high - a_low) < abs(step)
 
 
 def _divides(e: Expr) -> bool:
@@ -73,8 +105,8 @@ def _counts_up(e: Expr) -> bool:
     return constant >= 0 and all(isinstance(t, Var) and c > 0 for t, c in terms.items())
 
 
-def _rest(place: Place, slot: Expr | None, spans: list[Span]) -> tuple[int, int]:
-    """The least and the largest value of the index, without its term `slot`."""
+def _rest(place: Place, without: Collection[Expr], spans: list[Span]) -> tuple[int, int]:
+    """The least and the largest value of the index, without some of its terms."""
     low, terms = linear(_base(place.index))
     analyzer = Analyzer()
     for span in (*spans, *place.inner, Span(LANE, 0, _WARP)):
@@ -82,7 +114,7 @@ def _rest(place: Place, slot: Expr | None, spans: list[Span]) -> tuple[int, int]
         analyzer.bind(span.var, Range(first, extent), override=True)
     high = low
     for term, factor in terms.items():
-        if term is not slot:
+        if term not in without:
             least, most = _bounds(rewrite_expr(term, _division), analyzer)
             ends = (factor * least, factor * most)
             low, high = low + min(ends), high + max(ends)

@@ -67,7 +67,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
 from autosched.transform.device.shared_layout import saves_bytes
 from autosched.transform.device.shared_liveness import live_intervals
-from autosched.transform.device.slots import in_other_slots
+from autosched.transform.device.slots import apart, in_other_slots
 from autosched.transform.device.thread_access import (
     BARRIER,
     MAYBE,
@@ -387,7 +387,10 @@ class _Planner:
             return warps_may_meet(*places, self.threads, span)
         key = (first.place, second.place, span)
         if key not in self._met:
-            meet = may_meet(first.place, second.place, self.threads, span, self.loops)
+            both = first.place, second.place
+            meet = may_meet(*both, self.threads, span, self.loops)
+            if meet and (loop is None or span is not None):
+                meet = not apart(*both, self.threads, self.loops, span)
             self._met[key] = meet
         return self._met[key]
 

@@ -442,3 +442,33 @@ def main(A: Buffer((128,), float16)):
     {product}
 """
     assert "tvm_storage_sync" in to_text(ThreadSync("shared")(parse_func(text)))
+
+
+APART = """\
+def main(A: Buffer((65536,), float32), B: Buffer((65536,), float32)):
+    launch(threadIdx.x, 256)
+    S = allocate((65536,), float32, "shared")
+    for k in range(4):
+        for i in range(64):
+            S[{to}] = A[k * 16384 + i * 256 + threadIdx.x]
+        for j in range(64):
+            B[k * 16384 + j * 256 + threadIdx.x] = S[{at}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("to", "at", "number"),
+    [
+        # Each thread reads another's, of the half, or of the slot, that is not being filled.
+        ("i * 256 + threadIdx.x", "32768 + j * 256 + 255 - threadIdx.x", 0),
+        ("k * 4096 + i * 256 + threadIdx.x", "k * 4096 + 32768 + j * 256 + 255 - threadIdx.x", 0),
+        # They meet in the same iteration, and in another one only where slots overlap.
+        ("k * 16384 + i * 256 + threadIdx.x", "k * 16384 + j * 256 + 255 - threadIdx.x", 1),
+        ("k * 16383 + i * 256 + threadIdx.x", "k * 16383 + j * 256 + 255 - threadIdx.x", 2),
+        ("i * 256 + threadIdx.x", "j * 256 + 255 - threadIdx.x", 2),
+    ],
+)
+def test_places_that_lie_apart_need_no_barrier(to: str, at: str, number: int) -> None:
+    """Of more elements than are counted out, by the ends of what each iteration touches."""
+    found = ThreadSync("shared")(parse_func(APART.format(to=to, at=at)))
+    assert to_text(found).count("tvm_storage_sync") == number
