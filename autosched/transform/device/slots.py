@@ -2,7 +2,7 @@
 
 An index is (k + c) % n * size + rest, where the rests of both accesses are less than size apart.
 With the same k, those whose c differ by no multiple of n are in different parts, however many
-elements there are.
+elements there are. And are they apart altogether: does one end before the other begins?
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from autosched.arith import Analyzer
-from autosched.tir.expr import Call, Expr, FloorMod, IntImm, Mod, Ramp, Range, Var
-from autosched.tir.linear import combine, linear
+from autosched.arith.facts import conjuncts_of
+from autosched.tir.expr import LT, Add, Call, Expr, FloorMod, IntImm, Mod, Ramp, Range, Var
+from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import const, floordiv, floormod
 from autosched.tir.walk import free_vars, rewrite_expr
+from autosched.transform.device.thread_access import Access
 from autosched.transform.device.thread_index import LANE, Place, Span
 
 _WARP = 32
@@ -42,8 +44,8 @@ def in_other_slots(first: Place, second: Place, spans: Iterable[Span]) -> bool:
 
 
 def apart(
-    first: Place,
-    second: Place,
+    first: Access,
+    second: Access,
     threads: Sequence[Span],
     loops: Mapping[Var, Span],
     loop: Span | None,
@@ -52,14 +54,14 @@ def apart(
 
     In the same iteration of the `loops` around both, or in different ones of `loop`.
     """
+    assert first.place is not None and second.place is not None
+    places = (first.place, first.guard), (second.place, second.guard)
+    inside = {span.var for place, _ in places for span in place.inner}
+    around = loops.keys() - inside - ({loop.var} if loop is not None else set())
     spans = [*threads, *loops.values()]
-    a, b = (linear(_base(place.index))[1] for place in (first, second))
-    same: set[Expr] = set()
-    if loop is None:
-        inside = {span.var for place in (first, second) for span in place.inner}
-        around = loops.keys() - inside
-        same = {t for t, c in a.items() if b.get(t) == c and set(free_vars(t)) <= around}
-    (a_low, a_high), (b_low, b_high) = (_rest(p, same, spans) for p in (first, second))
+    a, b = (linear(_base(place.index))[1] for place, _ in places)
+    same = {t for t, c in a.items() if b.get(t) == c and set(free_vars(t)) <= around}
+    (a_low, a_high), (b_low, b_high) = (_rest(p, same, spans, guard) for p, guard in places)
     if a_high < b_low or b_high < a_low:
         return True
     if loop is None:
@@ -69,7 +71,8 @@ def apart(
         return False
     if any(var in free_vars(t) for terms in (a, b) for t in terms if t is not var):
         return False
-    (a_low, a_high), (b_low, b_high) = (_rest(p, {var}, spans) for p in (first, second))
+    same.add(var)
+    (a_low, a_high), (b_low, b_high) = (_rest(p, same, spans, guard) for p, guard in places)
     return max(a_high - b_low, b_high - a_low) < abs(step)
 
 
@@ -105,25 +108,67 @@ def _counts_up(e: Expr) -> bool:
     return constant >= 0 and all(isinstance(t, Var) and c > 0 for t, c in terms.items())
 
 
-def _rest(place: Place, without: Collection[Expr], spans: list[Span]) -> tuple[int, int]:
-    """The least and the largest value of the index, without some of its terms."""
+def _rest(
+    place: Place, without: Collection[Expr], spans: list[Span], guard: Expr | None = None
+) -> tuple[int, int]:
+    """The least and the largest value of the index, without some of its terms, where `guard` holds.
+
+    A bound on the sum of some terms tells more than what each of them reaches by itself: elements
+    that threads copy in turns end where the guard of the last turn says.
+    """
     low, terms = linear(_base(place.index))
     analyzer = Analyzer()
     for span in (*spans, *place.inner, Span(LANE, 0, _WARP)):
         first, extent = const(span.low, span.var.dtype), const(span.extent, span.var.dtype)
         analyzer.bind(span.var, Range(first, extent), override=True)
+    sums = [] if guard is None else _bounded_sums(guard, analyzer)
+
+    def go(e: Expr) -> Expr | None:
+        if isinstance(e, Add) and sums:
+            constant, parts = linear(e)
+            return sum_of(_by_sums(parts, sums), constant, e.dtype)
+        return _division(e)
+
     high = low
-    for term, factor in terms.items():
-        if term not in without:
-            least, most = _bounds(rewrite_expr(term, _division), analyzer)
-            ends = (factor * least, factor * most)
-            low, high = low + min(ends), high + max(ends)
+    left = {term: factor for term, factor in terms.items() if term not in without}
+    for term, factor in _by_sums(left, sums).items():
+        least, most = _bounds(rewrite_expr(term, go), analyzer)
+        ends = (factor * least, factor * most)
+        low, high = low + min(ends), high + max(ends)
     if isinstance(place.index, Ramp):
         if not isinstance(place.index.stride, IntImm):
             return low, high + _FAR
         ends = (0, place.index.stride.value * (place.index.lanes - 1))
         low, high = low + min(ends), high + max(ends)
     return low, high
+
+
+def _bounded_sums(guard: Expr, analyzer: Analyzer) -> list[tuple[Var, dict[Expr, int]]]:
+    """Sums that `guard` bounds from above, each with a variable of its values in `analyzer`."""
+    found = []
+    for condition in conjuncts_of(guard):
+        if not isinstance(condition, LT) or not condition.a.dtype.is_int:
+            continue
+        constant, terms = combine(linear(condition.a), linear(condition.b), -1)
+        if len(terms) < 2 or min(terms.values()) < 0:
+            continue
+        least = sum(factor * _bounds(term, analyzer)[0] for term, factor in terms.items())
+        if 0 <= least < -constant:
+            dtype = condition.a.dtype
+            var = Var("sum", dtype)
+            analyzer.bind(var, Range(const(least, dtype), const(-constant - least, dtype)))
+            found.append((var, terms))
+    return found
+
+
+def _by_sums(terms: dict[Expr, int], sums: list[tuple[Var, dict[Expr, int]]]) -> dict[Expr, int]:
+    """`terms` where a multiple of a sum is one of its variable."""
+    for var, parts in sums:
+        term, least = next(iter(parts.items()))
+        times = terms.get(term, 0) // least
+        if times > 0 and all(terms.get(t, 0) == times * c for t, c in parts.items()):
+            terms = {t: c for t, c in terms.items() if t not in parts} | {var: times}
+    return terms
 
 
 def _bounds(e: Expr, analyzer: Analyzer) -> tuple[int, int]:

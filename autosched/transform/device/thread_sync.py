@@ -369,6 +369,8 @@ class _Planner:
         """True when a barrier must stand between the accesses; `loop` lies between them, if any."""
         if not (first.is_write or second.is_write):
             return False
+        if loop is not None and span is not None and span.extent == 1:  # there is no other one
+            return False
         if first.data is not second.data:
             return self.merged and not self._in_use_together(first.data, second.data)
         if loop is None and first.double_buffer and not second.is_write:
@@ -385,12 +387,11 @@ class _Planner:
         if first.met_in_warp and self.lanes_in_order:
             places = (first.place, first.guard), (second.place, second.guard)
             return warps_may_meet(*places, self.threads, span)
-        key = (first.place, second.place, span)
+        key = (first.place, first.guard, second.place, second.guard, span)
         if key not in self._met:
-            both = first.place, second.place
-            meet = may_meet(*both, self.threads, span, self.loops)
+            meet = may_meet(first.place, second.place, self.threads, span, self.loops)
             if meet and (loop is None or span is not None):
-                meet = not apart(*both, self.threads, self.loops, span)
+                meet = not apart(first, second, self.threads, self.loops, span)
             self._met[key] = meet
         return self._met[key]
 

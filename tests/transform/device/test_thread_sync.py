@@ -472,3 +472,41 @@ def test_places_that_lie_apart_need_no_barrier(to: str, at: str, number: int) ->
     """Of more elements than are counted out, by the ends of what each iteration touches."""
     found = ThreadSync("shared")(parse_func(APART.format(to=to, at=at)))
     assert to_text(found).count("tvm_storage_sync") == number
+
+
+GUARDED = """\
+def main(A: Buffer((65536,), float32), B: Buffer((65536,), float32)):
+    launch(threadIdx.x, 125)
+    S = allocate((65536,), float32, "shared")
+    for k in range(4):
+        for i in range(17):
+            if i * 125 + threadIdx.x < {limit}:
+                S[{to}] = A[k * 16384 + i * 125 + threadIdx.x]
+        for j in range(17):
+            B[k * 16384 + j * 125 + threadIdx.x] = S[{at} + j * 125 + 124 - threadIdx.x]
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "to", "at", "number"),
+    [
+        # The last turn of the threads would go on to where others read: the guard ends it.
+        (2080, "i * 125 + threadIdx.x", "2080", 0),
+        (2081, "i * 125 + threadIdx.x", "2080", 2),
+        # In a remainder and a quotient the sum has its bound, too.
+        (2070, "(i * 125 + threadIdx.x) % 9 * 300 + (i * 125 + threadIdx.x) // 9", "2630", 0),
+        (2080, "(i * 125 + threadIdx.x) % 9 * 300 + (i * 125 + threadIdx.x) // 9", "2630", 2),
+        # What is not bounded alike decides nothing.
+        (2080, "i * 126 + threadIdx.x", "2080", 2),
+    ],
+)
+def test_guards_bound_what_threads_touch(limit: int, to: str, at: str, number: int) -> None:
+    text = GUARDED.format(limit=limit, to=to, at=at)
+    assert to_text(ThreadSync("shared")(parse_func(text))).count("tvm_storage_sync") == number
+
+
+def test_a_loop_of_one_iteration_has_no_next_one() -> None:
+    to, at = "i * 256 + threadIdx.x", "j * 256 + 255 - threadIdx.x"
+    text = APART.format(to=to, at=at).replace("range(4)", "range(1)")
+    text = text.replace("(64)", "(257)").replace("65536", "66048")  # more than are counted out
+    assert to_text(ThreadSync("shared")(parse_func(text))).count("tvm_storage_sync") == 1
