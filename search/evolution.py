@@ -22,6 +22,7 @@ from autosched.search.surrogate import Scores
 from autosched.search.thread_tiles import suited
 
 _MOVES = 8  # of factors, until a row has forgotten where it came from
+_ATTEMPTS = 3  # to move a factor to where a GPU's tiles suit it
 _UNROLLS, _PIPELINES, _TRANSPLANTS = 0.05, 0.05, 0.05
 """Shares of mutations; all others cross two rows or move a factor of a split."""
 _CROSSINGS = 0.3  # of the same, but for Ansor's space and for GPUs, which have none
@@ -84,10 +85,21 @@ def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -
 
 
 def _moved(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Rows:
-    """A factor of a split moved in each row, but where a GPU's tiles would not suit threads."""
-    moved = moved_factors(structures, rows, rng, context.options.max_innermost_split_factor)
-    legal = suited(context, structures, moved)
-    return Rows(rows.structures, np.where(legal[:, None], moved.numbers, rows.numbers))
+    """A factor of a split moved in each row.
+
+    Where a GPU's tiles would no longer suit it another one is tried, and then none.
+    """
+    limit = context.options.max_innermost_split_factor
+    numbers, left = rows.numbers.copy(), np.arange(len(rows))
+    for _ in range(_ATTEMPTS):
+        before = rows.take(left)
+        moved = moved_factors(structures, before, rng, limit)
+        legal = suited(context, structures, moved) | ~suited(context, structures, before)
+        numbers[left[legal]] = moved.numbers[legal]
+        left = left[~legal]
+        if not left.size:
+            break
+    return Rows(rows.structures, numbers)
 
 
 def _shares(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

@@ -21,14 +21,16 @@ from autosched.search.factors import divisors, factorizations
 from autosched.search.initial import Rng, pick
 from autosched.search.population import Numbers, Rows, Structures
 from autosched.search.rules.protocol import Context
-from autosched.search.structure import Structure
+from autosched.search.structure import Split, Structure
 from autosched.state import queries
+from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
-from autosched.state.steps import SplitStep
+from autosched.state.steps import AnnotationStep, SplitStep
 from autosched.target import THREAD_BYTES, HardwareParams
 from autosched.te.operations.operation import ComputeOp, tensor_loads
-from autosched.tir.expr import IntImm, ProducerLoad, Var
+from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
+from autosched.tir.linear import linear
 
 _LEVELS = 3
 """Lengths of a split that is tiled: virtual threads, threads, elements of a thread."""
@@ -225,18 +227,38 @@ class _Tiled:
 
 
 @dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A tensor that a tile reads: for each dimension the columns whose product is the length of an
+    axis in a block, and by how much it moves the index."""
+
+    width: int
+    dims: list[list[tuple[list[int], int]]]
+
+    def bytes_of(self, numbers: Numbers) -> npt.NDArray[np.int64]:
+        """What a block reads, in each row."""
+        found = np.full(len(numbers), self.width, np.int64)
+        for axes in self.dims:
+            reach = sum(step * (numbers[:, own].prod(axis=1) - 1) for own, step in axes)
+            found *= 1 + reach
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class _Columns:
     """The columns of a tiled stage in a row of numbers, of all axes of its result: virtual threads,
-    threads, elements of a thread; its root's `sizes`, the bytes of an element in registers."""
+    threads, elements of a thread; its root's `sizes`, the bytes of an element in registers; what a
+    tile of a block loads."""
 
     vthreads: list[int]
     threads: list[int]
     own: list[int]
     sizes: tuple[int, ...]
     width: int
+    loads: list[_Loaded]
 
-    def suited(self, hardware: HardwareParams, numbers: Numbers) -> npt.NDArray[np.bool_]:
-        """As `suits`, of each row."""
+    def suited(self, context: Context, numbers: Numbers) -> npt.NDArray[np.bool_]:
+        """As `suits`, of each row, and whether its tiles have room in shared memory."""
+        hardware = context.hardware
         vthreads, threads, own = (
             numbers[:, columns].prod(axis=1) for columns in (self.vthreads, self.threads, self.own)
         )
@@ -247,11 +269,28 @@ class _Columns:
         found &= (least <= threads) & (threads <= most)
         if whole:
             found &= threads >= _FULL * warp * -(-threads // warp)
+        if self.loads:
+            found &= sum(load.bytes_of(numbers) for load in self.loads) <= context.shared_bytes
         return np.asarray(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """The column of a vector that a thread copies at once, and the bytes of its elements."""
+
+    lanes: int
+    width: int
+
+    def suited(self, context: Context, numbers: Numbers) -> npt.NDArray[np.bool_]:
+        """Whether an instruction has room for it."""
+        return np.asarray(numbers[:, self.lanes] * self.width <= context.hardware.vector_unit_bytes)
+
+
 def suited(context: Context, structures: Structures, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Of which rows the tiles suit threads (`suits`); in Ansor's space, and for CPUs, all do."""
+    """Of which rows the tiles suit threads (`suits`), shared memory and vectors.
+
+    In Ansor's space, and for CPUs, all do.
+    """
     found = np.ones(len(rows), bool)
     if not context.is_gpu or context.options.space == "ansor":
         return found
@@ -260,14 +299,14 @@ def suited(context: Context, structures: Structures, rows: Rows) -> npt.NDArray[
             structures.tiles[number] = _columns(context, structures.known[number])
         mine = np.flatnonzero(rows.structures == number)
         for columns in structures.tiles[number]:
-            found[mine] &= columns.suited(context.hardware, rows.numbers[mine])
+            found[mine] &= columns.suited(context, rows.numbers[mine])
     return found
 
 
-def _columns(context: Context, structure: Structure) -> list[_Columns]:
+def _columns(context: Context, structure: Structure) -> list[_Columns | _Fetch]:
     state = context.dag.state_of(structure.steps)
     splits = {split.position: split for split in structure.splits}
-    found = []
+    found: list[_Columns | _Fetch] = [*_fetches(state, structure)]
     for root, tiled in tiled_roots(state).items():
         sizes, width = sizes_of(state, root), bytes_of(state, tiled)
         for stage_id in tiled:
@@ -277,7 +316,41 @@ def _columns(context: Context, structure: Structure) -> list[_Columns]:
                 continue
             vthreads, threads = ([split.first + level for split in data] for level in (1, 2))
             inside = [k for s in data for k in range(s.first + _LEVELS, s.first + s.pieces)]
-            found.append(_Columns(vthreads, threads, inside, sizes, width))
+            loads = _loads(state, stage_id, own[::-1])
+            found.append(_Columns(vthreads, threads, inside, sizes, width, loads))
+    return found
+
+
+def _fetches(state: State, structure: Structure) -> list[_Fetch]:
+    """The splits of loops that threads share whose inner loop is a vector."""
+    found = []
+    for split in structure.splits:
+        step, *after = structure.steps[split.position : split.position + 2]
+        assert isinstance(step, SplitStep)
+        vector = AnnotationStep(step.stage_id, step.iter_id + 1, Annotation.VECTORIZE)
+        if split.pieces == 2 and after == [vector]:
+            width = state.stages[step.stage_id].op.output(0).dtype.bytes
+            found.append(_Fetch(split.first + 1, width))
+    return found
+
+
+def _loads(state: State, stage_id: int, splits: Sequence[Split]) -> list[_Loaded]:
+    """What a tile of the stage reads, by sums of its axes; none unless every axis is split."""
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    axes = [axis.var for axis in op.root_iter_vars]
+    if len(axes) != len(splits):
+        return []
+    inside: dict[Expr, list[int]] = {
+        var: list(range(s.first + 1, s.first + s.pieces))
+        for var, s in zip(axes, splits, strict=True)
+    }
+    found = []
+    for load in {load for body in op.body for load in tensor_loads(body)}:
+        terms = [linear(index)[1] for index in load.indices]
+        if all(term in inside for each in terms for term in each):
+            dims = [[(inside[t], abs(c)) for t, c in each.items()] for each in terms]
+            found.append(_Loaded(load.dtype.bytes, dims))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from autosched.search.options import SearchOptions
 from autosched.search.population import Structures, moved_factors
 from autosched.search.space import SearchSpace
 from autosched.search.thread_tiles import ThreadTile, fill_thread_tiles, suited, suits
-from autosched.state.steps import MatrixTilesStep, SplitStep, Step
+from autosched.state.iterator import Annotation
+from autosched.state.steps import AnnotationStep, MatrixTilesStep, SplitStep, Step
 from autosched.target import THREAD_BYTES, HardwareParams, cuda_target
 from autosched.task import Task
 
@@ -110,10 +112,66 @@ def test_rows_suit_as_their_tiles_do(size: int) -> None:
         i, j = lengths(steps)
         v, t = (i[level] * j[level] for level in (0, 1))
         tile = ThreadTile(v, t, v * math.prod((*i[2:], *j[2:])))
-        expected.append(suits(space.context.hardware, (size, size), 4, tile))
-    assert found.tolist() == expected and 20 < found.sum() < 280
+        (k,) = [s.lengths for s in splits(steps) if s.extent == size and len(s.lengths) == 2]
+        loaded = 4 * (math.prod(i) + math.prod(j)) * math.prod(n or 1 for n in k)
+        expected.append(
+            suits(space.context.hardware, (size, size), 4, tile)
+            and loaded <= space.context.shared_bytes
+            and max(copied_at_once(steps)) <= 4
+        )
+    assert found.tolist() == expected and 5 < found.sum() < 280
     after = mutated(space.context, structures, start.take(rng.integers(24, size=300)), rng)
     assert len(after) > 250 and suited(space.context, structures, after).all()
+    assert len(set(structures.candidates(after))) > 200
+
+
+def splits(steps: tuple[Step, ...]) -> list[SplitStep]:
+    return [step for step in steps if isinstance(step, SplitStep)]
+
+
+def copied_at_once(steps: tuple[Step, ...]) -> list[int]:
+    """The lanes of each vector that a thread copies."""
+    return [
+        step.lengths[0] or 1
+        for step, after in pairwise(steps)
+        if isinstance(step, SplitStep) and len(step.lengths) == 1
+        if isinstance(after, AnnotationStep) and after.annotation is Annotation.VECTORIZE
+    ]
+
+
+IMAGE = {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 64, "K": 3, "stride": 1, "padding": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("matmul", {"M": 500, "N": 1000, "K": 333}),
+        ("conv2d_nchw_bn_relu", IMAGE),
+        ("batch_matmul", {"B": 4, "M": 128, "N": 128, "K": 64}),
+    ],
+)
+def test_most_relatives_are_legal(name: str, args: dict[str, Any]) -> None:
+    """Vectors, shared memory and registers, of rows that have moved far."""
+    task = Task.from_workload(name, target=TARGET, **args)
+    space, rng = SearchSpace(task), np.random.default_rng(2)
+    structures = Structures()
+    rows = structures.rows(space.sample(rng, 64))
+    for _ in range(8):
+        rows = mutated(space.context, structures, rows, rng)
+    found = batched_features(task.dag, TARGET, ANSOR, False).rows_of(structures.candidates(rows))
+    assert sum(row is not None for row in found) > 0.8 * len(found)
+
+
+def test_a_row_that_suits_nothing_may_move() -> None:
+    """One of another space, or where no tile suits."""
+    task = matmul(512)
+    space, rng = SearchSpace(task), np.random.default_rng(2)
+    structures = Structures()
+    ansors = SearchSpace(task, SearchOptions(space="ansor")).sample(rng, 64)
+    rows = structures.rows(ansors)
+    stuck = rows.take(np.flatnonzero(~suited(space.context, structures, rows)))
+    after = set(structures.candidates(mutated(space.context, structures, stuck, rng)))
+    assert len(stuck) > 20 and len(after - set(ansors)) > 0.8 * len(stuck)
 
 
 def test_all_rows_suit_where_nothing_is_tiled_by_threads() -> None:
