@@ -90,11 +90,11 @@ def _moved(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Ro
     Where a GPU's tiles would no longer suit it another one is tried, and then none.
     """
     limit = context.options.max_innermost_split_factor
+    anywhere = ~suited(context, structures, rows)
     numbers, left = rows.numbers.copy(), np.arange(len(rows))
     for _ in range(_ATTEMPTS):
-        before = rows.take(left)
-        moved = moved_factors(structures, before, rng, limit)
-        legal = suited(context, structures, moved) | ~suited(context, structures, before)
+        moved = moved_factors(structures, rows.take(left), rng, limit)
+        legal = suited(context, structures, moved) | anywhere[left]
         numbers[left[legal]] = moved.numbers[legal]
         left = left[~legal]
         if not left.size:
