@@ -57,6 +57,14 @@ class HardwareParams:
     max_vthread_extent: int = 0
     warp_size: int = 0
 
+    @property
+    def local_memory_limit(self) -> int:
+        """Bytes of arrays that the space `autosched` gives a thread: what its registers hold.
+
+        Less where the hardware's own limit is less.
+        """
+        return min(self.max_local_memory_per_block, THREAD_BYTES)
+
     @classmethod
     def default(cls, kind: str, *, threads: int | None = None) -> HardwareParams:
         """Ansor's defaults for `cpu` or `cuda`; CUDA's are those of compute capability 7 and up."""
@@ -121,14 +129,6 @@ class Target:
     arch: str = ""
     caches: tuple[int, ...] = ()
     tf32: bool = False
-
-    @property
-    def local_memory_limit(self) -> int:
-        """Bytes of arrays that the space `autosched` gives a thread: what its registers hold.
-
-        Less where `hardware` says less.
-        """
-        return min(self.hardware.max_local_memory_per_block, THREAD_BYTES)
 
     @property
     def is_gpu(self) -> bool:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, SplitStep
-from autosched.target import THREAD_BYTES, HardwareParams
+from autosched.target import HardwareParams
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.linear import linear
@@ -56,7 +56,7 @@ class ThreadTile(NamedTuple):
 
 def suits(hardware: HardwareParams, sizes: tuple[int, ...], width: int, tile: ThreadTile) -> bool:
     """Whether a result of `sizes` should be computed so, `width` bytes an element in registers."""
-    if tile.own * width > min(THREAD_BYTES, hardware.max_local_memory_per_block):
+    if tile.own * width > hardware.local_memory_limit:
         return False
     if tile.vthreads > hardware.max_vthread_extent:
         return False
@@ -66,7 +66,8 @@ def suits(hardware: HardwareParams, sizes: tuple[int, ...], width: int, tile: Th
     )
 
 
-def _full(threads: int, warp: int) -> bool:
+def _full(threads: Any, warp: int) -> Any:
+    """Whether warps of so many threads are full enough; of an array, which ones."""
     return threads >= _FULL * warp * -(-threads // warp)
 
 
@@ -181,7 +182,7 @@ class _Tiled:
             vthreads = _product([own[:, 0] for own in lengths[:data]])
             threads = _product([own[:, 1] for own in lengths[:data]])
             elements = vthreads * _product([own[:, 2:].prod(1) for own in lengths[:data]])
-            some = (elements * self.width <= THREAD_BYTES) & (
+            some = (elements * self.width <= hardware.local_memory_limit) & (
                 vthreads <= hardware.max_vthread_extent
             )
             some &= threads <= hardware.max_threads_per_block
@@ -264,11 +265,11 @@ class _Columns:
         )
         warp, most = hardware.warp_size, hardware.max_threads_per_block
         least, whole = _wanted(self.sizes, warp, most)
-        held = min(THREAD_BYTES, hardware.max_local_memory_per_block)
-        found = (vthreads * own * self.width <= held) & (vthreads <= hardware.max_vthread_extent)
+        found = vthreads * own * self.width <= hardware.local_memory_limit
+        found &= vthreads <= hardware.max_vthread_extent
         found &= (least <= threads) & (threads <= most)
         if whole:
-            found &= threads >= _FULL * warp * -(-threads // warp)
+            found &= _full(threads, warp)
         if self.loads:
             found &= sum(load.bytes_of(numbers) for load in self.loads) <= context.shared_bytes
         return np.asarray(found)

@@ -28,8 +28,8 @@ def test_fields_can_be_overridden() -> None:
 
 def test_arrays_of_a_thread_fit_its_registers() -> None:
     """Or what the user says where that is less."""
-    assert make_target("cuda").local_memory_limit == 1020
-    assert make_target("cuda", max_local_memory_per_block=512).local_memory_limit == 512
+    assert make_target("cuda").hardware.local_memory_limit == 1020
+    assert make_target("cuda", max_local_memory_per_block=512).hardware.local_memory_limit == 512
 
 
 def test_wrong_names_are_refused() -> None:

@@ -50,7 +50,7 @@ class Limits:
             own.max_threads_per_block,
             own.max_vthread_extent,
             own.max_shared_memory_per_block if ansor else target.shared_memory_limit,
-            own.max_local_memory_per_block if ansor else target.local_memory_limit,
+            own.max_local_memory_per_block if ansor else own.local_memory_limit,
             own.vector_unit_bytes,
         )
 
