@@ -57,12 +57,14 @@ from autosched.tir.expr import (
     SizeVar,
     Sub,
     Var,
+    binary,
 )
 from autosched.tir.op import cast, const, mul
 
 _HOLDERS = frozenset((BufferLoad, Broadcast, Ramp))
 _PLAIN = frozenset((Add, Mul))  # of floats
 _LEAVES = frozenset((IntImm, FloatImm, Var))  # as operands that were visited
+_AT_END = frozenset((Var, Mul, FloorDiv, FloorMod, Div, Mod))  # last positive terms of sums
 
 
 class CanonicalSimplifier(RewriteSimplifier):
@@ -143,6 +145,13 @@ class CanonicalSimplifier(RewriteSimplifier):
             if e.__class__ is Cast:
                 return self.children(e)
             return self._held(self._binary(e))
+        if e.__class__ is Add and e.b.__class__ is IntImm and e.b.value > 0 and not is_data(e):
+            rest = self.visit(e.a)
+            if self._takes_constant(rest):
+                result: Expr = e if rest is e.a else binary(Add, rest, e.b)
+                self.found.memo[result] = result
+                self.analyzer.settled.add(result)
+                return result
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
         if _settled(terms, self.analyzer.moduli.env):
@@ -150,6 +159,17 @@ class CanonicalSimplifier(RewriteSimplifier):
             self.found.memo[result] = result
             self.analyzer.settled.add(result)
         return result
+
+    def _takes_constant(self, rest: Any) -> bool:
+        """Whether a positive constant after this canonical sum needs nothing else to be canonical.
+
+        Copies of a loop's body have many sums that differ only in their constants.
+        """
+        cls = rest.__class__
+        if cls is Var:
+            return True
+        ends = rest.b.__class__ if cls is Add else cls
+        return ends in _AT_END and rest in self.analyzer.settled
 
     def _holder(self, e: Any) -> Expr:
         """A load, or a vector of indices or of one value."""

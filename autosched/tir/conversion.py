@@ -63,12 +63,12 @@ def _any_const(value: Scalar, dtype: str | DType | None) -> Expr:
                 number = float(dtype.numpy.type(number))
         return FloatImm(number, dtype)
     number = int(value)
-    if _wrap(number, dtype) != number and not dtype.is_bool:
+    if wrapped(number, dtype) != number and not dtype.is_bool:
         raise ValueError(
             f"const: {number} is no {dtype}, which holds {dtype.min_value} to {dtype.max_value}; "
             "give a wider type, or cast a constant of one to wrap it"
         )
-    return IntImm(_wrap(number, dtype), dtype)
+    return IntImm(wrapped(number, dtype), dtype)
 
 
 def folded(value: Any, dtype: DType) -> Expr:
@@ -78,13 +78,14 @@ def folded(value: Any, dtype: DType) -> Expr:
     """
     if value.__class__ is int and dtype is not int32:
         if dtype.is_integral:
-            value = _wrap(value, dtype)
+            value = wrapped(value, dtype)
     elif value.__class__ is int and not -(2**31) <= value < 2**31:
-        value = _wrap(value, dtype)
+        value = wrapped(value, dtype)
     return const(value, dtype)
 
 
-def _wrap(value: int, dtype: DType) -> int:
+def wrapped(value: int, dtype: DType) -> int:
+    """The integer that a machine's register of that type holds of `value`."""
     if dtype.is_bool:
         return int(value != 0)
     if dtype.code == "int":

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from autosched.tir.expr import Expr, Var
+from autosched.tir.conversion import folded, wrapped
+from autosched.tir.data import is_data
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Add, Expr, Mul, Sub, Var
+from autosched.tir.linear import linear
+from autosched.tir.op import add, cast, const, mul, sub
 from autosched.tir.walk import free_vars, map_expr_children
+
+_SUMS = frozenset((Add, Sub, Mul))
 
 
 class RepeatedSubstitution:
@@ -13,13 +20,17 @@ class RepeatedSubstitution:
 
     What a sub-expression becomes is worked out once for all copies that agree in those of the
     variables that it mentions. In a tile of 8 x 4 copies of A[i, k] * B[k, j] each row of A is
-    rewritten once, not 4 times.
+    rewritten once, not 4 times. Sums of indices come out as the canonical form has them, by falling
+    factors and with the constant after them, so that simplifying finds little to do: of i * 64 + k
+    with i = 2 comes k + 128.
     """
 
     def __init__(self, variables: Iterable[Var]) -> None:
         self._variables = tuple(variables)
         self._mentioned: dict[Expr, tuple[Var, ...]] = {}
         self._made: dict[tuple[Expr, ...], Expr] = {}
+        self._linear: dict[Expr, tuple[int, dict[Expr, int]]] = {}
+        self._parts: dict[tuple[object, ...], tuple[Expr, list[Expr]]] = {}
         self._table: Mapping[Var, Expr] = {}
 
     def __call__(self, expr: Expr, table: Mapping[Var, Expr]) -> Expr:
@@ -40,5 +51,52 @@ class RepeatedSubstitution:
         key = (e, *[table[v] for v in own])
         done = self._made.get(key)
         if done is None:
-            done = self._made[key] = map_expr_children(e, self._copy)
+            if e.__class__ in _SUMS and e.dtype.is_index and not is_data(e):
+                done = self._sum(e)
+            else:
+                done = map_expr_children(e, self._copy)
+            self._made[key] = done
         return done
+
+    def _sum(self, e: Expr) -> Expr:
+        constant, terms = self._as_linear(e)
+        if e in terms:  # a product of variables
+            return map_expr_children(e, self._copy)
+        new: dict[Expr, int] = {}
+        for term, factor in terms.items():
+            base, inner = self._as_linear(self._copy(term))
+            constant += factor * base
+            for atom, times in inner.items():
+                new[atom] = new.get(atom, 0) + factor * times
+        dtype = e.dtype
+        key = (dtype, *new.items())
+        parts = self._parts.get(key)
+        if parts is None:
+            parts = self._parts[key] = _parts(new, dtype)
+        total, taken_off = parts
+        constant = wrapped(constant, dtype)
+        if constant > 0:
+            total = add(total, const(constant, dtype))
+        for part in taken_off:
+            total = sub(total, part)
+        return sub(total, folded(-constant, dtype)) if constant < 0 else total
+
+    def _as_linear(self, e: Expr) -> tuple[int, dict[Expr, int]]:
+        found = self._linear.get(e)
+        if found is None:
+            found = self._linear[e] = linear(e)
+        return found
+
+
+def _parts(terms: Mapping[Expr, int], dtype: DType) -> tuple[Expr, list[Expr]]:
+    """The sum of the positive terms, and what is taken off for the others; by falling factors."""
+    falling = sorted(terms.items(), key=lambda entry: -entry[1])
+    total: Expr = const(0, dtype)
+    taken_off: list[Expr] = []
+    for atom, factor in falling:
+        part = mul(cast(dtype, atom), folded(abs(factor), dtype))
+        if factor > 0:
+            total = add(total, part)
+        elif factor < 0:
+            taken_off.append(part)
+    return total, taken_off

@@ -30,9 +30,11 @@ from autosched.tir.walk import (
 
 def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
     """`stmt` with free variables replaced in every expression and every buffer it declares."""
-    if not table:
-        return stmt
-    expr = substituter(table)
+    return map_stmt(stmt, substituter(table)) if table else stmt
+
+
+def map_stmt(stmt: Stmt, expr: ExprFn) -> Stmt:
+    """`stmt` with `expr` applied to every expression and every buffer it declares."""
     declared: dict[Buffer, Buffer] = {}
     for s in stmts(stmt):
         for buffer in declared_buffers(s):

@@ -51,10 +51,10 @@ class InjectVirtualThread(FunctionPass):
             b = allocate((8,), float32, "local")
             for i in range(4):
                 b[i] = A[i]
-                b[i + 4] = A[4 + i]
+                b[i + 4] = A[i + 4]
             for i in range(4):
                 B[i] = b[3 - i]
-                B[4 + i] = b[3 - i + 4]
+                B[i + 4] = b[7 - i]
 
     Allocations that hold different values in different virtual threads get one part for each; those
     that do not are shared (never shared for the tag cthread). The smallest statements that depend

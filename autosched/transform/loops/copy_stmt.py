@@ -6,10 +6,12 @@ copies with `copy_stmt`, so that no variable is bound twice in a function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, Let, Var
+from autosched.tir.repeated_substitution import RepeatedSubstitution
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -20,7 +22,7 @@ from autosched.tir.stmt import (
     LetStmt,
     Stmt,
 )
-from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.substitute_stmt import map_stmt, substitute_stmt
 from autosched.tir.walk import free_vars, map_children, map_expr_children, stmts
 
 _BINDERS = (For, LetStmt, Allocate, AllocateConst, DeclBuffer)
@@ -31,15 +33,17 @@ def copy_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
     return _Copier(table).stmt(stmt) if _binds(stmt) else substitute_stmt(stmt, table)
 
 
-def copies(stmt: Stmt, tables: Iterable[Mapping[Var, Expr]]) -> list[Stmt]:
-    """One copy of `stmt` for each table; the first keeps the variables that `stmt` binds."""
+def copies(stmt: Stmt, tables: Sequence[Mapping[Var, Expr]]) -> list[Stmt]:
+    """One copy of `stmt` for each table; the first keeps the variables that `stmt` binds.
+
+    All tables are of the same variables.
+    """
     binds = _binds(stmt)
+    substituted = RepeatedSubstitution(tables[0] if tables else ())
     made: list[Stmt] = []
     for table in tables:
-        if binds and made:
-            made.append(_Copier(table).stmt(stmt))
-        else:
-            made.append(substitute_stmt(stmt, table))
+        copy = map_stmt(stmt, partial(substituted, table=table))
+        made.append(_Copier({}).stmt(copy) if binds and made else copy)
     return made
 
 

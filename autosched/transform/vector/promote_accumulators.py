@@ -14,7 +14,7 @@ after:
         C.acc[8:16] = C[8:16]
         for k in range(64, annotations={"unroll_count": 4}):
             C.acc[0:8] = C.acc[0:8] + broadcast(A[k], 8) * B[k * 8:k * 8 + 8]
-            C.acc[8:16] = C.acc[8:16] + broadcast(A[64 + k], 8) * B[k * 8:k * 8 + 8]
+            C.acc[8:16] = C.acc[8:16] + broadcast(A[k + 64], 8) * B[k * 8:k * 8 + 8]
         C[0:8] = C.acc[0:8]
         C[8:16] = C.acc[8:16]
 
@@ -33,6 +33,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from autosched.nest.core import Core
@@ -57,7 +58,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.substitute_stmt import map_stmt
 from autosched.tir.walk import map_children, rewrite_expr
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -281,13 +282,14 @@ def _in_window(
     shared = tile.problem.operands[window.shared]
     extents = [axis.extent for axis in axes]
     variables = [nest.axes[k].var for k in tile.tiled]
+    step_in = RepeatedSubstitution(axis.var for axis in axes)
     for iteration, point in statements(shared, extents, (*tile.chosen[:-1], 1)):
         at = dict(zip(variables, point, strict=False))
         number = 0
         for values in points:
             number = number * len(values) + at.get(values[0][0], 0)
         table = {a.var: const(k, a.var.dtype) for a, k in zip(axes, iteration, strict=True)}
-        yield substitute_stmt(steps[number], table)
+        yield map_stmt(steps[number], partial(step_in, table=table))
 
 
 def _lanes(start: int, width: int) -> Expr:
