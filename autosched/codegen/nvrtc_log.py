@@ -11,19 +11,16 @@ from dataclasses import dataclass
 
 from autosched.errors import CompileError
 
-_ENTRY = re.compile(
-    r"ptxas info\s*: Compiling entry function '(?P<name>[^']+)' for '(?P<arch>\w+)'"
-)
-_SPILLS = re.compile(
+# Not compiled here: that takes 15 ms of every process that builds, for CPUs, too.
+_ENTRY = r"ptxas info\s*: Compiling entry function '(?P<name>[^']+)' for '(?P<arch>\w+)'"
+_SPILLS = (
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
     r"(?P<loads>\d+) bytes spill loads"
 )
-_USED = re.compile(r"ptxas info\s*: Used (?P<registers>\d+) registers(?P<rest>.*)")
-_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
-_ERROR = re.compile(
-    r"^[^\s(]+\((?P<line>\d+)\): (?:catastrophic )?error(?: #\d+(?:-D)?)?: (?P<text>.*)$", re.M
-)
-_PTXAS = re.compile(r"^\s*ptxas (?:.*; )?\s*(?:error|fatal)\s*: (?P<text>.*)$", re.M)
+_USED = r"ptxas info\s*: Used (?P<registers>\d+) registers(?P<rest>.*)"
+_SHARED = r"(\d+)(?:\+\d+)? bytes smem"
+_ERROR = r"(?m)^[^\s(]+\((?P<line>\d+)\): (?:catastrophic )?error(?: #\d+(?:-D)?)?: (?P<text>.*)$"
+_PTXAS = r"(?m)^\s*ptxas (?:.*; )?\s*(?:error|fatal)\s*: (?P<text>.*)$"
 _TOO_MUCH = ("uses too much", "too many resources", "too much data", "exceeds the maximum")
 _NO_MEMORY = ("bad_alloc", "out of memory")
 _BUILTINS = "libnvrtc-builtins"
@@ -47,11 +44,11 @@ class Resources:
 def resources(log: str) -> dict[str, Resources]:
     """The resources of each entry function that the log tells of."""
     found: dict[str, Resources] = {}
-    parts = _ENTRY.split(log)
+    parts = re.split(_ENTRY, log)
     # split() puts the groups name and arch before the text that belongs to them.
     for name, text in zip(parts[1::3], parts[3::3], strict=True):
-        spills, used = _SPILLS.search(text), _USED.search(text)
-        shared = None if used is None else _SHARED.search(used["rest"])
+        spills, used = re.search(_SPILLS, text), re.search(_USED, text)
+        shared = None if used is None else re.search(_SHARED, used["rest"])
         found[name] = Resources(
             registers=None if used is None else int(used["registers"]),
             stack=None if spills is None else int(spills["stack"]),
@@ -74,9 +71,9 @@ def compile_error(
     generator.
     """
     kind = _kind(log + status)
-    found = _ERROR.search(log)
+    found = re.search(_ERROR, log)
     if found is None:
-        other = _PTXAS.search(log)
+        other = re.search(_PTXAS, log)
         text = other["text"] if other is not None else log.strip() or status
         return CompileError(f"nvrtc: {text}", kind=kind)
     line = int(found["line"])
