@@ -65,6 +65,7 @@ from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.loops.instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from autosched.transform.loops.loop_partition import LoopPartition
+from autosched.transform.loops.prefetch_rows import PrefetchRows
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.loops.serialize_loops import SerializeLoops
 from autosched.transform.loops.sink_init import SinkInit
@@ -142,6 +143,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         Simplify(),
         RemoveNoOp(),
         RewriteUnsafeSelect(),
+        PrefetchRows(),
         UserPasses(3),
         InstrumentProfileIntrinsics(by_config=True),
         FP8ComputeLegalize("float32", kind="cpu"),
@@ -309,6 +311,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "MergeSharedMemoryAllocations": MergeSharedMemoryAllocations,
     "NarrowDataType": NarrowDataType,
     "PlanAndUpdateBufferAllocationLocation": PlanAndUpdateBufferAllocationLocation,
+    "PrefetchRows": PrefetchRows,
     "PromoteAccumulators": PromoteAccumulators,
     "RemoveNoOp": RemoveNoOp,
     "RenormalizeSplitPattern": RenormalizeSplitPattern,

@@ -403,6 +403,22 @@ def exponentials(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B]
 
 
+def long_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Rows of 512 elements, divided by their sums."""
+    A = te.placeholder((3, 512), name="A")
+    k = te.reduce_axis((0, 512), name="k")
+    T = te.compute((3,), lambda i: te.sum(A[i, k], axis=k), name="T")
+    B = te.compute((3, 512), lambda i, j: A[i, j] / T[i], name="B")
+    sch = te.create_schedule(B.op)
+    i, j = both_axes(B)
+    if gpu:
+        _threads(sch, B, i, sch[B].split(j, factor=64)[1])
+        _threads(sch, T, T.op.axis[0], sch[T].split(k, factor=1)[1])
+        return sch, [A, B]
+    sch[T].compute_at(sch[B], i)
+    return sch, [A, B]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -424,4 +440,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "normalised_rows": normalised_rows,
     "across_rows": across_rows,
     "exponentials": exponentials,
+    "long_rows": long_rows,
 }

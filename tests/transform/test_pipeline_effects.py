@@ -42,6 +42,7 @@ from autosched.tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Prefetch,
     SeqStmt,
     Stmt,
 )
@@ -386,6 +387,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,
+    ),
+    "PrefetchRows": (
+        lambda: (*PIPELINE_CASES["long_rows"](False), CPU),
+        lambda f: len(statements(f, Prefetch)) == 1,
     ),
     "ShareOutput": (
         scaled_rows,
