@@ -133,10 +133,11 @@ def _lanes(loop: For) -> int:
 
 
 def _terms(indices: tuple[Expr, ...]) -> dict[Expr, int]:
-    """Of the first element of an access to flat memory, as `linear` has them."""
-    index = indices[-1]
-    flat = len(indices) == 1
-    return linear(index.base if isinstance(index, Ramp) else index)[1] if flat else {}
+    """Of the first element of an access to flat memory, as `linear` has them; else none."""
+    if len(indices) != 1:
+        return {}
+    (index,) = indices
+    return linear(index.base if isinstance(index, Ramp) else index)[1]
 
 
 def _next_rows(rows: For, found: _Last) -> list[Prefetch]:
@@ -162,7 +163,7 @@ def _next_rows(rows: For, found: _Last) -> list[Prefetch]:
         bytes_ = length * access.buffer.dtype.bytes
         if not (elements <= length < 2 * elements and LEAST_BYTES <= bytes_ <= room):
             continue
-        if any(factor % length for factor in (size, *outside.values())):
+        if size == 0 or any(factor % length for factor in (size, *outside.values())):
             continue
         room -= bytes_
         dtype = access.indices[0].dtype.with_lanes(1)
