@@ -11,6 +11,7 @@ from functools import partial
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, Let, Var
+from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.repeated_substitution import RepeatedSubstitution
 from autosched.tir.stmt import (
     Allocate,
@@ -26,6 +27,7 @@ from autosched.tir.substitute_stmt import map_stmt, substitute_stmt
 from autosched.tir.walk import free_vars, map_children, map_expr_children, stmts
 
 _BINDERS = (For, LetStmt, Allocate, AllocateConst, DeclBuffer)
+_LOADS = bits_of(BufferLoad)
 
 
 def copy_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
@@ -96,7 +98,8 @@ class _Copier:
     def expr(self, e: Expr) -> Expr:
         if isinstance(e, Var):
             return self._vars.get(e, e)
-        if not (self._pointers or self._declared) and free_vars(e).isdisjoint(self._vars):
+        loads = (self._pointers or self._declared) and kinds(e) & _LOADS
+        if not loads and free_vars(e).isdisjoint(self._vars):
             return e
         if isinstance(e, BufferLoad):
             predicate = None if e.predicate is None else self.expr(e.predicate)
