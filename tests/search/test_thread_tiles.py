@@ -125,6 +125,26 @@ def test_rows_suit_as_their_tiles_do(size: int) -> None:
     assert len(set(structures.candidates(after))) > 200
 
 
+def test_what_quotients_of_axes_read_counts() -> None:
+    shapes = {"A": (512, 1024), "B": (1024, 1024), "C": (1024, 1024)}
+    text = "C[i, j] = sum(k, A[i // 2, k] * B[k, j])"
+    space = SearchSpace(Task.from_expression(text, shapes, target=TARGET))
+    structures, rng = Structures(), np.random.default_rng(5)
+    rows = structures.rows(space.sample(rng, 24)).take(rng.integers(24, size=300))
+    assert suited(space.context, structures, rows).all()
+    for _ in range(4):
+        rows = moved_factors(structures, rows, rng, 64)
+    beyond = 0
+    found = suited(space.context, structures, rows)
+    for steps, suits_well in zip(structures.candidates(rows), found, strict=True):
+        i, j = map(math.prod, lengths(steps))
+        (k,) = [s.lengths for s in splits(steps) if s.extent == 1024 and len(s.lengths) == 2]
+        of_a, of_b = (4 * n * math.prod(n or 1 for n in k) for n in (-(-i // 2), j))
+        assert not suits_well or of_a + of_b <= space.context.shared_bytes
+        beyond += of_b <= space.context.shared_bytes < of_a + of_b
+    assert beyond > 5
+
+
 def splits(steps: tuple[Step, ...]) -> list[SplitStep]:
     return [step for step in steps if isinstance(step, SplitStep)]
 
