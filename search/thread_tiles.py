@@ -189,7 +189,7 @@ class _Tile:
     `columns` are those of each axis that is split: of an axis of the result virtual threads,
     threads, elements of a thread; of a sum the terms of a tile. `sizes` and `width` are those of
     the root, in registers. `axes` are all axes of the stage and `loads` what it reads; none where
-    one is not split.
+    one is not split. `held` is the column of how many tiles of each load shared memory holds.
     """
 
     columns: Sequence[Sequence[int]]
@@ -197,6 +197,7 @@ class _Tile:
     width: int
     axes: Sequence[Var]
     loads: Sequence[ProducerLoad]
+    held: int | None
 
     @staticmethod
     def of(
@@ -205,15 +206,16 @@ class _Tile:
         columns: Sequence[Sequence[int]],
         sizes: tuple[int, ...],
         width: int,
+        held: int | None = None,
     ) -> _Tile:
         """Of the stage, whose split axes have these columns."""
         op = state.stages[stage_id].op
         assert isinstance(op, ComputeOp)
         if len(columns) != len(op.root_iter_vars):
-            return _Tile(columns, sizes, width, (), ())
+            return _Tile(columns, sizes, width, (), (), held)
         axes = [axis.var for axis in op.root_iter_vars]
         loads = {load for body in op.body for load in tensor_loads(body)}
-        return _Tile(columns, sizes, width, axes, list(loads))
+        return _Tile(columns, sizes, width, axes, list(loads), held)
 
     def suited(self, context: Context, numbers: Numbers, shaped: bool = False) -> Flags:
         """As `suits`, of each row, and whether its tiles have room in shared memory.
@@ -237,6 +239,8 @@ class _Tile:
             return found
         loaded = self._loaded(numbers[rows], self.columns)
         size = sum(load.dtype.bytes * n for load, n in zip(self.loads, loaded, strict=True))
+        if self.held is not None:
+            size = size * numbers[rows, self.held]
         found[rows] = (4 if shaped else 1) * size <= context.shared_bytes
         if shaped:
             found[rows] &= 2 * sum(self._loaded(numbers[rows], inside)) < own[rows]
@@ -307,6 +311,11 @@ def suited(context: Context, structures: Structures, rows: Rows) -> Flags:
 def _tiles(context: Context, structure: Structure) -> list[_Tile | _Fetch]:
     state = context.dag.state_of(structure.steps)
     splits = {split.position: split for split in structure.splits}
+    first = structure.width - len(structure.pipelines)
+    held = {
+        queries.current_stage_id(structure.steps, k): column
+        for column, k in enumerate(structure.pipelines, first)
+    }
     found: list[_Tile | _Fetch] = [*_fetches(state, structure)]
     for root, tiled in tiled_roots(state).items():
         sizes, width = sizes_of(state, root), bytes_of(state, tiled)
@@ -315,7 +324,8 @@ def _tiles(context: Context, structure: Structure) -> list[_Tile | _Fetch]:
             own = [splits[k] for k in places if k in splits]
             if sum(split.pieces > _LEVELS for split in own) == len(sizes):
                 columns = [range(s.first + 1, s.first + s.pieces) for s in own]
-                found.append(_Tile.of(state, stage_id, columns, sizes, width))
+                tile = _Tile.of(state, stage_id, columns, sizes, width, held.get(stage_id))
+                found.append(tile)
     return found
 
 
