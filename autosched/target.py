@@ -147,7 +147,7 @@ class Target:
 
         Of an architecture that is not known, what every GPU has: 48 KiB.
         """
-        kib = _OPT_IN_KIB.get(self.arch)
+        kib = _OPT_IN_KIB.get(self.arch.rstrip("af"))
         return _STATIC_SHARED if kib is None else kib << 10
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from autosched.search.surrogate import Scores
 from autosched.search.thread_tiles import suited
 
 _MOVES = 8  # of factors, until a row has forgotten where it came from
-_ATTEMPTS = 3  # to move a factor to where a GPU's tiles suit it
+_ATTEMPTS = 3  # to change numbers so that a GPU's tiles suit it
 _UNROLLS, _PIPELINES, _TRANSPLANTS = 0.05, 0.05, 0.05
 """Shares of mutations; all others cross two rows or move a factor of a split."""
 _CROSSINGS = 0.3  # of the same, but for Ansor's space and for GPUs, which have none
@@ -62,7 +63,7 @@ def _relatives(context: Context, structures: Structures, start: Rows, count: int
     for _ in range(_MOVES):
         rows = _moved(context, structures, rows, rng)
     rows = redrawn_unrolls(structures, rows, rng, unroll_limits(context))
-    return redrawn_pipelines(structures, rows, rng, PIPELINE_STAGES)
+    return _redrawn(context, structures, rows, rng)
 
 
 def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -> Rows:
@@ -78,24 +79,38 @@ def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -
     return (
         _moved(context, structures, move, rng)
         .joined(redrawn_unrolls(structures, unroll, rng, unroll_limits(context)))
-        .joined(redrawn_pipelines(structures, pipeline, rng, PIPELINE_STAGES))
+        .joined(_redrawn(context, structures, pipeline, rng))
         .joined(structures.transplanted(transplant, rng))
         .joined(crossed(structures, cross, rng))
     )
 
 
 def _moved(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Rows:
-    """A factor of a split moved in each row.
+    """A factor of a split moved in each row."""
+    limit = context.options.max_innermost_split_factor
+    move = partial(moved_factors, structures, rng=rng, innermost=limit)
+    return _where_it_suits(context, structures, rows, move)
+
+
+def _redrawn(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Rows:
+    """How many tiles a pipelined loop of each row holds drawn anew."""
+    redraw = partial(redrawn_pipelines, structures, rng=rng, choices=PIPELINE_STAGES)
+    return _where_it_suits(context, structures, rows, redraw)
+
+
+def _where_it_suits(
+    context: Context, structures: Structures, rows: Rows, change: Callable[[Rows], Rows]
+) -> Rows:
+    """The rows after a change at random of their numbers.
 
     Where a GPU's tiles would no longer suit it another one is tried, and then none.
     """
-    limit = context.options.max_innermost_split_factor
     anywhere = ~suited(context, structures, rows)
     numbers, left = rows.numbers.copy(), np.arange(len(rows))
     for _ in range(_ATTEMPTS):
-        moved = moved_factors(structures, rows.take(left), rng, limit)
-        legal = suited(context, structures, moved) | anywhere[left]
-        numbers[left[legal]] = moved.numbers[legal]
+        changed = change(rows.take(left))
+        legal = suited(context, structures, changed) | anywhere[left]
+        numbers[left[legal]] = changed.numbers[legal]
         left = left[~legal]
         if not left.size:
             break

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.search.factors import divisors
 from autosched.search.initial import Rng
+from autosched.search.rules.protocol import Context
 from autosched.search.structure import (
     Steps,
     Structure,
@@ -28,6 +29,8 @@ from autosched.search.structure import (
 )
 
 Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 _DIVIDED = 2048
 """Values up to which a table has the divisors of all: it takes 5 ms, a look into it nothing."""
@@ -111,6 +114,14 @@ def _sums(rows: Rows) -> Numbers:
     return sums
 
 
+class Suits(Protocol):
+    """A part of a structure's candidates that is worked out once, of all their rows."""
+
+    def suited(self, context: Context, numbers: Numbers) -> Flags:
+        """Which rows of numbers suit it."""
+        ...
+
+
 @dataclass(slots=True)
 class Structures:
     """All structures of a task that the search has met, by number."""
@@ -118,7 +129,7 @@ class Structures:
     known: list[Structure] = field(default_factory=list)
     _forms: dict[tuple[Any, ...], tuple[int, frozenset[int]]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    tiles: dict[int, Any] = field(default_factory=dict)
+    tiles: dict[int, Sequence[Suits]] = field(default_factory=dict)
     """What `search/thread_tiles.py` has worked out of structures, by number."""
     _tables: _Tables | None = None
     _alike: list[Numbers] = field(default_factory=list)
@@ -244,7 +255,7 @@ def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) 
     return Rows(rows.structures, numbers)
 
 
-def _drawn(allowed: npt.NDArray[np.bool_], rng: Rng) -> Numbers:
+def _drawn(allowed: Flags, rng: Rng) -> Numbers:
     """In each row one of the allowed positions; 0 where there is none."""
     drawn: Numbers = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=1)
     return drawn

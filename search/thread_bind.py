@@ -172,7 +172,7 @@ def _in_range(context: Context, state: State, stage_id: int, tiled: Sequence[int
         inside = state.stages[stage_id].iters[sum(map(len, groups)) :]
         own = vthreads * math.prod(it.extent_or_unknown for it in inside)
         tile = ThreadTile(vthreads, threads, own)
-        return suits(hardware, sizes_of(state, stage_id), bytes_of(state, tiled), tile)
+        return bool(suits(hardware, sizes_of(state, stage_id), bytes_of(state, tiled), tile))
     enough = threads >= hardware.warp_size or total <= 2 * hardware.warp_size
     return vthreads <= hardware.max_vthread_extent and enough
 

@@ -8,20 +8,19 @@ drawn anew by their numbers, before loops are made of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from autosched.arith import eval_bound
 from autosched.search.factors import divisors, factorizations
 from autosched.search.initial import Rng, pick
-from autosched.search.population import Numbers, Rows, Structures
+from autosched.search.population import Flags, Floats, Numbers, Rows, Structures
 from autosched.search.rules.protocol import Context
-from autosched.search.structure import Split, Structure
+from autosched.search.structure import Structure
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
@@ -47,23 +46,25 @@ _FULL = 3 / 4
 
 
 class ThreadTile(NamedTuple):
-    """Numbers of a tiled result: `own` are the elements of a thread, virtual ones included."""
+    """Numbers of a tiled result, or of many, in arrays: `own` are the elements of a thread, virtual
+    ones included."""
 
-    vthreads: int
-    threads: int
-    own: int
+    vthreads: int | Numbers
+    threads: int | Numbers
+    own: int | Numbers
 
 
-def suits(hardware: HardwareParams, sizes: tuple[int, ...], width: int, tile: ThreadTile) -> bool:
+def suits(
+    hardware: HardwareParams, sizes: tuple[int, ...], width: int, tile: ThreadTile
+) -> bool | Flags:
     """Whether a result of `sizes` should be computed so, `width` bytes an element in registers."""
-    if tile.own * width > hardware.local_memory_limit:
-        return False
-    if tile.vthreads > hardware.max_vthread_extent:
-        return False
-    least, whole = _wanted(sizes, hardware.warp_size, hardware.max_threads_per_block)
-    return least <= tile.threads <= hardware.max_threads_per_block and (
-        not whole or _full(tile.threads, hardware.warp_size)
+    warp, most = hardware.warp_size, hardware.max_threads_per_block
+    least, whole = _wanted(sizes, warp, most)
+    found = (tile.own * width <= hardware.local_memory_limit) & (
+        tile.vthreads <= hardware.max_vthread_extent
     )
+    found &= (least <= tile.threads) & (tile.threads <= most)
+    return found & _full(tile.threads, warp) if whole else found
 
 
 def _full(threads: Any, warp: int) -> Any:
@@ -146,133 +147,136 @@ def _tiled(
     assert isinstance(op, ComputeOp)
     places = queries.split_step_ids(state, stage_id)[::-1]
     splits = [step for k in places if isinstance(step := state.steps[k], SplitStep)]
-    axes = [axis.var for axis in op.root_iter_vars]
     pieces = [len(step.lengths) >= _LEVELS for step in splits]
     if pieces != [True] * len(op.axis) + [False] * len(op.reduce_axis):
         return None
     if any(step.extent is None or None not in step.lengths for step in splits):
         return None
-    loads = {load for body in op.body for load in tensor_loads(body)}
-    return _Tiled(context, places, splits, axes, list(loads), sizes, width)
+    widths = [len(step.lengths) for step in splits]
+    firsts = np.cumsum([0, *widths]).tolist()
+    columns = [range(first, first + n) for first, n in zip(firsts, widths, strict=False)]
+    tile = _Tile.of(state, stage_id, columns, sizes, width)
+    return _Tiled(context, places, splits, tile)
 
 
 @dataclass(frozen=True)
 class _Tiled:
-    """A tiled stage: its splits by step, the axes that they split, what it loads.
-
-    `sizes` and `width` are those of the result, in registers.
-    """
+    """A tiled stage and its splits by step, whose lengths stand side by side in rows of numbers."""
 
     context: Context
     places: Sequence[int]
     splits: Sequence[SplitStep]
-    axes: Sequence[Var]
-    loads: Sequence[ProducerLoad]
-    sizes: tuple[int, ...]
-    width: int
+    tile: _Tile
 
     def drawn(self, rng: Rng, shaped: bool = False) -> dict[int, tuple[int, ...]] | None:
         """Lengths of each split, or None where all attempts failed."""
         limit = self.context.options.max_innermost_split_factor
         choices = [_factorizations(s.extent or 1, len(s.lengths), limit) for s in self.splits]
-        hardware, data = self.context.hardware, len(self.sizes)
-        blocks = math.prod(self.sizes) // _BLOCKS
         for _ in range(_ROUNDS):
-            lengths = [each[rng.integers(len(each), size=_AT_ONCE)] for each in choices]
-            vthreads = _product([own[:, 0] for own in lengths[:data]])
-            threads = _product([own[:, 1] for own in lengths[:data]])
-            elements = vthreads * _product([own[:, 2:].prod(1) for own in lengths[:data]])
-            some = (elements * self.width <= hardware.local_memory_limit) & (
-                vthreads <= hardware.max_vthread_extent
-            )
-            some &= threads <= hardware.max_threads_per_block
-            if shaped:
-                terms = _product([own.prod(1) for own in lengths[data:]])
-                some &= _between(threads, _THREADS) & _between(elements, _OWN)
-                some &= _between(terms, _TERMS) & (threads * elements <= blocks)
-            for n in np.flatnonzero(some).tolist():
-                tile = ThreadTile(int(vthreads[n]), int(threads[n]), int(elements[n]))
-                if not suits(hardware, self.sizes, self.width, tile):
-                    continue
-                found = [tuple(own[n].tolist()) for own in lengths]
-                if self._fits(found) and (not shaped or self._is_shaped(found, tile)):
-                    return dict(zip(self.places, found, strict=True))
+            drawn = [each[rng.integers(len(each), size=_AT_ONCE)] for each in choices]
+            numbers = np.concatenate(drawn, axis=1)
+            found = np.flatnonzero(self.tile.suited(self.context, numbers, shaped))
+            if found.size:
+                lengths = [tuple(own[found[0]].tolist()) for own in drawn]
+                return dict(zip(self.places, lengths, strict=True))
         return None
 
-    def _loaded(self, lengths: Sequence[int]) -> list[int]:
-        """The bytes of each operand that a tile of so many values of each axis reads."""
-        bounds = {var: (0, n - 1) for var, n in zip(self.axes, lengths, strict=True)}
-        found = []
-        for load in self.loads:
-            size = load.dtype.bytes
-            for index in load.indices:
-                low, high = eval_bound(index, bounds)
-                size *= high - low + 1
-            found.append(size)
-        return found
-
-    def _of_block(self, lengths: Sequence[tuple[int, ...]]) -> int:
-        return sum(self._loaded([math.prod(own) for own in lengths]))
-
-    def _fits(self, lengths: Sequence[tuple[int, ...]]) -> bool:
-        return self._of_block(lengths) <= self.context.shared_bytes
-
-    def _is_shaped(self, lengths: Sequence[tuple[int, ...]], tile: ThreadTile) -> bool:
-        """Whether a thread computes more than two products for each value that it loads, and tiles
-        take a quarter of shared memory at most: two of each have room, and another block."""
-        data = len(self.sizes)
-        own = [each[0] * math.prod(each[2:]) for each in lengths[:data]]
-        loaded = self._loaded(own + [1] * (len(lengths) - data))
-        loads = sum(size / load.dtype.bytes for size, load in zip(loaded, self.loads, strict=True))
-        return 2 * loads < tile.own and 4 * self._of_block(lengths) <= self.context.shared_bytes
-
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A tensor that a tile reads: for each dimension the columns whose product is the length of an
-    axis in a block, and by how much it moves the index."""
+class _Tile:
+    """A tiled stage whose lengths stand in rows of numbers.
 
-    width: int
-    dims: list[list[tuple[list[int], int]]]
+    `columns` are those of each axis that is split: of an axis of the result virtual threads,
+    threads, elements of a thread; of a sum the terms of a tile. `sizes` and `width` are those of
+    the root, in registers. `axes` are all axes of the stage and `loads` what it reads; none where
+    one is not split. `held` is the column of how many tiles of each load shared memory holds.
+    """
 
-    def bytes_of(self, numbers: Numbers) -> npt.NDArray[np.int64]:
-        """What a block reads, in each row."""
-        found = np.full(len(numbers), self.width, np.int64)
-        for axes in self.dims:
-            reach = sum(step * (numbers[:, own].prod(axis=1) - 1) for own, step in axes)
-            found *= 1 + reach
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """The columns of a tiled stage in a row of numbers, of all axes of its result: virtual threads,
-    threads, elements of a thread; its root's `sizes`, the bytes of an element in registers; what a
-    tile of a block loads."""
-
-    vthreads: list[int]
-    threads: list[int]
-    own: list[int]
+    columns: Sequence[Sequence[int]]
     sizes: tuple[int, ...]
     width: int
-    loads: list[_Loaded]
+    axes: Sequence[Var]
+    loads: Sequence[ProducerLoad]
+    held: int | None
 
-    def suited(self, context: Context, numbers: Numbers) -> npt.NDArray[np.bool_]:
-        """As `suits`, of each row, and whether its tiles have room in shared memory."""
-        hardware = context.hardware
-        vthreads, threads, own = (
-            numbers[:, columns].prod(axis=1) for columns in (self.vthreads, self.threads, self.own)
-        )
-        warp, most = hardware.warp_size, hardware.max_threads_per_block
-        least, whole = _wanted(self.sizes, warp, most)
-        found = vthreads * own * self.width <= hardware.local_memory_limit
-        found &= vthreads <= hardware.max_vthread_extent
-        found &= (least <= threads) & (threads <= most)
-        if whole:
-            found &= _full(threads, warp)
-        if self.loads:
-            found &= sum(load.bytes_of(numbers) for load in self.loads) <= context.shared_bytes
-        return np.asarray(found)
+    @staticmethod
+    def of(
+        state: State,
+        stage_id: int,
+        columns: Sequence[Sequence[int]],
+        sizes: tuple[int, ...],
+        width: int,
+        held: int | None = None,
+    ) -> _Tile:
+        """Of the stage, whose split axes have these columns."""
+        op = state.stages[stage_id].op
+        assert isinstance(op, ComputeOp)
+        if len(columns) != len(op.root_iter_vars):
+            return _Tile(columns, sizes, width, (), (), held)
+        axes = [axis.var for axis in op.root_iter_vars]
+        loads = {load for body in op.body for load in tensor_loads(body)}
+        return _Tile(columns, sizes, width, axes, list(loads), held)
+
+    def suited(self, context: Context, numbers: Numbers, shaped: bool = False) -> Flags:
+        """As `suits`, of each row, and whether its tiles have room in shared memory.
+
+        With `shaped` whether it has what fast products have, too: threads, elements and terms of a
+        certain number, blocks enough, more than two products of a thread for each value that it
+        loads, and tiles in a quarter of shared memory: two of each have room, and another block.
+        """
+        data = [c for c in self.columns if len(c) >= _LEVELS]
+        vthreads, threads = (_product(numbers, [c[level] for c in data]) for level in (0, 1))
+        inside = [[c[0], *c[2:]] if len(c) >= _LEVELS else [] for c in self.columns]
+        own = _product(numbers, [k for c in inside for k in c])
+        tile = ThreadTile(vthreads, threads, own)
+        found = np.asarray(suits(context.hardware, self.sizes, self.width, tile))
+        if shaped:
+            terms = _product(numbers, [k for c in self.columns if len(c) < _LEVELS for k in c])
+            found &= _between(threads, _THREADS) & _between(own, _OWN) & _between(terms, _TERMS)
+            found &= threads * own <= math.prod(self.sizes) // _BLOCKS
+        rows = np.flatnonzero(found)
+        if not rows.size:  # as often of those that are drawn
+            return found
+        loaded = self._loaded(numbers[rows], self.columns)
+        size = sum(load.dtype.bytes * n for load, n in zip(self.loads, loaded, strict=True))
+        if self.held is not None:
+            size = size * numbers[rows, self.held]
+        found[rows] = (4 if shaped else 1) * size <= context.shared_bytes
+        if shaped:
+            found[rows] &= 2 * sum(self._loaded(numbers[rows], inside)) < own[rows]
+        return found
+
+    def _loaded(self, numbers: Numbers, columns: Sequence[Sequence[int]]) -> list[Floats]:
+        """The elements of each load for as many values of the axes as the columns say."""
+        each = [_product(numbers, own) for own in columns]
+        lengths = dict(zip(self.axes, each, strict=False))
+        found = []
+        for load in self.loads:
+            elements = np.ones(len(numbers))
+            for index in load.indices:
+                elements *= _reach(index, lengths)
+            found.append(elements)
+        return found
+
+
+def _reach(index: Expr, lengths: Mapping[Var, Numbers]) -> Numbers | Floats:
+    """How far apart the ends of an index are, both included, for so many values of its axes."""
+    found = np.ones((), np.int64)
+    for term, factor in linear(index)[1].items():
+        if not isinstance(term, Var) or term not in lengths:
+            break
+        found = found + abs(factor) * (lengths[term] - 1)
+    else:
+        return found
+
+    @cache
+    def reach(*values: int) -> float:
+        bounds = {axis: (0, n - 1) for axis, n in zip(lengths, values, strict=True)}
+        low, high = eval_bound(index, bounds)
+        return float(high - low + 1)
+
+    rows = zip(*(own.tolist() for own in lengths.values()), strict=True)
+    return np.array([reach(*values) for values in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +286,12 @@ class _Fetch:
     lanes: int
     width: int
 
-    def suited(self, context: Context, numbers: Numbers) -> npt.NDArray[np.bool_]:
+    def suited(self, context: Context, numbers: Numbers) -> Flags:
         """Whether an instruction has room for it."""
         return np.asarray(numbers[:, self.lanes] * self.width <= context.hardware.vector_unit_bytes)
 
 
-def suited(context: Context, structures: Structures, rows: Rows) -> npt.NDArray[np.bool_]:
+def suited(context: Context, structures: Structures, rows: Rows) -> Flags:
     """Of which rows the tiles suit threads (`suits`), shared memory and vectors.
 
     In Ansor's space, and for CPUs, all do.
@@ -297,28 +301,31 @@ def suited(context: Context, structures: Structures, rows: Rows) -> npt.NDArray[
         return found
     for number in np.unique(rows.structures).tolist():
         if number not in structures.tiles:
-            structures.tiles[number] = _columns(context, structures.known[number])
+            structures.tiles[number] = _tiles(context, structures.known[number])
         mine = np.flatnonzero(rows.structures == number)
-        for columns in structures.tiles[number]:
-            found[mine] &= columns.suited(context, rows.numbers[mine])
+        for part in structures.tiles[number]:
+            found[mine] &= part.suited(context, rows.numbers[mine])
     return found
 
 
-def _columns(context: Context, structure: Structure) -> list[_Columns | _Fetch]:
+def _tiles(context: Context, structure: Structure) -> list[_Tile | _Fetch]:
     state = context.dag.state_of(structure.steps)
     splits = {split.position: split for split in structure.splits}
-    found: list[_Columns | _Fetch] = [*_fetches(state, structure)]
+    first = structure.width - len(structure.pipelines)
+    held = {
+        queries.current_stage_id(structure.steps, k): column
+        for column, k in enumerate(structure.pipelines, first)
+    }
+    found: list[_Tile | _Fetch] = [*_fetches(state, structure)]
     for root, tiled in tiled_roots(state).items():
         sizes, width = sizes_of(state, root), bytes_of(state, tiled)
         for stage_id in tiled:
-            own = [splits[k] for k in queries.split_step_ids(state, stage_id) if k in splits]
-            data = [split for split in own if split.pieces > _LEVELS]
-            if len(data) != len(sizes):
-                continue
-            vthreads, threads = ([split.first + level for split in data] for level in (1, 2))
-            inside = [k for s in data for k in range(s.first + _LEVELS, s.first + s.pieces)]
-            loads = _loads(state, stage_id, own[::-1])
-            found.append(_Columns(vthreads, threads, inside, sizes, width, loads))
+            places = queries.split_step_ids(state, stage_id)[::-1]
+            own = [splits[k] for k in places if k in splits]
+            if sum(split.pieces > _LEVELS for split in own) == len(sizes):
+                columns = [range(s.first + 1, s.first + s.pieces) for s in own]
+                tile = _Tile.of(state, stage_id, columns, sizes, width, held.get(stage_id))
+                found.append(tile)
     return found
 
 
@@ -335,37 +342,15 @@ def _fetches(state: State, structure: Structure) -> list[_Fetch]:
     return found
 
 
-def _loads(state: State, stage_id: int, splits: Sequence[Split]) -> list[_Loaded]:
-    """What a tile of the stage reads, by sums of its axes; none unless every axis is split."""
-    op = state.stages[stage_id].op
-    assert isinstance(op, ComputeOp)
-    axes = [axis.var for axis in op.root_iter_vars]
-    if len(axes) != len(splits):
-        return []
-    inside: dict[Expr, list[int]] = {
-        var: list(range(s.first + 1, s.first + s.pieces))
-        for var, s in zip(axes, splits, strict=True)
-    }
-    found = []
-    for load in {load for body in op.body for load in tensor_loads(body)}:
-        terms = [linear(index)[1] for index in load.indices]
-        if all(term in inside for each in terms for term in each):
-            dims = [[(inside[t], abs(c)) for t, c in each.items()] for each in terms]
-            found.append(_Loaded(load.dtype.bytes, dims))
-    return found
-
-
 @lru_cache(maxsize=256)
-def _factorizations(extent: int, parts: int, limit: int) -> npt.NDArray[np.int64]:
+def _factorizations(extent: int, parts: int, limit: int) -> Numbers:
     return np.array(factorizations(extent, parts, limit), np.int64)
 
 
-def _between(values: npt.NDArray[np.int64], bounds: tuple[int, int]) -> npt.NDArray[np.bool_]:
+def _between(values: Numbers, bounds: tuple[int, int]) -> Flags:
     return (bounds[0] <= values) & (values <= bounds[1])
 
 
-def _product(columns: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    found = columns[0]
-    for column in columns[1:]:
-        found = found * column
-    return found
+def _product(numbers: Numbers, columns: Sequence[int]) -> Numbers:
+    """The product of some columns, in each row."""
+    return np.asarray(numbers[:, columns].prod(axis=1))

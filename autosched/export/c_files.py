@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autosched.export.candidate import C_WORDS
+from autosched.export.library_ir import NO_SHAPE, UNSUPPORTED
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.calling import constant_shape
 
@@ -73,7 +74,7 @@ def header(name: str, functions: Sequence[Function], features: Sequence[str], th
  *
  * Features of the CPU that are needed:
 {needs}
- * A machine without them is refused: every function returns {-3} before a kernel runs.
+ * A machine without them is refused: every function returns {UNSUPPORTED} before a kernel runs.
  */
 #ifndef {guard}
 #define {guard}
@@ -126,7 +127,7 @@ def _declaration(f: Function) -> str:
         if p.layout is not None:
             lines.append(f" *   stored in another order: {p.layout.text}")
     if f.variants:
-        lines.append(" * Shapes that are there (others: status -4):")
+        lines.append(f" * Shapes that are there (others: status {NO_SHAPE}):")
         lines += [f" *   {_shapes(f.params, variant)}" for variant in f.variants]
     lines.append(" */")
     return "\n".join(lines) + f"\nint {f.symbol}({_parameters(f)});\n"

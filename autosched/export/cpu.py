@@ -77,6 +77,7 @@ def export_cpu(
         variants = tuple(tuple(map(tuple, extents)) for _, extents in shape.entries)
         functions.append(Function(shape.symbol, f"{shape.symbol}, by shape", params, variants))
     library = f"lib{name}.so"
+    threads = max(e.threads for e in entries)
     about = {
         "schema": 1,
         "target": "cpu",
@@ -86,12 +87,11 @@ def export_cpu(
         "triple": target.triple,
         "cpu": target.cpu,
         "cpu_features": list(features),
-        "threads": max(e.threads for e in entries),
+        "threads": threads,
         "tools": tools(),
         "kernels": {c.symbol: _about(c, built[c.symbol]) for c in candidates},
         "dispatch": {symbol: list(among) for symbol, among in (choices or {}).items()},
     }
-    threads = max(e.threads for e in entries)
     texts = {
         f"{name}.h": header(name, functions, list(features), threads),
         f"{name}_example.c": example(name, functions),

@@ -60,7 +60,9 @@ def export_cuda(
 def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]) -> dict[str, Any]:
     """Add the files of one candidate to `written`; its entry in the module's JSON."""
     task, symbol = candidate.task, candidate.symbol
-    wanted = list(archs) or [task.target.arch or "sm_80"]
+    # The variant of an architecture alone (sm_90a) is NVRTC's matter, where a kernel needs it.
+    asked = archs or [task.target.arch or "sm_80"]
+    wanted = list(dict.fromkeys(arch.rstrip("af") for arch in asked))
     target = replace(task.target, arch=wanted[0])
     artifact = cuda_source(task.dag, candidate.steps, target, symbol)
     cubins: dict[str, str] = {}

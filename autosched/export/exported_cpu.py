@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ from autosched.runtime.quick_call import UNFIT, Expected, learn_tensors, quick_c
 
 _FILE = Path(__file__).with_suffix(".json")
 _ONE = ctypes.c_int32(1)  # the library sees to its threads itself
+Shapes = tuple[tuple[int, ...], ...]
+"""Of several arrays."""
 
 
 class Parameter(NamedTuple):
@@ -132,15 +134,25 @@ class Kernel:
 
 
 class Choice:
-    """A function that chooses among kernels by the shapes of its inputs."""
+    """A function that chooses among kernels by the shapes of its arrays.
+
+    Where several kernels take inputs of the same shapes, such as poolings with another border, the
+    outputs tell them apart: they must be passed then.
+    """
 
     def __init__(self, name: str, kernels: Sequence[Kernel]) -> None:
         self.name = name
         self.kernels = tuple(kernels)
-        self._by_shapes = {
-            tuple(p.shape for p in k.parameters if not p.is_output): k for k in kernels
-        }
-        self._inputs = len(next(iter(self._by_shapes)))
+        first = self.kernels[0].parameters
+        self._inputs = [p.name for p in first if not p.is_output]
+        self._outputs = [p.name for p in first if p.is_output]
+        self._by_shapes: dict[Shapes, dict[Shapes, Kernel]] = {}
+        for kernel in self.kernels:
+            inputs, outputs = (
+                tuple(p.shape for p in kernel.parameters if p.is_output == wanted)
+                for wanted in (False, True)
+            )
+            self._by_shapes.setdefault(inputs, {})[outputs] = kernel
 
     def __repr__(self) -> str:
         return f"<{self.name}: one of {len(self.kernels)} kernels, by shape>"
@@ -151,18 +163,35 @@ class Choice:
 
     def kernel_for(self, *args: Any, **named: Any) -> Kernel:
         """The kernel that a call with these arguments takes."""
-        first = self.kernels[0].parameters
-        inputs = [p.name for p in first if not p.is_output]
-        given = [*args[: self._inputs], *(named[n] for n in inputs[len(args) :] if n in named)]
-        shapes = tuple(tuple(getattr(value, "shape", ())) for value in given)
-        found = self._by_shapes.get(shapes)
-        if found is None:
-            there = "; ".join(", ".join(map(str, known)) for known in self._by_shapes)
+        count = len(self._inputs)
+        inputs = _shapes_of(self._inputs, args[:count], named)
+        fitting = self._by_shapes.get(inputs)
+        if fitting is None:
             raise ValueError(
-                f"{self.name}: no kernel for the shapes {', '.join(map(str, shapes))} of "
-                f"{', '.join(inputs)}; there are {there}"
+                f"{self.name}: no kernel for the shapes {', '.join(map(str, inputs))} of "
+                f"{', '.join(self._inputs)}; there are {_listed(self._by_shapes)}"
+            )
+        if len(fitting) == 1:
+            return next(iter(fitting.values()))
+        out = named.get("out", ())
+        given = (*args[count:], *(out if isinstance(out, tuple) else (out,)))
+        found = fitting.get(_shapes_of(self._outputs, given, named))
+        if found is None:
+            raise ValueError(
+                f"{self.name}: {len(fitting)} kernels take inputs of these shapes; pass "
+                f"{', '.join(self._outputs)}, too, of one of the shapes {_listed(fitting)}"
             )
         return found
+
+
+def _shapes_of(names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> Shapes:
+    """Those of arguments by position, and of the others by name."""
+    given = [*args, *(named[name] for name in names[len(args) :] if name in named)]
+    return tuple(tuple(getattr(value, "shape", ())) for value in given)
+
+
+def _listed(known: Iterable[Shapes]) -> str:
+    return "; ".join(", ".join(map(str, shapes)) for shapes in known)
 
 
 def _parameter(entry: Mapping[str, Any]) -> Parameter:

@@ -23,17 +23,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from autosched.codegen.llvm_tiles import NO_TILES
 from autosched.export.cpu_features import Bit
 from autosched.export.cpu_ir import cpu_ir, text_ir
 from autosched.export.threads_ir import threads_ir
 from autosched.runtime.native import runtime_ir
 from autosched.runtime.parallel_ir import THREADS_OFFSET
 
-NO_MEMORY, UNFIT, UNSUPPORTED, NO_SHAPE = -1, -2, -3, -4
+NO_MEMORY, UNSUPPORTED, NO_SHAPE = -1, -3, -4
 
 MESSAGES = {
     0: "done",
     NO_MEMORY: "out of workspace memory",
+    NO_TILES: "the CPU has no AMX tiles, or the system does not let this process use them",
     UNSUPPORTED: "this machine's CPU cannot run the library",
     NO_SHAPE: "there is no kernel for these shapes",
 }

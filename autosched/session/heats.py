@@ -59,7 +59,7 @@ class Heats:
             half = max(_RACING, len(ordered) // 2)
             self.left, out = sorted(ordered[:half]), ordered[half:]
             self.out += out
-            if half == _RACING:
+            if half == _RACING and len(self.left) > 1:  # otherwise there is no race
                 for k in self.left:
                     self.seconds[k], self._visits[k] = [], []
         end = time.perf_counter() + SECONDS

@@ -17,6 +17,7 @@ from autosched.session.again import Again, timed_again
 from autosched.session.heats import CONFIDENCE, MOST, SECONDS, VISITS, Heats
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
+from autosched.words import count
 
 _NEAR = 1.05  # times of one candidate in two batches differ by that, however steady each is
 _ALIKE = 1.002  # tied ones that are that near: which is taken does not matter
@@ -57,10 +58,15 @@ class Race:
 
     @property
     def text(self) -> str:
-        """`won against 2 others (95% confidence), 8 more in heats`, or which tie."""
+        """`won against 2 others (95% confidence), 8 more in heats`, or which tie.
+
+        Of one that the heats left alone, for the others failed: `won against 8 others in heats`.
+        """
         tied = sum(rival.ties for rival in self.rivals)
         heat = sum(rival.heat for rival in self.rivals)
         lost = len(self.rivals) - tied - heat
+        if heat == len(self.rivals):
+            return f"won against {count(heat, 'other')} in heats"
         others = "another" if (tied or lost) == 1 else f"{tied or lost} others"
         if tied:
             text = f"a tie with {others}" + (f", won against {lost}" if lost else "")

@@ -1,4 +1,4 @@
-"""The effect of the XM step: six stages before a matrix product, and the loops of all of them.
+"""The effect of the XM step: the stages before a matrix product, and the loops of all of them.
 
 The loops are those that `Schedule.matrix_tiles` gives the stages, read off a replay.
 """

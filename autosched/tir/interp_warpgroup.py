@@ -21,11 +21,18 @@ if TYPE_CHECKING:
     from autosched.tir.interp_threads import Threads
 
 
+_NOT_ALL = "a product of four warps that not all of them run"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """A product: its sums, and the elements of both tiles that each thread reads for its warp."""
+    """A product: its sums, and the elements of both tiles that each thread reads for its warp.
+
+    Of the warpgroups where `mask` holds.
+    """
 
     product: GroupProduct
+    mask: Mask
     c: Place
     a: tuple[Place, Array]
     b: tuple[Place, Array]
@@ -42,18 +49,22 @@ class Warpgroups:
         """ptx_wgmma. Raises WarpError when four warps do not go together."""
         threads = self._threads
         running = np.broadcast_to(np.asarray(mask), threads.count)
-        if threads.per_block % (GROUP * WARP) or not running.all():
-            where = int(np.argmin(running)) if not running.all() else 0
-            raise WarpError("a product of four warps that not all of them run", where)
+        if threads.per_block % (GROUP * WARP):
+            raise WarpError(_NOT_ALL, 0)
+        groups = running.reshape(-1, GROUP * WARP)
+        missing = (groups.any(axis=1, keepdims=True) & ~groups).reshape(-1)
+        if missing.any():
+            raise WarpError(_NOT_ALL, int(np.argmax(missing)))
         below = ROWS_OF_WARP * (product.row if product.layout_a == "mk" else 1)
         begun = _Begun(
             product,
+            mask,
             c,
-            (a, self._dealt(product, self._first(a, below), product.place_of_a())),
-            (b, self._dealt(product, self._first(b, 0), product.place_of_b())),
+            (a, self._dealt(product, self._first(a, below, running), product.place_of_a())),
+            (b, self._dealt(product, self._first(b, 0, running), product.place_of_b())),
         )
         for place, elements in (begun.a, begun.b):
-            place[0].load(elements, True)
+            place[0].load(elements, mask)
         self._begun.append(begun)
         self.wait(product.pending)
 
@@ -62,9 +73,9 @@ class Warpgroups:
         while len(self._begun) > pending:
             self._finish(self._begun.pop(0))
 
-    def _first(self, place: Place, below: int) -> Array:
+    def _first(self, place: Place, below: int, running: Array) -> Array:
         """The first element for each thread: of each of the four warps `below` elements behind that
-        of the one before, so that all agree on where the tile begins."""
+        of the one before, so that all that are `running` agree on where the tile begins."""
         storage, at = place
         threads = self._threads
         first = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), threads.count))
@@ -72,8 +83,8 @@ class Warpgroups:
         leader = group.reshape(-1, GROUP * WARP)[:, :1]
         wrong = (group.reshape(-1, GROUP * WARP) != leader).reshape(-1)
         unit = TILE_ALIGNMENT // storage.flat.dtype.itemsize
-        if wrong.any() or (group % unit).any():
-            found = wrong if wrong.any() else group % unit != 0
+        found = (wrong | (group % unit != 0)) & running
+        if found.any():
             raise WarpError(
                 f"four warps read one tile of {storage.name}, whose address they must agree on and "
                 f"which begins at a multiple of {TILE_ALIGNMENT} bytes",
@@ -91,7 +102,7 @@ class Warpgroups:
         rows, columns = product.lanes()
         (a, of_a), (b, of_b) = begun.a, begun.b
         left, right = (
-            self._tile(place[0].load(elements, True), shape)
+            self._tile(place[0].load(elements, begun.mask), shape)
             for place, elements, shape in (
                 (a, of_a, product.place_of_a().shape),
                 (b, of_b, product.place_of_b().shape),
@@ -100,11 +111,11 @@ class Warpgroups:
         storage, at = begun.c
         first = np.broadcast_to(np.asarray(at, np.int64), self._threads.count)
         places = first[:, None] + np.arange(product.values)
-        held = np.asarray(storage.load(places, True)).reshape(-1, WARP, product.values)
+        held = np.asarray(storage.load(places, begun.mask)).reshape(-1, WARP, product.values)
         sums = np.zeros((len(held), ROWS_OF_WARP, product.columns), held.dtype)
         sums[:, rows, columns] = held
         found = product.multiply(left, right, sums)[:, rows, columns]
-        storage.store(places, found.reshape(places.shape), True)
+        storage.store(places, found.reshape(places.shape), begun.mask)
 
     def _tile(self, values: Array, shape: tuple[int, ...]) -> Array:
         """The tiles of warps, of which each lane has read its share."""

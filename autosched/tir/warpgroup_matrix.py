@@ -45,8 +45,9 @@ KINDS = {
     "uint8": DType("uint8"),
 }
 LAYOUTS_A, LAYOUTS_B = ("mk", "km"), ("kn", "nk")
-WGMMA_TILES, WGMMA_SWIZZLED, WGMMA_PENDING = (7, 9), 12, 13
-"""Arguments of ptx_wgmma: the tiles, whether their elements changed places, what may be pending."""
+WGMMA_SUMS, WGMMA_TILES, WGMMA_SWIZZLED, WGMMA_PENDING = 5, (7, 9), 12, 13
+"""Arguments of ptx_wgmma: the sums, the tiles, whether their elements changed places, what may be
+pending."""
 
 
 def row_of(dtype: DType) -> int:

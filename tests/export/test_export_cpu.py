@@ -318,6 +318,27 @@ def test_another_shape_gets_the_nearest_schedule(tmp_path: Path) -> None:
 
 
 @needs_linker
+def test_outputs_tell_kernels_apart_that_take_the_same_inputs(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"N": 1, "C": 4, "H": 8, "W": 8, "K": 3, "stride": 1}
+    tasks = [Task.from_workload("max_pool2d_nchw", padding=n, **sizes) for n in (0, 1)]
+    export([record(task) for task in tasks], tmp_path / "out", ExportOptions(dispatch=True))
+    pool = module(tmp_path / "out" / "max_pool2d_nchw.py").max_pool2d_nchw
+    x = np.random.default_rng(0).random((1, 4, 8, 8), np.float32)
+    with pytest.raises(
+        ValueError, match=r"2 kernels take inputs .* pass Y, too, .* \(1, 4, 6, 6\)"
+    ):
+        pool(x)
+    for task, size in zip(tasks, (6, 8), strict=True):
+        (want,) = task.reference([x])
+        given = [np.zeros((1, 4, size, size), np.float32) for _ in range(4)]
+        pool(x, given[0])
+        pool(x, out=given[1])
+        pool(x, out=(given[2],))
+        pool(x, Y=given[3])
+        assert all((y == want).all() for y in given)
+
+
+@needs_linker
 def test_what_is_written_beside(folder: Path) -> None:
     about = json.loads((folder / "kernels.json").read_text())
     assert about["dispatch"] == {

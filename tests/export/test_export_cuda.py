@@ -82,6 +82,13 @@ def test_wgmma_has_no_text_for_other_gpus(tmp_path: Path) -> None:
         export([record], tmp_path / "other", ExportOptions(archs=("sm_80",)))
 
 
+def test_a_variant_of_an_architecture_is_the_architecture(tmp_path: Path) -> None:
+    export([cuda_record()], tmp_path / "out", ExportOptions(archs=("sm_90a", "sm_90", "sm_100f")))
+    entry = json.loads((tmp_path / "out" / "matmul.json").read_text())["kernels"]["matmul"]
+    assert list(entry["cubins"]) == ["sm_90", "sm_100"]
+    assert entry["ptx"] == {"arch": "sm_90", "file": "matmul.ptx"}
+
+
 @pytest.mark.parametrize("verdict", [Verdict.WRONG, Verdict.FAULT, Verdict.UNCHECKED])
 def test_a_kernel_that_is_wrong_is_not_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict

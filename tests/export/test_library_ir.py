@@ -7,6 +7,7 @@ import re
 import pytest
 
 from autosched.codegen.llvm_compile import compile_object
+from autosched.codegen.llvm_tiles import NO_TILES
 from autosched.export.cpu_features import BITS
 from autosched.export.library_ir import Entry, Shapes, exported, library_ir
 from autosched.target import cpu_target
@@ -28,6 +29,15 @@ def test_kernels_may_have_any_name() -> None:
     assert not own & {entry.kernel for entry in entries}
     if cpu_target().triple.startswith("x86_64"):
         compile_object(text, cpu_target(1), "light")
+
+
+def test_a_refusal_of_tiles_is_no_assertion() -> None:
+    text = library_ir("lib", [], [], {}, 0)
+    assert f"i32 {NO_TILES}, label %is.{-NO_TILES}" in text
+    message = re.search(rf'@lib\.message\.{-NO_TILES} = .* c"(.*)\\00"', text)
+    assert message is not None
+    words = bytes.fromhex(message[1].replace("\\", "")).decode()
+    assert words.startswith("the CPU has no AMX tiles")
 
 
 @pytest.mark.parametrize(("features", "registers"), [({}, 0), ({}, 6), (BITS, 0)])

@@ -56,6 +56,7 @@ def test_beyond_ansors_limit(task: Task, large: Steps) -> None:
 
 def test_limits_of_architectures_and_of_the_user(task: Task, large: Steps) -> None:
     assert cuda_target("sm_90").shared_memory_limit == 227 << 10
+    assert cuda_target("sm_90a").shared_memory_limit == 227 << 10
     assert cuda_target("sm_61").shared_memory_limit == 48 << 10
     own = cuda_target("sm_80", max_shared_memory_per_block=1024)
     small = Task.from_workload("matmul", target=own, M=512, N=512, K=64)

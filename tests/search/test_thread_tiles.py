@@ -17,7 +17,7 @@ from autosched.search.population import Structures, moved_factors
 from autosched.search.space import SearchSpace
 from autosched.search.thread_tiles import ThreadTile, fill_thread_tiles, suited, suits
 from autosched.state.iterator import Annotation
-from autosched.state.steps import AnnotationStep, MatrixTilesStep, SplitStep, Step
+from autosched.state.steps import AnnotationStep, MatrixTilesStep, PragmaStep, SplitStep, Step
 from autosched.target import THREAD_BYTES, HardwareParams, cuda_target
 from autosched.task import Task
 
@@ -116,7 +116,7 @@ def test_rows_suit_as_their_tiles_do(size: int) -> None:
         loaded = 4 * (math.prod(i) + math.prod(j)) * math.prod(n or 1 for n in k)
         expected.append(
             suits(space.context.hardware, (size, size), 4, tile)
-            and loaded <= space.context.shared_bytes
+            and loaded * held_at_once(steps) <= space.context.shared_bytes
             and max(copied_at_once(steps)) <= 4
         )
     assert found.tolist() == expected and 5 < found.sum() < 280
@@ -125,8 +125,35 @@ def test_rows_suit_as_their_tiles_do(size: int) -> None:
     assert len(set(structures.candidates(after))) > 200
 
 
+def test_what_quotients_of_axes_read_counts() -> None:
+    shapes = {"A": (512, 1024), "B": (1024, 1024), "C": (1024, 1024)}
+    text = "C[i, j] = sum(k, A[i // 2, k] * B[k, j])"
+    space = SearchSpace(Task.from_expression(text, shapes, target=TARGET))
+    structures, rng = Structures(), np.random.default_rng(5)
+    rows = structures.rows(space.sample(rng, 24)).take(rng.integers(24, size=300))
+    assert suited(space.context, structures, rows).all()
+    for _ in range(4):
+        rows = moved_factors(structures, rows, rng, 64)
+    beyond = 0
+    found = suited(space.context, structures, rows)
+    for steps, suits_well in zip(structures.candidates(rows), found, strict=True):
+        i, j = map(math.prod, lengths(steps))
+        (k,) = [s.lengths for s in splits(steps) if s.extent == 1024 and len(s.lengths) == 2]
+        of_a, of_b = (4 * n * math.prod(n or 1 for n in k) for n in (-(-i // 2), j))
+        of_a, of_b = (n * held_at_once(steps) for n in (of_a, of_b))
+        assert not suits_well or of_a + of_b <= space.context.shared_bytes
+        beyond += of_b <= space.context.shared_bytes < of_a + of_b
+    assert beyond > 5
+
+
 def splits(steps: tuple[Step, ...]) -> list[SplitStep]:
     return [step for step in steps if isinstance(step, SplitStep)]
+
+
+def held_at_once(steps: tuple[Step, ...]) -> int:
+    """How many tiles of each operand shared memory holds."""
+    pragmas = (step for step in steps if isinstance(step, PragmaStep))
+    return next((step.pipeline_stages for step in pragmas if step.pipeline_stages), 1)
 
 
 def copied_at_once(steps: tuple[Step, ...]) -> list[int]:
@@ -151,7 +178,7 @@ IMAGE = {"N": 1, "H": 28, "W": 28, "CI": 64, "CO": 64, "K": 3, "stride": 1, "pad
     ],
 )
 def test_most_relatives_are_legal(name: str, args: dict[str, Any]) -> None:
-    """Vectors, shared memory and registers, of rows that have moved far."""
+    """Vectors, registers and shared memory for all tiles held, of rows that have moved far."""
     task = Task.from_workload(name, target=TARGET, **args)
     space, rng = SearchSpace(task), np.random.default_rng(2)
     structures = Structures()
@@ -159,7 +186,7 @@ def test_most_relatives_are_legal(name: str, args: dict[str, Any]) -> None:
     for _ in range(8):
         rows = mutated(space.context, structures, rows, rng)
     found = batched_features(task.dag, TARGET, ANSOR, False).rows_of(structures.candidates(rows))
-    assert sum(row is not None for row in found) > 0.8 * len(found)
+    assert sum(row is not None for row in found) > 0.95 * len(found)
 
 
 def test_a_row_that_suits_nothing_may_move() -> None:

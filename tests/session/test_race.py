@@ -123,6 +123,23 @@ def test_of_many_heats_leave_four() -> None:
     assert best_of([*records, found.best]) is found.best
 
 
+def test_one_that_heats_leave_alone_keeps_their_times() -> None:
+    """Five of the six in the second heat crash: the first has no rivals to race."""
+
+    class Failing(StubMeasurer):
+        def together(self, task: Task, artifacts: Any, visits: int, s: float) -> Any:
+            found = StubMeasurer.together(self, task, artifacts, visits, s)
+            return found[:1] + [MeasureResult((), CRASH)] * 5 if len(self.heats) == 2 else found
+
+    records = [record(k, 1e-3 * (1 + 1e-3 * k)) for k in range(12)]
+    measurer: Any = Failing(seconds=lambda steps: 1e-3, noise=noise(0.01))
+    found = final(TASK, measurer, records[0], records)
+    assert [len(heat) for heat in measurer.heats] == [12, 6]
+    assert found is not None and found.race is not None
+    assert len(found.best.result.seconds) == 6
+    assert found.race.text == "won against 6 others in heats"
+
+
 def test_expected_regret() -> None:
     assert expected_regret([0.01, 0.012, 0.008] * 8) < 1e-6
     assert expected_regret([-0.01] * 12) == 0.01

@@ -29,7 +29,7 @@ after:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
@@ -52,7 +52,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import all_exprs, map_children, stmts
-from autosched.tir.warpgroup_matrix import WGMMA_PENDING
+from autosched.tir.warpgroup_matrix import WGMMA_PENDING, WGMMA_SUMS
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -70,12 +70,13 @@ class InjectSoftwarePipeline(FunctionPass):
 
     Its value is the number of stages: of so many iterations the tiles have room at once, and the
     fill runs one iteration less ahead. The tiles are what the loop's body allocates in shared
-    memory; statements that store to them must come first in it. One barrier for each iteration
-    suffices: it stands behind everyone's last use of the tile that is filled next. Products of a
-    warpgroup (wgmma) go on while the next iteration begins, with three stages and more: a tile is
-    then filled again one iteration later, so that the fill runs two iterations less ahead. With one
-    stage, or one iteration, nothing changes but that the pragma disappears. Raises ScheduleError
-    where the loop has no such shape.
+    memory; statements that store to them must come first in it, and share with the others no other
+    memory that one of them writes. One barrier for each iteration suffices: it stands behind
+    everyone's last use of the tile that is filled next. Products of a warpgroup (wgmma) go on while
+    the next iteration begins, with three stages and more, where nothing else in the loop uses their
+    sums: a tile is then filled again one iteration later, so that the fill runs two iterations less
+    ahead. With one stage, or one iteration, nothing changes but that the pragma disappears. Raises
+    ScheduleError where the loop has no such shape.
     """
 
     name: ClassVar[str] = "InjectSoftwarePipeline"
@@ -136,6 +137,10 @@ class _Pipeline:
             self._fail("must fill tiles in shared memory, and then use them")
         if any(_reads(s, own) for s in fills):
             self._fail("must not use tiles before all are filled")
+        if any(_reads(s, _stored(rest)) for s in fills):
+            self._fail("must not fill tiles with what it stores itself")
+        if any(_reads(s, _stored(fills) - own) for s in rest):
+            self._fail("must not use what it stores besides the tiles while it fills them")
         body: Stmt = seq(AttrStmt(None, COPIES, const(1), seq(*fills)), *rest)
         for tile in reversed(self.tiles):
             body = widen_allocate(tile.with_(body=body), self.stages, self.slot, innermost=False)
@@ -162,7 +167,7 @@ class _Pipeline:
         assert isinstance(s, SeqStmt)
         fill, *rest = s.stmts
         k, stages = self.loop.loop_var, self.stages
-        overlap = stages > 2 and any(_is_product(e) for part in rest for e in all_exprs(part))
+        overlap = stages > 2 and _may_go_on(rest)
         ahead = stages - 1 - overlap
         first = Var(f"{k.name}.ahead", k.dtype)
         before = self.loop.with_(
@@ -188,13 +193,16 @@ class _Pipeline:
 
 _COMMIT = Evaluate(Call(int32, "ptx_commit_group", ()))
 _BARRIER = Evaluate(Call(int32, "tvm_storage_sync", (StringImm("shared"),)))
-
-
 _PRODUCTS_DONE = Evaluate(Call(int32, "ptx_wgmma_wait", (IntImm(0),)))
 
 
-def _is_product(e: Expr) -> bool:
-    return isinstance(e, Call) and e.op == "ptx_wgmma"
+def _may_go_on(parts: Sequence[Stmt]) -> bool:
+    """Whether `parts` begin products of a warpgroup whose sums they use for nothing else."""
+    exprs = [e for part in parts for e in all_exprs(part)]
+    products = [e for e in exprs if isinstance(e, Call) and e.op == "ptx_wgmma"]
+    sums = {e.args[WGMMA_SUMS] for e in products}
+    alone = sum(_uses(e, sums) for e in exprs) == len(products)
+    return bool(products) and alone and sums.isdisjoint(_stored(parts))
 
 
 def _going_on(s: Stmt) -> Stmt:
@@ -215,13 +223,18 @@ def _wait(newest: int) -> Stmt:
     return Evaluate(Call(int32, "ptx_wait_group", (const(newest),)))
 
 
-def _stores_to(s: Stmt, pointers: Collection[Var]) -> bool:
-    return any(isinstance(x, BufferStore) and x.buffer.data in pointers for x in stmts(s))
+def _stored(parts: Sequence[Stmt]) -> set[Var]:
+    """The memory that is stored to."""
+    return {x.buffer.data for s in parts for x in stmts(s) if isinstance(x, BufferStore)}
 
 
-def _reads(s: Stmt, pointers: Collection[Var]) -> bool:
-    return any(e in pointers if isinstance(e, Var) else _loads(e, pointers) for e in all_exprs(s))
+def _stores_to(s: Stmt, pointers: set[Var]) -> bool:
+    return not pointers.isdisjoint(_stored((s,)))
 
 
-def _loads(e: Expr, pointers: Collection[Var]) -> bool:
-    return isinstance(e, BufferLoad) and e.buffer.data in pointers
+def _reads(s: Stmt, pointers: Collection[Expr]) -> bool:
+    return any(_uses(e, pointers) for e in all_exprs(s))
+
+
+def _uses(e: Expr, pointers: Collection[Expr]) -> bool:
+    return (e.buffer.data if isinstance(e, BufferLoad) else e) in pointers

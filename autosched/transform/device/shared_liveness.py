@@ -2,7 +2,8 @@
 
 A statement that touches one of the pointers is a place; so are the beginning and the end of loops
 and conditions. A loop carries what it does not surely write anew before it reads it: then the
-memory is in use for all of the loop.
+memory is in use for all of the loop. So is what one case of a condition touches that other threads
+take the other case of, for all of the condition: they are in both at once.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ class Interval:
 
 @dataclass(slots=True, eq=False)
 class _Scope:
-    """A loop or condition: what is decided at its head, what is written inside a loop."""
+    """A loop or condition: what is decided at its head, what is written inside a loop.
+
+    `cases` says whether a condition has two.
+    """
 
     begin: int
     conditions: tuple[Expr, ...]
     loop: For | While | None
+    cases: bool
     end: int = -1
     written: set[Var] = field(default_factory=set)
 
@@ -76,6 +81,7 @@ class _Walk:
         self.place = 0
         self.scopes: list[_Scope] = []
         self.depth: dict[Var, int] = {}
+        self.threads: set[Var] = set()
         self.aliases: dict[Var, frozenset[Var]] = {}
         self.defined: dict[Var, tuple[int, tuple[Expr, ...]]] = {}
         self.flights: list[tuple[Var, int, tuple[_Scope, ...]]] = []
@@ -93,6 +99,9 @@ class _Walk:
                 self.stmt(s.body)
                 self.asynchronous = before
             case AttrStmt():
+                if s.key == "thread_extent":
+                    tag = s.node.thread_tag or s.node.var.name
+                    self.threads |= {s.node.var} if tag.startswith("threadIdx.") else set()
                 self._leaf((s.value,), optional=True)
                 if s.key == "async_wait_inflight_count":
                     self._wait(s.value)
@@ -145,7 +154,7 @@ class _Walk:
         head: tuple[Expr, ...],
         bodies: Sequence[Stmt],
     ) -> None:
-        scope = _Scope(self.place, conditions, loop)
+        scope = _Scope(self.place, conditions, loop, len(bodies) > 1)
         self.place += 1
         self.scopes.append(scope)
         if head:
@@ -248,6 +257,9 @@ class _Walk:
             within = loop.begin < begin and end < loop.end
             if not within or not self._repeats(loop, touches):
                 first, last = min(first, loop.begin), max(last, loop.end)
+        for scope in {scope for t in touches for scope in t.scopes if scope.cases}:
+            if any(map(self._differs, scope.conditions)):
+                first, last = min(first, scope.begin), max(last, scope.end)
         for pointer, place, scopes in self.flights:
             if pointer is data:
                 arrival, held = self._arrival(place, scopes)
@@ -270,6 +282,20 @@ class _Walk:
             if any(self._changes(e, loop) for e in (*touch.decisive, *heads)):
                 return False
         return True
+
+    def _differs(self, e: Expr) -> bool:
+        """True when `e` may have other values in other threads of a block."""
+        if isinstance(e, Call) and e.op == "tvm_thread_invariant":
+            return False
+        for part in pre_order(e):
+            match part:
+                case BufferLoad() | Call(op="ptx_lane_id"):
+                    return True
+                case Var():
+                    _, values = self.defined.get(part, (-1, ()))
+                    if part in self.threads or any(map(self._differs, values)):
+                        return True
+        return False
 
     def _changes(self, e: Expr, loop: _Scope) -> bool:
         """True when `e` may have other values in other iterations of `loop`."""

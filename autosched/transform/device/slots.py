@@ -3,11 +3,14 @@
 An index is (k + c) % n * size + rest, where the rests of both accesses are less than size apart.
 With the same k, those whose c differ by no multiple of n are in different parts, however many
 elements there are. And are they apart altogether: does one end before the other begins?
+
+The two accesses are of different threads: k, and whatever else is taken to be the same in both, has
+no variable of a thread or of a loop inside one of the accesses, and reads no memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from autosched.arith import Analyzer
 from autosched.arith.facts import conjuncts_of
@@ -16,21 +19,21 @@ from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import const, floordiv, floormod
 from autosched.tir.walk import free_vars, rewrite_expr
 from autosched.transform.device.thread_access import Access
-from autosched.transform.device.thread_index import LANE, Place, Span
+from autosched.transform.device.thread_index import LANE, Place, Span, is_plain
 
 _WARP = 32
 _FAR = 1 << 62
 
 
-def in_other_slots(first: Place, second: Place, spans: Iterable[Span]) -> bool:
-    """True when the places are in different parts of their memory in every iteration.
-
-    `spans` are the values of the threads and of the loops around the accesses.
-    """
+def in_other_slots(
+    first: Place, second: Place, threads: Sequence[Span], loops: Mapping[Var, Span]
+) -> bool:
+    """True when the places are in different parts of their memory in every iteration of `loops`."""
     if not (_divides(first.index) and _divides(second.index)):
         return False
-    around = list(spans)
-    a, b = (_terms(place.index) for place in (first, second))
+    around = [*threads, *loops.values()]
+    own = _own(threads, first, second)
+    a, b = (_slots(place.index, own) for place in (first, second))
     whole = _rest(first, (), around), _rest(second, (), around)
     if whole[0][1] < whole[1][0] or whole[1][1] < whole[0][0]:  # buffers of merged memory
         return True
@@ -56,11 +59,10 @@ def apart(
     """
     assert first.place is not None and second.place is not None
     places = (first.place, first.guard), (second.place, second.guard)
-    inside = {span.var for place, _ in places for span in place.inner}
-    around = loops.keys() - inside - ({loop.var} if loop is not None else set())
+    own = _own(threads, first.place, second.place) | ({loop.var} if loop is not None else set())
     spans = [*threads, *loops.values()]
     a, b = (linear(_base(place.index))[1] for place, _ in places)
-    same = {t for t, c in a.items() if b.get(t) == c and set(free_vars(t)) <= around}
+    same = {t for t, c in a.items() if b.get(t) == c and _is_common(t, own)}
     (a_low, a_high), (b_low, b_high) = (_rest(p, same, spans, guard) for p, guard in places)
     if a_high < b_low or b_high < a_low:
         return True
@@ -76,6 +78,16 @@ def apart(
     return max(a_high - b_low, b_high - a_low) < abs(step)
 
 
+def _own(threads: Sequence[Span], *places: Place) -> set[Var]:
+    """The variables that may have other values for one of the accesses than for the other."""
+    inside = {span.var for place in places for span in place.inner}
+    return {LANE} | {span.var for span in threads} | inside
+
+
+def _is_common(e: Expr, own: set[Var]) -> bool:
+    return is_plain(e) and own.isdisjoint(free_vars(e))
+
+
 def _divides(e: Expr) -> bool:
     """A quick look at whether there is a remainder in a sum."""
     return any(isinstance(_plain(term), FloorMod) for term in linear(_base(e))[1])
@@ -85,8 +97,10 @@ def _base(index: Expr) -> Expr:
     return index.base if isinstance(index, Ramp) else index
 
 
-def _terms(index: Expr) -> dict[Expr, int]:
-    return {t: c for t, c in linear(_base(index))[1].items() if isinstance(_plain(t), FloorMod)}
+def _slots(index: Expr, own: set[Var]) -> dict[Expr, int]:
+    """The remainders in the sum that are the same for all threads, with their factors."""
+    terms = linear(_base(index))[1].items()
+    return {t: c for t, c in terms if isinstance(_plain(t), FloorMod) and _is_common(t, own)}
 
 
 def _differ(mine: Expr, other: Expr) -> bool:

@@ -28,6 +28,7 @@ after:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from autosched.arith import Analyzer
@@ -59,23 +60,21 @@ class SwizzleShared(FunctionPass):
     Its value is a text of three numbers, `bits base source`: element e is kept at
     e ^ ((e >> source) % 2**bits << base), wherever it is read or written. Raises ScheduleError
     where the size of such a buffer is no multiple of 2**(source + bits), its pointer is used
-    without an offset, or a vector access would be torn apart.
+    without an offset or for rows at a distance, or what is moved at once would be torn apart.
     """
 
     name: ClassVar[str] = "SwizzleShared"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        marked: dict[Var, Swizzle] = {}
-        for s in stmts(func.body):
-            if isinstance(s, AttrStmt) and s.key == KEY:
-                wanted = _swizzle(s.value, func.name)
-                for inner in stmts(s.body):
-                    if isinstance(inner, BufferStore) and inner.buffer.scope in _SHARED:
-                        marked[inner.buffer.data] = wanted
-        if not marked and not any(
-            isinstance(s, AttrStmt) and s.key == KEY for s in stmts(func.body)
-        ):
+        pragmas = [s for s in stmts(func.body) if isinstance(s, AttrStmt) and s.key == KEY]
+        if not pragmas:
             return func
+        marked: dict[Var, Swizzle] = {}
+        for s in pragmas:
+            wanted = _swizzle(s.value, func.name)
+            for inner in stmts(s.body):
+                if isinstance(inner, BufferStore) and inner.buffer.scope in _SHARED:
+                    marked[inner.buffer.data] = wanted
         return func.with_body(_Swizzler(func.name, marked).stmt(func.body))
 
 
@@ -85,6 +84,16 @@ def _swizzle(value: Expr, function: str) -> Swizzle:
         return Swizzle.from_text(text)
     except ValueError as error:
         raise ScheduleError(f"SwizzleShared: {function}: {error}") from None
+
+
+def _moved_at_once(e: Call) -> float:
+    """The bytes that a call moves from an address on; those of rows at a distance have no end."""
+    match e:
+        case Call(op="ptx_ldmatrix"):
+            return 16
+        case Call(op="ptx_cp_async", args=(_, _, _, _, IntImm(value=size), *_)):
+            return size
+    return inf
 
 
 class _Swizzler:
@@ -127,11 +136,11 @@ class _Swizzler:
             return self._product(e)
         if isinstance(e, Call) and e.op in POINTER_OFFSETS:
             return self._call(e)
-        if isinstance(e, Var) and e in self.marked:
-            raise ScheduleError(
-                f"SwizzleShared: {self.function}: the address of {e.name} is used as a value, so "
-                "that its elements cannot change places"
-            )
+        match e:
+            case Call(op="address_of", args=(BufferLoad() as load,)):
+                self._check_pointer(load.buffer.data)
+            case Var():
+                self._check_pointer(e)
         new = map_expr_children(e, self.expr)
         if isinstance(new, BufferLoad) and new.buffer.data in self.marked:
             (index,) = new.indices
@@ -142,12 +151,28 @@ class _Swizzler:
         args = list(e.args)
         pairs = POINTER_OFFSETS[e.op]
         pointers = {k for k, _ in pairs}
-        args = [a if k in pointers else self.expr(a) for k, a in enumerate(args)]
+        args = [
+            a if k in pointers and isinstance(a, Var) else self.expr(a) for k, a in enumerate(args)
+        ]
         for k, at in pairs:
             data = args[k]
             if isinstance(data, Var) and data in self.marked:
-                args[at] = self.marked[data].place(args[at])
+                swizzle = self.marked[data]
+                if _moved_at_once(e) > e.dtype.bytes << swizzle.base:
+                    raise ScheduleError(
+                        f"SwizzleShared: {self.function}: {e.op} of {data.name} moves more than "
+                        f"the {1 << swizzle.base} elements of the swizzle {swizzle} that stay "
+                        "together"
+                    )
+                args[at] = swizzle.place(args[at])
         return Call(e.dtype, e.op, tuple(args))
+
+    def _check_pointer(self, data: Var) -> None:
+        if data in self.marked:
+            raise ScheduleError(
+                f"SwizzleShared: {self.function}: the address of {data.name} is used as a value, "
+                "so that its elements cannot change places"
+            )
 
     def _product(self, e: Call) -> Expr:
         """A call of wgmma, which finds the elements of tiles that changed places by itself."""

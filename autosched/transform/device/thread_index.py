@@ -171,7 +171,7 @@ def _touched(
     for term, factor in terms.items():
         variables = free_vars(term)
         if variables and variables.isdisjoint(counted):
-            if not _is_plain(term):
+            if not is_plain(term):
                 return None
             rest[term] = factor
             continue
@@ -208,12 +208,12 @@ def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:
     return env, shape
 
 
-def _is_plain(e: Expr) -> bool:
+def is_plain(e: Expr) -> bool:
     """True when `e` has one value for all threads: variables and constants, no memory."""
     if isinstance(e, Call) and e.op not in _CALLS:
         return False
     known = isinstance(e, Var | IntImm | Cast | Call | Select) or type(e) in BINARY
-    return known and all(map(_is_plain, e.children()))
+    return known and all(map(is_plain, e.children()))
 
 
 _CALLS: dict[str, Callable[..., Any]] = {

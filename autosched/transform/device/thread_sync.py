@@ -360,9 +360,6 @@ class _Planner:
         live = self.live.get(first), self.live.get(second)
         return live[0] is not None and live[1] is not None and live[0].meets(live[1])
 
-    def _spans(self) -> list[Span]:
-        return [*self.threads, *self.loops.values()]
-
     def _conflict(
         self, first: Access, second: Access, loop: Stmt | None, span: Span | None
     ) -> bool:
@@ -382,17 +379,17 @@ class _Planner:
         if isinstance(loop, For) and span is None:
             if first.depends_on(loop.loop_var) or second.depends_on(loop.loop_var):
                 return True
-        if loop is None and in_other_slots(first.place, second.place, self._spans()):
+        where = self.threads, self.loops
+        if loop is None and in_other_slots(first.place, second.place, *where):
             return False
         if first.met_in_warp and self.lanes_in_order:
             places = (first.place, first.guard), (second.place, second.guard)
             return warps_may_meet(*places, self.threads, span)
         key = (first.place, first.guard, second.place, second.guard, span)
         if key not in self._met:
-            meet = may_meet(first.place, second.place, self.threads, span, self.loops)
-            if meet and (loop is None or span is not None):
-                meet = not apart(first, second, self.threads, self.loops, span)
-            self._met[key] = meet
+            self._met[key] = may_meet(
+                first.place, second.place, self.threads, span, self.loops
+            ) and not apart(first, second, *where, span)
         return self._met[key]
 
 

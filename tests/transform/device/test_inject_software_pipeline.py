@@ -82,6 +82,21 @@ REFUSED = {
     "a loop that starts later": ("range(8)", "range(1, 8)", "must run from 0"),
     "nothing shared": ('"shared"', '"local"', "must fill tiles"),
     "a fill that reads a tile": ("B[k * 64 + threadIdx.x]", "S[threadIdx.x]", "before all are"),
+    "a fill with what the loop stores": (
+        "= A[k",
+        "= C[k",
+        "must not fill tiles with what it stores",
+    ),
+    "a fill that keeps what is used": (
+        "        T[threadIdx.x] = if_then_else(k < 5, B[k * 64 + threadIdx.x], 0.0)\n",
+        """\
+        for i in range(2):
+            B[threadIdx.x] = A[k + i]
+            T[threadIdx.x] = B[threadIdx.x]
+        C[0] = B[0]
+""",
+        "must not use what it stores besides",
+    ),
 }
 
 
@@ -92,3 +107,33 @@ def test_refused(case: str) -> None:
     assert old in text
     with pytest.raises(ScheduleError, match=message):
         InjectSoftwarePipeline()(parse_func(text.replace(old, new)))
+
+
+SUMS_IN_THE_LOOP = """\
+def main(A: Buffer((32768,), float16), D: Buffer((32768,), float32)):
+    launch(threadIdx.x, 128)
+    C = allocate((1024,), float32, "wmma.accumulator")
+    T = allocate((4096,), float16, "shared")
+    for i in range(32):
+        T[i * 128 + threadIdx.x] = A[i * 128 + threadIdx.x]
+    pragma(None, "software_pipeline", 3)
+    for k in range(8):
+        S = allocate((4096,), float16, "shared")
+        for i in range(32):
+            S[i * 128 + threadIdx.x] = A[k * 4096 + i * 128 + threadIdx.x]
+        ptx_mma_fill(32, C, 0, dtype=float32)
+        ptx_wgmma(64, "fp16", "fp16", "mk", "nk", C, 0, S, threadIdx.x // 32 * 1024, T, 0, 0, 0, 0,
+                dtype=float32)
+        for j in range(8):
+            ptx_mma_store(D, k * 4096 + threadIdx.x // 32 * 1024 + j * 8, 64, C, j * 4,
+                    dtype=float32)
+"""
+
+
+def test_products_whose_sums_the_loop_uses_are_waited_for() -> None:
+    func = PASSES(parse_func(SUMS_IN_THE_LOOP))
+    a = np.random.default_rng(0).integers(-3, 4, 32768).astype(np.float16)
+    d = np.zeros(32768, np.float32)
+    interp.run(func, [a, d], watch=Watch(outputs={"D"}))
+    tiles = a.reshape(8, 64, 64).astype(np.float32)
+    np.testing.assert_array_equal(d.reshape(8, 64, 64), tiles @ tiles[0].T)

@@ -488,3 +488,25 @@ def test_random_programs_compute_the_same() -> None:
         compared += 1
     assert compared > 25
     assert shared > 12
+
+
+@pytest.mark.parametrize(("condition", "size"), [("threadIdx.x < 16", 256), ("n < 4", 128)])
+def test_threads_of_two_cases_share_no_bytes(condition: str, size: int) -> None:
+    text = f"""\
+def main(G: Buffer((32,), float32), O: Buffer((32,), float32), n: int32):
+    launch(threadIdx.x, 32)
+    A = allocate((32,), float32, "shared.dyn")
+    B = allocate((32,), float32, "shared.dyn")
+    if {condition}:
+        A[threadIdx.x] = G[threadIdx.x]
+        O[threadIdx.x] = A[threadIdx.x]
+    else:
+        B[31 - threadIdx.x] = G[threadIdx.x]
+        O[threadIdx.x] = B[31 - threadIdx.x]
+"""
+    func = MergeSharedMemoryAllocations()(ThreadSync("shared.dyn")(parse_func(text)))
+    assert memory(func) == [size]
+    for n in (3, 5):
+        g, o = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+        interp.run(func, [g, o, n], check_races=True)
+        np.testing.assert_array_equal(o, g)

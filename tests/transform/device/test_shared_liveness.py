@@ -126,6 +126,34 @@ def test_loops_carry_what_is_not_surely_written_anew(what: str, body: str, carri
     assert (last >= loop_ends) == carried, what
 
 
+@pytest.mark.parametrize(
+    ("condition", "shared"),
+    [
+        ("I[0] < 4", True),
+        ("threadIdx.x < 4", True),
+        ("t < 4", True),
+        ("ptx_lane_id(dtype=int32) < 4", True),
+        ("u < 2", False),
+        ("tvm_thread_invariant(I[0] < 4, dtype=bool)", False),
+    ],
+)
+def test_both_cases_that_threads_are_in_at_once(condition: str, shared: bool) -> None:
+    """Their memory is in use for all of the condition, where threads may take different ones."""
+    body = f"""\
+t: int32 = threadIdx.x * 2
+u: int32 = 3
+if {condition}:
+    A[0] = 1.0
+    G[0] = A[0]
+else:
+    B[0] = 1.0
+    G[1] = B[0]
+"""
+    (first, last), (begin, end) = places(body).values()
+    assert (begin <= last) == shared
+    assert (last - first, end - begin) == ((5, 5) if shared else (1, 1))
+
+
 def test_pointers_count() -> None:
     body = """\
 A[0] = 1.0

@@ -1,4 +1,4 @@
-"""What `slots.apart` says of random places is so, all elements counted out."""
+"""What `slots` says of random places is so, all elements counted out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Expr, Ramp, Var
 from autosched.tir.op import add, const, floordiv, floormod, lt, mul
-from autosched.transform.device.slots import apart
+from autosched.transform.device.slots import apart, in_other_slots
 from autosched.transform.device.thread_access import Access
 from autosched.transform.device.thread_index import Place, Span, evaluate
 
@@ -42,10 +42,10 @@ def _elements(access: Access, thread: Span, fixed: dict[Var, int]) -> set[int]:
     base, lanes = (
         (place.index.base, place.index.lanes) if isinstance(place.index, Ramp) else (place.index, 1)
     )
-    (inner,) = place.inner
-    values = np.indices((thread.extent, inner.extent))
+    moving = (thread, *place.inner)
+    values = np.indices([span.extent for span in moving])
     env = {var: np.asarray(n) for var, n in fixed.items()}
-    env |= {thread.var: values[0], inner.var: values[1]}
+    env |= {span.var: own for span, own in zip(moving, values, strict=True)}
     found = np.broadcast_to(known(evaluate(base, env)), values[0].shape)
     if access.guard is not None:
         found = found[np.broadcast_to(known(evaluate(access.guard, env)), found.shape)]
@@ -84,4 +84,34 @@ def test_places_that_are_apart_share_no_element(seed: int) -> None:
                 for own, k in ((first, n), (second, m))
             )
             assert not a & b, (seed, first, second, across)
+    assert said > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_places_in_other_slots_share_no_element(seed: int) -> None:
+    rng = random.Random(seed)
+    data = Var("S", int32)
+    thread, outer, twice = (Span(Var(n), 0, rng.randint(3, 5)) for n in "tok")
+    said = 0
+    for _ in range(400):
+        # Two loops may have one variable, which then has any two values.
+        inner = (twice,) if rng.random() < 0.5 else ()
+        turns, rests = (rng.sample((thread, outer, *inner), 2) for _ in range(2))
+        slots, size = rng.randint(2, 3), rng.choice([8, 16])
+        accesses = []
+        for _ in range(2):
+            turn: Expr = const(rng.randint(0, 3))
+            for span in turns[: 1 + (turns[1] is outer)]:
+                turn = add(turn, span.var)
+            index = mul(floormod(turn, const(slots)), const(size))
+            for span in rests[: rng.randint(1, 2)]:
+                index = add(index, mul(span.var, const(rng.randint(1, 2))))
+            accesses.append(Access(data, int32, True, Place(index, inner)))
+        first, second = accesses
+        assert first.place is not None and second.place is not None
+        if in_other_slots(first.place, second.place, [thread], {outer.var: outer}):
+            said += 1
+            for at in range(outer.extent):
+                a, b = (_elements(own, thread, {outer.var: at}) for own in accesses)
+                assert not a & b, (seed, accesses)
     assert said > 20

@@ -57,13 +57,28 @@ def test_the_rows_that_need_one() -> None:
     assert swizzle_for(128, 2) == Swizzle(3, 3, 7) and swizzle_for(128, 1) == Swizzle(3, 4, 7)
 
 
+LDMATRIX = 'ptx_ldmatrix(0, 4, ".b16", a, 0, {}, (j * 32 + threadIdx.x) * 64 + i * 8'
+ROWS = "        ptx_mma_store(S, 0, 64, a, 0, dtype=float16)\n        for j"
 POINTER = '        call_extern("f", S)\n        for j'
 REFUSED = {
     "no numbers": ("3 x 6", "", "", "expected 'bits base source', found '3 x 6'"),
     "bits mixed with themselves": ("3 3 5", "", "", "source must be at least"),
     "a size that is no multiple": ("3 3 6", "S = allocate((2048,)", "S = allocate((2040,)", "2040"),
     "a vector across pieces": ("3 2 6", "", "", "vectorize less"),
+    "a row of ldmatrix across pieces": (
+        "3 2 6",
+        "S[ramp((i * 32 + threadIdx.x) * 8, 1, 8)] = A[ramp((i * 32 + threadIdx.x) * 8, 1, 8)]",
+        "S[i * 32 + threadIdx.x] = A[i * 32 + threadIdx.x]",
+        "ptx_ldmatrix of S moves more than the 4 elements",
+    ),
+    "rows at a distance": ("3 3 6", "        for j", ROWS, "ptx_mma_store of S moves more than"),
     "a bare pointer": ("3 3 6", "        for j", POINTER, "the address of S is used as a value"),
+    "the address of an element": (
+        "3 3 6",
+        LDMATRIX.format("S"),
+        LDMATRIX.format("address_of(S[0], dtype=handle)"),
+        "the address of S is used as a value",
+    ),
 }
 
 

@@ -173,6 +173,41 @@ if n < 4:
     sync
     B[threadIdx.x] = S[31 - threadIdx.x]""",
     ),
+    "halves that threads choose": (
+        """\
+S[threadIdx.x % 2 * 32 + threadIdx.x // 2] = A[threadIdx.x]
+B[threadIdx.x] = S[(threadIdx.x + 1) % 2 * 32 + (15 - threadIdx.x // 2)]
+""",
+        """\
+S[threadIdx.x % 2 * 32 + threadIdx.x // 2] = A[threadIdx.x]
+sync
+B[threadIdx.x] = S[(threadIdx.x + 1) % 2 * 32 + (15 - threadIdx.x // 2)]""",
+    ),
+    "next to an element that a thread looks up": (
+        """\
+launch(threadIdx.x, 32)
+P = allocate((1,), int32, "local")
+S = allocate((64,), float32, "shared")
+P[0] = threadIdx.x
+S[P[0] + 1] = A[threadIdx.x]
+B[threadIdx.x] = S[P[0]]
+""",
+        """\
+P[0] = threadIdx.x
+S[P[0] + 1] = A[threadIdx.x]
+sync
+B[threadIdx.x] = S[P[0]]""",
+    ),
+    "next to an element of the lane": (
+        """\
+S[ptx_lane_id(dtype=int32) + 1] = A[threadIdx.x]
+B[threadIdx.x] = S[ptx_lane_id(dtype=int32)]
+""",
+        """\
+S[ptx_lane_id(dtype=int32) + 1] = A[threadIdx.x]
+sync
+B[threadIdx.x] = S[ptx_lane_id(dtype=int32)]""",
+    ),
     "a loop of unknown length whose index moves": (
         """\
 for i in range(n):
