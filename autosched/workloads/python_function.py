@@ -25,8 +25,8 @@ from autosched.user_source import source_digest
 from autosched.words import count
 from autosched.workloads.chosen_inputs import fitted
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.index_values import drawn_values, index_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import Array, random_inputs
 
 
@@ -96,11 +96,12 @@ class PythonWorkload:
         fit its tensor.
         """
         tensors = self.tensors()
-        inputs, limits = tensors[: -self.num_outputs], index_limits(tensors)
-        arrays = random_inputs(inputs, seed, limits)
+        inputs = tensors[: -self.num_outputs]
+        arrays = random_inputs(inputs, seed, drawn_values(tensors))
         if self.inputs_function is None:
             return arrays
-        return fitted(self._where("inputs"), self._made(seed), inputs, arrays, limits)
+        indices = index_values(tensors)
+        return fitted(self._where("inputs"), self._made(seed), inputs, arrays, indices)
 
     def _made(self, seed: int) -> Mapping[str, Any]:
         path, _, name = self.spec.rpartition(":")
