@@ -184,14 +184,11 @@ class _DoubleBuffer:
         return self.stmt(wide.body)
 
     def _fill(self, s: AttrStmt) -> Stmt:
-        pointer = s.node.data if isinstance(s.node, Buffer) else s.node
-        entry = self._filled_in.get(pointer)
-        if entry is None or entry is not self._loops[-1] or entry.conditions:
-            raise ScheduleError(
-                f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
-                "loop around its allocation"
-            )
-        fill = self.stmt(s.body)
+        entry, body = self._entry(s), s.body
+        while isinstance(body, AttrStmt) and body.key == _KEY:  # filled together
+            self._entry(body)
+            body = body.body
+        fill = self.stmt(body)
         loop = entry.loop
         var = loop.loop_var
         first = copy_stmt(fill, {var: loop.min, entry.slot: IntImm(0, var.dtype)})
@@ -200,6 +197,17 @@ class _DoubleBuffer:
         entry.first_fills.append(first)
         following = substitute_stmt(fill, {var: add(var, 1), entry.slot: entry.next_slot})
         return IfThenElse(entry.more, following)
+
+    def _entry(self, s: AttrStmt) -> _Loop:
+        """The innermost loop, in whose every iteration `s` fills its buffer."""
+        pointer = s.node.data if isinstance(s.node, Buffer) else s.node
+        entry = self._filled_in.get(pointer)
+        if entry is None or entry is not self._loops[-1] or entry.conditions:
+            raise ScheduleError(
+                f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
+                "loop around its allocation"
+            )
+        return entry
 
 
 def _whole(entry: _Loop, loop: For) -> Stmt:

@@ -73,6 +73,24 @@ def test_from_a_schedule() -> None:
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
 
 
+@pytest.mark.parametrize("split", [0, 1, 2])
+def test_a_stage_with_two_results(split: int) -> None:
+    X = te.placeholder((8, 8), name="X")
+    Y, Z = te.compute((8, 8), lambda a, b: (X[a, b] * 2.0, X[a, b] + 3.0), name="Y")
+    W = te.compute((8, 8), lambda a, b: Y[a, 7 - b] + Z[a, b], name="W")
+    s = te.create_schedule([W.op])
+    s[Y].compute_at(s[W], W.op.axis[0])
+    s[Y].double_buffer()
+    func = StorageFlatten()(schedule_to_prim_func(s, [X, W]))
+    doubled = InjectDoubleBuffer(split_loop=split)(func)
+    verify(doubled)
+    assert "Y.v1 = allocate((16,)" in str(doubled)
+    x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.float32)
+    w = np.zeros((8, 8), np.float32)
+    interp.run(doubled, [x, w])
+    np.testing.assert_array_equal(w, x[:, ::-1] * 2 + x + 3)
+
+
 @pytest.mark.parametrize("split", [1, 2, 4, 6])
 @pytest.mark.parametrize("extent", [1, 2, 3, 4, 5, 8, 9])
 @pytest.mark.parametrize("low", [0, 3])
