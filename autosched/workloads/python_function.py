@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched import te
 from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
@@ -202,7 +203,14 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
             f"{where} must return every input that it reads, then the outputs; "
             f"{', '.join(missing)} is missing among {[tensor.name for tensor in tensors]}"
         )
-    return list(tensors)
+    inner = {tensor for op in read if isinstance(op, ComputeOp) for tensor in op.inputs}
+    return [_copy(t) if t in inner and isinstance(t.op, ComputeOp) else t for t in tensors]
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """An output in the place of one that others read, which a search may inline or move."""
+    copied: Tensor = te.compute(tensor.shape, lambda *at: tensor[at], name=tensor.name)
+    return copied
 
 
 def computation_text(tensors: Sequence[Tensor]) -> str:
