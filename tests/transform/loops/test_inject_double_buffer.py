@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -71,6 +71,33 @@ def test_from_a_schedule() -> None:
     x, z = rng.random((32, 8), dtype=np.float32), np.zeros((32, 8), np.float32)
     interp.run(doubled, [x, z])
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
+
+
+def test_fills_from_what_the_iteration_computes(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
+    """The next iteration's M would be made of this iteration's L, unless L is ahead, too."""
+    plain = allocate(L, allocate(M, copy(L), fill(M, loop(j, 4, BufferStore(M, L[j], (j,))))))
+    with pytest.raises(ScheduleError, match="M is filled an iteration ahead from L, which is"):
+        InjectDoubleBuffer()(make_func(loop(i, 5, seq(plain, use(A[k]))), A, B))
+    before = make_func(
+        loop(
+            i,
+            5,
+            allocate(
+                L,
+                allocate(
+                    M,
+                    fill(L, copy(L)),
+                    fill(M, loop(j, 4, BufferStore(M, L[j] + 1.0, (j,)))),
+                    use(M[3 - k] + L[k]),
+                ),
+            ),
+        ),
+        A,
+        B,
+    )
+    same_result(before, InjectDoubleBuffer()(before))
 
 
 @pytest.mark.parametrize("split", [0, 1, 2])
