@@ -20,7 +20,8 @@ from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
 from autosched.user_file import require_trusted
 from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
-from autosched.workloads.reads import check_overflow, check_reads, index_limits
+from autosched.workloads.index_values import index_values
+from autosched.workloads.reads import check_overflow, check_reads
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
@@ -304,7 +305,7 @@ class Task:
             return arrays
         tensors = self.tensors
         inputs = tensors[: -self.num_outputs]
-        return replace_inputs(self.chosen_inputs, inputs, arrays, index_limits(tensors), seed)
+        return replace_inputs(self.chosen_inputs, inputs, arrays, index_values(tensors), seed)
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """What NumPy computes from `inputs`."""

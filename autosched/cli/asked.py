@@ -128,7 +128,7 @@ class Asked:
         written.put(("workload", flag.removeprefix("--")), text, flag)
         for shape in self.shapes:
             name, sizes = _shape(shape)
-            written.put(("workload", "shapes", name), sizes, f"--shape {shape}")
+            _put_once(written, ("workload", "shapes", name), sizes, f"--shape {shape}")
         self._put_dtypes(written)
         return written
 
@@ -140,7 +140,7 @@ class Asked:
                     f"--dtype {text}: expected one type for all tensors, or NAME=TYPE for each"
                 )
             location = ("workload", "dtype", name) if equals else ("workload", "dtype")
-            written.put(location, dtype if equals else text, f"--dtype {text}")
+            _put_once(written, location, dtype if equals else text, f"--dtype {text}")
 
 
 def _is_operator(word: str, arguments: Sequence[str]) -> bool:
@@ -175,6 +175,14 @@ def _shape(text: str) -> tuple[str, list[int]]:
     """`A=64,64` as a name and sizes."""
     name, _, sizes = text.partition("=")
     try:
-        return name.strip(), [int(size) for size in sizes.split(",")]
+        if name.strip():
+            return name.strip(), [int(size) for size in sizes.split(",")]
     except ValueError:
-        raise ConfigError(f"--shape {text}: expected NAME=SIZE,SIZE,..., e.g. A=64,64") from None
+        pass
+    raise ConfigError(f"--shape {text}: expected NAME=SIZE,SIZE,..., e.g. A=64,64")
+
+
+def _put_once(written: Written, location: tuple[str, ...], value: Any, word: str) -> None:
+    if location in written.words:
+        raise ConfigError(f"{word}: {location[-1]} was given before, {written.words[location]}")
+    written.put(location, value, word)

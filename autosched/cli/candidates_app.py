@@ -83,6 +83,7 @@ def build(
     force: Annotated[
         bool, typer.Option("--force", help="Replace files that no build wrote.")
     ] = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Write kernels for users without autosched: the best of each task.
@@ -96,14 +97,15 @@ def build(
 
     others = tuple(command.sizes(text) for text in also or ())
     options = ExportOptions(name, dispatch, others, tuple(arch or ()), not no_check, force)
-    command.run(
-        records,
-        output,
-        _choice(best, index, False),
-        options,
-        as_json=as_json,
-        workloads=workload or (),
-    )
+    with trusting(trust):
+        command.run(
+            records,
+            output,
+            _choice(best, index, False),
+            options,
+            as_json=as_json,
+            workloads=workload or (),
+        )
 
 
 def show(

@@ -89,7 +89,7 @@ def _joined(kind: type[Expr], a: Text, b: Text) -> Text:
 
 
 def division(w: Writer, e: Expr) -> Text:
-    """Div and Mod: exact on floats, toward zero on integers."""
+    """Div and Mod: exact on floats, toward zero on integers; by 0 it is 0 where that is data."""
     assert isinstance(e, BinaryExpr)
     if e.dtype.is_float and isinstance(e, Mod):
         name = "fmod" if e.dtype.bits == 64 else "fmodf"
@@ -97,6 +97,10 @@ def division(w: Writer, e: Expr) -> Text:
         return w.narrowed(Text(f"{name}({args})"), e.dtype)
     if e.dtype.is_float:
         return _float_operator(w, e)
+    if is_data(e.b):
+        kind = w.type(e.dtype)
+        a, b = (f"({kind}){w.operand(x, Level.UNARY)}" for x in (e.a, e.b))
+        return w.call("quotient_int" if isinstance(e, Div) else "remainder_int", a, b)
     whole = _joined(type(e), w.value(e.a), w.value(e.b))
     if e.dtype.bits >= 32:
         return whole

@@ -81,6 +81,17 @@ template <class T> __device__ __forceinline__ T abs_int(T x) {
   return x < 0 ? (T)(0ull - (unsigned long long)x) : x;
 }"""
 
+_QUOTIENT_INT = """\
+template <class T> __device__ __forceinline__ T quotient_int(T a, T b) {
+  if (b == 0) return 0;
+  return (T)-1 < (T)0 && b == (T)-1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
+}"""
+
+_REMAINDER_INT = """\
+template <class T> __device__ __forceinline__ T remainder_int(T a, T b) {
+  return b == 0 || ((T)-1 < (T)0 && b == (T)-1) ? (T)0 : (T)(a % b);
+}"""
+
 _F32_TO_INT = """\
 __device__ __forceinline__ int f32_to_i32(float x) { return __float2int_rz(x); }
 __device__ __forceinline__ unsigned f32_to_u32(float x) { return __float2uint_rz(x); }
@@ -124,6 +135,8 @@ PARTS: dict[str, str] = {
     "max_f64": _MAX_F64,
     "min_f64": _MAX_F64.replace("max", "min").replace("a > b", "a < b"),
     "abs_int": _ABS_INT,
+    "quotient_int": _QUOTIENT_INT,
+    "remainder_int": _REMAINDER_INT,
     "f32_to_int": _F32_TO_INT,
     "f64_to_int": _F64_TO_INT,
     "classify": _CLASSIFY,

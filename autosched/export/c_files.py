@@ -42,8 +42,10 @@ def c_names(params: Sequence[ParamSpec]) -> list[str]:
     found: list[str] = []
     for p in params:
         name = base = re.sub(r"\W", "_", p.name, flags=re.ASCII)
-        if base in C_WORDS or base[0].isdigit():
+        if base in C_WORDS:
             name = base = f"{base}_"
+        elif not base or base[0].isdigit():
+            name = base = f"_{base}"
         number = 1
         while name in found:
             number += 1

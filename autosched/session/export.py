@@ -95,6 +95,8 @@ def export(
         log = RecordLog(place / f"{name}.records.jsonl")
         log.copy(LogContents(list(records), {k: dict(v) for k, v in (environments or {}).items()}))
         files = _move(place, folder, name, force=options.force)
+    except OSError as error:  # the disk is full
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return Exported(tuple(files), tuple(notes))
@@ -202,26 +204,23 @@ def _choices(
 
 
 def _move(place: Path, folder: Path, name: str, *, force: bool) -> list[Path]:
-    """Put the files in their folder; ConfigError when that would replace somebody else's."""
+    """Put the files in their folder. ConfigError where these would replace others; OSError."""
     files = sorted(path.name for path in place.iterdir())
     about = place / f"{name}.json"
     fields = json.loads(about.read_text(encoding="utf-8"))
     about.write_text(json.dumps({**fields, "files": files}, indent=1) + "\n", encoding="utf-8")
-    try:
-        folder.mkdir(exist_ok=True)
-        mine = _written_before(folder / f"{name}.json")
-        foreign = [f for f in files if (folder / f).exists() and f not in mine]
-        if foreign and not force:
-            raise ConfigError(
-                f"{folder} has {count(len(foreign), 'file')} that no earlier build wrote and this "
-                f"one would replace: {', '.join(foreign)}; give another folder, or --force"
-            )
-        for stale in mine - set(files):
-            (folder / stale).unlink(missing_ok=True)
-        for file in files:
-            (place / file).replace(folder / file)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
+    folder.mkdir(exist_ok=True)
+    mine = _written_before(folder / f"{name}.json")
+    foreign = [f for f in files if (folder / f).exists() and f not in mine]
+    if foreign and not force:
+        raise ConfigError(
+            f"{folder} has {count(len(foreign), 'file')} that no earlier build wrote and this "
+            f"one would replace: {', '.join(foreign)}; give another folder, or --force"
+        )
+    for stale in mine - set(files):
+        (folder / stale).unlink(missing_ok=True)
+    for file in files:
+        (place / file).replace(folder / file)
     return [folder / file for file in files]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from autosched.tir.data import is_data
 from autosched.tir.expr import (
     Add,
     And,
@@ -112,7 +113,9 @@ def split(c: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Split | N
     constant, terms = _vector_sum(index, lanes) if wide else linear(index)
     own = {t: k for t, k in terms.items() if of_threads_alone(c, t)}
     rest = [(c.expr(t), k) for t, k in terms.items() if t not in own]
-    if not (own or wide) or any(v.varying for v, _ in rest) or any(map(free_vars, lanes)):
+    if any(v.varying for v, _ in rest) or any(free_vars(t) or is_data(t) for t in lanes):
+        return None
+    if not (own or wide):
         return None
     shared = [f"{v.at(TERM)} * {k}" if k != 1 else v.at(TERM) for v, k in rest]
     if constant or not shared:

@@ -7,6 +7,7 @@ else is an array of the value's own NumPy type, whose integers wrap as the hardw
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -22,6 +23,7 @@ __all__ = [
     "branch",
     "cast_many",
     "cast_one",
+    "divide_data",
     "divisor",
     "float_call",
     "floor_div_float",
@@ -122,6 +124,28 @@ def trunc_div_many(a: Any, b: Any) -> Any:
     quotient = np.floor_divide(a, b)
     inexact = np.multiply(quotient, b) != a
     return quotient + (inexact & ((np.asarray(a) < 0) != (np.asarray(b) < 0)))
+
+
+_DIVISIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "FloorDiv": (operator.floordiv, np.floor_divide),
+    "FloorMod": (operator.mod, np.mod),
+    "Div": (trunc_div, trunc_div_many),
+    "Mod": (trunc_mod, np.fmod),
+}
+"""Of one number, and of arrays."""
+
+
+def divide_data(kind: str, a: Any, b: Any) -> Any:
+    """A quotient or remainder of integers by data, which is 0 where `b` is, as in NumPy."""
+    one, many = _DIVISIONS[kind]
+    zero = np.asarray(b) == 0
+    if zero.ndim == 0 and np.ndim(a) == 0:
+        return 0 if zero else one(a, b)
+    if zero.any():
+        b = np.where(zero, np.asarray(1, np.asarray(a if zero.ndim == 0 else b).dtype), b)
+    with np.errstate(over="ignore"):  # the least number by -1
+        found = many(a, b)
+    return np.where(zero, np.asarray(0, found.dtype), found)
 
 
 def floor_div_float(a: Any, b: Any) -> Any:

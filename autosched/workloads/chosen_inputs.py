@@ -75,8 +75,8 @@ class ChosenInput:
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         return {self.form: value, **({_DIGEST: self.digest} if self.digest else {})}
 
-    def make(self, tensor: Tensor, rng: np.random.Generator, limit: int | None) -> Array:
-        """The array; `limit` is the largest index where the tensor is read as one.
+    def make(self, tensor: Tensor, rng: np.random.Generator, indices: range | None) -> Array:
+        """The array; `indices` are the values it may hold where it is read as an index.
 
         Raises ConfigError when it does not fit the tensor.
         """
@@ -86,7 +86,7 @@ class ChosenInput:
             raise ConfigError(f"{where}: {self.form} is for floats, it is {dtype}; use integers")
         made = self._values(where, shape, dtype, rng)
         exact = self.form in ("file", "function")
-        _require_fit(where, made, shape, dtype if exact else made.dtype, limit)
+        _require_fit(where, made, shape, dtype if exact else made.dtype, indices)
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
             if made.min() < limits.min or made.max() > limits.max:
@@ -141,7 +141,7 @@ def replace_inputs(
     chosen: Sequence[tuple[str, ChosenInput]],
     tensors: Sequence[Tensor],
     arrays: Sequence[Array],
-    limits: Mapping[Tensor, int],
+    indices: Mapping[Tensor, range],
     seed: int,
 ) -> list[Array]:
     """`arrays` of the input `tensors`, with those in place that are chosen; equal seeds, equal
@@ -154,7 +154,7 @@ def replace_inputs(
     for k, tensor in enumerate(tensors):
         if tensor.name in table:
             rng = np.random.default_rng([seed, k])
-            result[k] = table[tensor.name].make(tensor, rng, limits.get(tensor))
+            result[k] = table[tensor.name].make(tensor, rng, indices.get(tensor))
     return result
 
 
@@ -163,7 +163,7 @@ def fitted(
     made: Mapping[str, Any],
     tensors: Sequence[Tensor],
     arrays: Sequence[Array],
-    limits: Mapping[Tensor, int],
+    indices: Mapping[Tensor, range],
 ) -> list[Array]:
     """`arrays` of the input `tensors`, those in `made` by name in their place.
 
@@ -178,21 +178,22 @@ def fitted(
         if tensor.name in made:
             array = np.asarray(made[tensor.name], order="C")
             shape, dtype = shape_of(tensor), tensor.dtype.numpy
-            _require_fit(f"{where}: {tensor.name}", array, shape, dtype, limits.get(tensor))
+            _require_fit(f"{where}: {tensor.name}", array, shape, dtype, indices.get(tensor))
             result[k] = array
     return result
 
 
 def _require_fit(
-    where: str, made: Array, shape: tuple[int, ...], dtype: np.dtype[Any], limit: int | None
+    where: str, made: Array, shape: tuple[int, ...], dtype: np.dtype[Any], indices: range | None
 ) -> None:
     if made.shape != shape:
         raise ConfigError(f"{where}: expected shape {shape}, found {made.shape}")
     if made.dtype != dtype:
         raise ConfigError(f"{where}: expected {dtype}, found {made.dtype}")
-    if limit is not None and made.size and (made.min() < 0 or made.max() > limit):
+    if indices and made.size and (made.min() < indices.start or made.max() >= indices.stop):
         raise ConfigError(
-            f"{where}: it is read as an index from 0 to {limit}, found {made.min()} to {made.max()}"
+            f"{where}: it is read as an index from {indices.start} to {indices.stop - 1}, found "
+            f"{made.min()} to {made.max()}"
         )
 
 

@@ -211,7 +211,9 @@ class _Grid:
         match e:
             case Var():
                 return self.env[e]
-            case IntImm(value) | FloatImm(value):
+            case FloatImm(value):
+                return value
+            case IntImm(value) if value < 2**63:
                 return value
             case ProducerLoad(producer, indices):
                 return self._load(self.values[producer], indices)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched import te
 from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
@@ -25,8 +26,8 @@ from autosched.user_source import source_digest
 from autosched.words import count
 from autosched.workloads.chosen_inputs import fitted
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.index_values import drawn_values, index_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import Array, random_inputs
 
 
@@ -96,11 +97,12 @@ class PythonWorkload:
         fit its tensor.
         """
         tensors = self.tensors()
-        inputs, limits = tensors[: -self.num_outputs], index_limits(tensors)
-        arrays = random_inputs(inputs, seed, limits)
+        inputs = tensors[: -self.num_outputs]
+        arrays = random_inputs(inputs, seed, drawn_values(tensors))
         if self.inputs_function is None:
             return arrays
-        return fitted(self._where("inputs"), self._made(seed), inputs, arrays, limits)
+        indices = index_values(tensors)
+        return fitted(self._where("inputs"), self._made(seed), inputs, arrays, indices)
 
     def _made(self, seed: int) -> Mapping[str, Any]:
         path, _, name = self.spec.rpartition(":")
@@ -201,7 +203,14 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
             f"{where} must return every input that it reads, then the outputs; "
             f"{', '.join(missing)} is missing among {[tensor.name for tensor in tensors]}"
         )
-    return list(tensors)
+    inner = {tensor for op in read if isinstance(op, ComputeOp) for tensor in op.inputs}
+    return [_copy(t) if t in inner and isinstance(t.op, ComputeOp) else t for t in tensors]
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """An output in the place of one that others read, which a search may inline or move."""
+    copied: Tensor = te.compute(tensor.shape, lambda *at: tensor[at], name=tensor.name)
+    return copied
 
 
 def computation_text(tensors: Sequence[Tensor]) -> str:

@@ -1,5 +1,4 @@
-"""Where a computation reads its tensors: reads outside of them, indices that leave their type,
-and tensors read as indices."""
+"""Where a computation reads its tensors: reads outside of them, indices that leave their type."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from autosched.tir.data import is_data
 from autosched.tir.expr import (
     Add,
     Call,
-    Cast,
     Expr,
     IntImm,
     Mul,
@@ -75,7 +73,7 @@ def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
         constant, terms = linear(read.index)
         if any(isinstance(part, ProducerLoad) for t in terms for part in _parts(t)):
             continue
-        low, high = _range(read.op, constant, terms)
+        low, high = range_of(read.op, constant, terms)
         exact = all(isinstance(term, Var) for term in terms)
         outside = low >= read.size or high < 0
         if outside or (exact and (low < 0 or high >= read.size)):
@@ -95,7 +93,7 @@ def check_overflow(title: str, tensors: Sequence[Tensor]) -> None:
         if isinstance(op, ComputeOp):
             for body in op.body:
                 for e in _of_indices(body):
-                    low, high = _range(op, *linear(e))
+                    low, high = range_of(op, *linear(e))
                     if low < int(e.dtype.min_value) or high > int(e.dtype.max_value):
                         raise ConfigError(
                             f"{title}: {op.name}: {e!r} reaches from {low} to {high}, more than "
@@ -118,58 +116,27 @@ def _is_product(e: Mul) -> bool:
     return not isinstance(e.a, IntImm) and not isinstance(e.b, IntImm)
 
 
-def index_limits(tensors: Sequence[Tensor]) -> dict[Tensor, int]:
-    """The largest value, counted from 0, of each tensor read as an index that stays inside.
-
-    Raises ConfigError when no value does.
-    """
-    limits: dict[Tensor, int] = {}
-    for read in reads_of(tensors):
-        constant, terms = linear(read.index)
-        inner = {t: c for t, c in terms.items() if isinstance(_bare(t), ProducerLoad)}
-        if not inner:
-            continue
-        rest = {t: c for t, c in terms.items() if t not in inner}
-        low, high = _range(read.op, constant, rest)
-        up = sum(c for c in inner.values() if c > 0)
-        down = -sum(c for c in inner.values() if c < 0)
-        rooms = [(read.size - 1 - high) // up] if up else []
-        rooms += [low // down] if down else []
-        limit = min(rooms)
-        if limit < 0 and not read.guarded:
-            raise ConfigError(
-                f"{read.op.name} reads {read.tensor.name} at {read.index!r}, which no index from 0 "
-                f"on keeps inside its axis of length {read.size}"
-            )
-        for term in inner:
-            load = _bare(term)
-            assert isinstance(load, ProducerLoad)
-            known = limits.get(load.producer, limit)
-            limits[load.producer] = max(0, min(known, limit))
-    return limits
-
-
-def _bare(e: Expr) -> Expr:
-    while isinstance(e, Cast):
-        e = e.value
-    return e
-
-
 def _parts(e: Expr) -> Iterator[Expr]:
     yield e
     for child in e.children():
         yield from _parts(child)
 
 
-def _range(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:
+def range_of(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:
     """Bounds of `constant` plus multiples of terms, over the domain of `op`."""
-    analyzer = Analyzer()
-    for axis in (*op.axis, *op.reduce_axis):
-        if axis.dom is not None:
-            analyzer.bind(axis.var, axis.dom)
+    analyzer = analyzer_of(op)
     low = high = constant
     for term, factor in terms.items():
         bound = analyzer.const_int_bound(term)
         ends = factor * bound.min_value, factor * bound.max_value
         low, high = low + min(ends), high + max(ends)
     return low, high
+
+
+def analyzer_of(op: ComputeOp) -> Analyzer:
+    """An analyzer that knows the domain of `op`."""
+    analyzer = Analyzer()
+    for axis in (*op.axis, *op.reduce_axis):
+        if axis.dom is not None:
+            analyzer.bind(axis.var, axis.dom)
+    return analyzer

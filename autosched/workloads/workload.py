@@ -180,11 +180,11 @@ def widened(array: Array, *, floats: bool) -> Array:
 
 
 def random_inputs(
-    tensors: Sequence[Tensor], seed: int = 0, limits: Mapping[Tensor, int] | None = None
+    tensors: Sequence[Tensor], seed: int = 0, indices: Mapping[Tensor, range] | None = None
 ) -> list[Array]:
     """One array per tensor, the same for the same seed.
 
-    A tensor in `limits` holds indices: integers from 0 to its limit.
+    A tensor in `indices` holds values of its range.
 
     Floats are normal with deviation 1, rounded to 1/256 so that short float32 sums stay accurate
     (and to their type); integers of 8 bits are any, others lie in [-4, 4] ([0, 4] when unsigned),
@@ -194,8 +194,9 @@ def random_inputs(
     arrays = []
     for tensor in tensors:
         shape, dtype = shape_of(tensor), tensor.dtype.numpy
-        if limits and tensor in limits:
-            arrays.append(rng.integers(0, limits[tensor] + 1, shape).astype(dtype))
+        if indices and tensor in indices:
+            values = indices[tensor]
+            arrays.append(rng.integers(values.start, values.stop, shape).astype(dtype))
         else:
             arrays.append(random_array(rng, shape, dtype))
     return arrays

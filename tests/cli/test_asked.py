@@ -127,6 +127,15 @@ def test_what_is_wrong_is_quoted(
         (Asked(("x.yaml",), EXPR), r"^x\.yaml: --expr and --einsum stand alone"),
         (Asked((), EXPR, "ij,jk->ik"), "--expr and --einsum: give one of them"),
         (Asked((), EXPR, shapes=("A=4,b",)), r"^--shape A=4,b: expected NAME=SIZE,SIZE"),
+        (Asked((), EXPR, shapes=("=4",)), r"^--shape =4: expected NAME=SIZE,SIZE"),
+        (
+            Asked((), EXPR, shapes=("A=4,4", "A=4,5")),
+            r"^--shape A=4,5: A was given before, --shape A=4,4$",
+        ),
+        (
+            Asked((), EXPR, shapes=("A=4,4", "B=4,4"), dtypes=("A=int8", "A=int16")),
+            r"^--dtype A=int16: A was given before, --dtype A=int8$",
+        ),
         (Asked((), EXPR, shapes=("A=4,4",)), r"^--expr: .*the shape of input B is not given"),
         (Asked(("matmul", *SIZES), shapes=("A=4",)), r"^--shape A=4: it is for --expr"),
         (Asked(("matmul", *SIZES), dtypes=("int8",)), r"^--dtype int8: .*dtype=float16"),

@@ -11,6 +11,7 @@ import pytest
 import autosched
 from autosched import user_file
 from autosched.errors import ConfigError
+from autosched.export import cpu as exporting
 from autosched.measure.records import RecordLog, read_log
 from autosched.task import Task
 from autosched.user_file import trusting
@@ -66,6 +67,16 @@ def test_no_command_runs_it(cli: Cli, hostile: Path, command: tuple[str, ...]) -
     assert not (hostile.parent / "ran").exists()
     assert "records run no code by themselves" in done.out + done.err
     assert "ops.py:" in done.out + done.err
+
+
+def test_build_takes_it_too(cli: Cli, hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`build` told one to add an option that it did not have."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    done = cli("build", "r.jsonl", "-o", "out")
+    assert done.status == 2 and "add --trust" in done.err
+    done = cli("build", "r.jsonl", "-o", "out", "--trust")
+    assert done.status == 0, done.err
+    assert list((hostile.parent / "out").glob("*.records.jsonl"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -89,6 +89,13 @@ EXPRESSIONS = {
     ),
     "small types wrap": ("int8", "A[0] + A[1]", "(signed char)((unsigned)A[0] + (unsigned)A[1])"),
     "truncating division": ("int32", "truncdiv(A[0], 3)", "A[0] / 3"),
+    "a quotient by data": (
+        "int8",
+        "truncdiv(A[0], A[1])",
+        "quotient_int((signed char)A[0], (signed char)A[1])",
+    ),
+    "a remainder by data": ("int32", "truncmod(3, A[0])", "remainder_int((int)3, (int)A[0])"),
+    "a quotient by an index": ("int32", "truncdiv(A[0], n)", "A[0] / n"),
     "a mask": ("int32", "bitwise_and(n + 1, 7)", "(n + 1) & 7"),
     "a shift": ("int32", "shift_right(n, 3) + 1", "(n >> 3) + 1"),
     "a shift to the left": ("int32", "shift_left(A[0], n)", "(int)((unsigned)A[0] << (n & 31))"),

@@ -146,9 +146,6 @@ def test_division_of_integers(name: str, lanes: int, elementwise: Elementwise) -
     for dtype in INTS:
         f = elementwise(getattr(op, name), [dtype, dtype], dtype, N[lanes], lanes)
         a, b = sample(dtype, 5, N[lanes]), sample(dtype, 6, N[lanes])
-        b = np.where(b == 0, np.ones(1, b.dtype), b)
-        if DType(dtype).is_int:  # min / -1 leaves the type, and the processor refuses it
-            b = np.where((a == DType(dtype).min_value) & (b == -1), np.ones(1, b.dtype), b)
         cases.append(Case(dtype, f, (a, b), dtype))
     assert_one_meaning(cases, lanes)
 

@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from autosched.driver import build_steps
 from autosched.errors import CompileError, ConfigError
 from autosched.export import cpu as exporting
 from autosched.export import link
+from autosched.export.c_files import c_names
 from autosched.measure.records import Record, read_log
+from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
@@ -35,6 +38,14 @@ needs_linker = pytest.mark.skipif(link.linker() is None, reason="no C compiler l
 PACKED = "pre-transformed"
 SOFTMAX = Task.from_workload("softmax", M=16, N=32)
 RECORDS = [record(matmul(m, threads=2), tiled(m)) for m in (64, 48)] + [record(SOFTMAX)]
+
+
+def test_names_of_arrays_in_c() -> None:
+    """`1a_` is no name in C, and an empty one ended in an IndexError."""
+    names = ["A", "for", "1a", "a b", "a_b", "\u00e9", "", ""]
+    found = c_names([ParamSpec(name, "float32", (4,)) for name in names])
+    assert found == ["A", "for_", "_1a", "a_b", "a_b2", "_", "_2", "_3"]
+    assert all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in found)
 
 
 def module(path: Path) -> ModuleType:

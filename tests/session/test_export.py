@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from autosched.errors import ConfigError
 from autosched.export import cpu as exporting
 from autosched.measure.records import read_log
 from autosched.session.export import ExportOptions
@@ -27,6 +30,17 @@ def test_the_best_kernel_is_exported_with_its_record(
     contents = read_log(tmp_path / "out" / "mine.records.jsonl")
     assert contents.records[0].steps == tiled(8)
     assert contents.records[0].environment in contents.environments
+
+
+def test_a_disk_that_becomes_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(exporting, "export_cpu", full)
+    task = matmul(8)
+    with pytest.raises(ConfigError, match=r"^cannot write to .*out: No space left on device$"):
+        TunedKernel(task, record(task, tiled(8))).export(tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_record_without_a_cpu_is_built_for_this_one(

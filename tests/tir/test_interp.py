@@ -5,18 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.tir import interp, op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, float32, handle, int32
 from autosched.tir.expr import (
+    BinaryExpr,
     Broadcast,
     BufferLoad,
     Call,
     Div,
+    FloorDiv,
+    FloorMod,
     IntImm,
     IterKind,
     IterVar,
     Let,
+    Mod,
     Ramp,
     Range,
     Select,
@@ -49,6 +54,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from kit.programs import Programs
+from kit.stmts import loop
 from kit.types import Array
 
 I, J, K = Var("i"), Var("j"), Var("k")
@@ -320,10 +326,26 @@ def test_integer_overflow_wraps(tir: type[Programs]) -> None:
 
 def test_runtime_division_by_zero_names_the_statement(tir: type[Programs]) -> None:
     A = int_buffer(2, "A")
-    body = BufferStore(A, Div(A[0], A[1]), (IntImm(0),))
+    body = loop(I, 2, BufferStore(A, Div(A[0], I), (IntImm(0),)))
     with pytest.raises(ZeroDivisionError) as info:
         interp.run(tir.func([A], body), [np.array([4, 0], "int32")])
-    assert "truncdiv(A[0], A[1])" in info.value.__notes__[0]
+    assert "truncdiv(A[0], i)" in info.value.__notes__[0]
+
+
+@pytest.mark.parametrize("kind", [Div, Mod, FloorDiv, FloorMod])
+def test_division_by_data_that_is_zero(kind: type[BinaryExpr], tir: type[Programs]) -> None:
+    """Of scalars that all threads share and of their own, as in NumPy."""
+    A, C, t = int_buffer(4, "A"), int_buffer(4, "C"), te.thread_axis((0, 4), "threadIdx.x")
+    least = np.iinfo(np.int32).min
+    expected = [0, 0, 0, least if kind in (Div, FloorDiv) else 0]
+    for k, want in enumerate(expected):
+        a, c = np.array([5, -5, 0, least], "int32"), np.array([0, 0, 0, -1], "int32")
+        interp.run(tir.func([A, C], BufferStore(C, kind(A[k], C[k]), (IntImm(k),))), [a, c])
+        assert c[k] == want
+    a, c = np.array([5, -5, 0, least], "int32"), np.array([0, 0, 0, -1], "int32")
+    store = BufferStore(C, kind(A[t.var], C[t.var]), (t.var,))
+    interp.run(tir.func([A, C], AttrStmt(t, "thread_extent", IntImm(4), store)), [a, c])
+    assert c.tolist() == expected
 
 
 def test_blocks_initialise_match_and_allocate(tir: type[Programs]) -> None:

@@ -100,3 +100,23 @@ def test_a_vector_beyond_local_memory_is_refused(base: str) -> None:
     func = parse_func(HEAD + f"        L[ramp({base}, 1, 4)] = broadcast(0.0, 4)\n")
     with pytest.raises(AccessError, match="out of bounds: L, flat index"):
         interp.run(func, [np.zeros(512, np.float32), np.zeros(64, np.float32), 2])
+
+
+def test_vectors_that_are_loaded_stay_where_they_are() -> None:
+    """They are the same for all threads, but neither for all lanes nor for all iterations."""
+    index = "min(max(I[0:4], broadcast(0, 4)), broadcast(7, 4)) * broadcast(8, 4)"
+    index += " + broadcast(threadIdx.x, 4)"
+    func = parse_func(
+        f"""\
+def main(A: Buffer((64,), float32), I: Buffer((8,), int32), B: Buffer((64,), float32)):
+    launch(threadIdx.x, 8)
+    for k in range(2):
+        B[ramp(threadIdx.x * 8 + k * 4, 1, 4)] = A[{index}]
+        I[threadIdx.x] = 7 - k
+"""
+    )
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    i = np.array([3, 1, 4, 0, 5, 2, 6, 7], np.int32)
+    interp.run(func, [a, i.copy(), b])
+    rows = np.array([3, 1, 4, 0, 7, 7, 7, 7])
+    np.testing.assert_array_equal(b.reshape(8, 8), rows * 8 + np.arange(8)[:, None])

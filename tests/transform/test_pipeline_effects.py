@@ -182,6 +182,8 @@ def tiles_in_shared_memory(key: str, value: int | str) -> tuple[Schedule, list[T
     C = te.compute((512, 64), lambda i, j: B[i // 64 * 64 + j, i % 64], name="C")
     sch = te.create_schedule(C.op)
     outer, inner = sch[C].split(C.op.axis[0], factor=64)
+    block, outer = sch[C].split(outer, nparts=2)
+    sch[C].bind(block, te.thread_axis("blockIdx.x"))
     sch[C].bind(C.op.axis[1], te.thread_axis("threadIdx.x"))
     sch[C].reorder(outer, C.op.axis[1], inner)
     sch[B].set_scope("shared")

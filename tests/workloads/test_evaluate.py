@@ -140,3 +140,11 @@ def test_what_is_changed_is_what_others_read() -> None:
     ones = np.ones(3, np.float32)
     found = evaluate([A, B, C], [ones], lambda op, tensor, values: values + 10 * (tensor is B))
     np.testing.assert_array_equal(found, [[12] * 3, [13] * 3])
+
+
+def test_integers_beyond_int64_have_no_reference() -> None:
+    """int64 and uint64 are float64 to NumPy."""
+    A = te.placeholder((4,), "uint64", name="A")
+    B = te.compute((4,), lambda i: A[i] * te.const(2**63 + 1, "uint64"), name="B")
+    with pytest.raises(ConfigError, match=r"no NumPy reference for uint64.9223372036854775809"):
+        evaluate([A, B], [np.ones(4, np.uint64)])

@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import autosched
+from autosched.driver import build_steps
 from autosched.errors import ConfigError
+from autosched.runtime.cpu import load
+from autosched.search.space import SearchSpace
+from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.workloads.python_function import PythonWorkload
 
@@ -80,6 +85,32 @@ def test_reference(source: Path, name: str, args: dict[str, int]) -> None:
 def test_refuses(source: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         PythonWorkload.load(f"{source}:{name}")
+
+
+BOTH = """
+from autosched import te
+
+def both(n=9):
+    A = te.placeholder((n, n), name="A")
+    B = te.compute((n, n), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, n), "k")
+    T = te.compute((), lambda: te.sum(A[k, k], axis=k), name="T")
+    return A, B, T, te.compute((n, n), lambda i, j: B[j, i] * T(), name="C")
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_that_other_outputs_read_are_stored(tmp_path: Path, seed: int) -> None:
+    """Candidates that inlined B left its memory as it was."""
+    (tmp_path / "ops.py").write_text(BOTH)
+    with autosched.trusting():
+        task = Task.from_json_workload({"python": f"{tmp_path}/ops.py:both"}, cpu_target(1))
+    (steps, *_) = SearchSpace(task).sample(np.random.default_rng(seed), 1)
+    a = np.arange(81, dtype=np.float32).reshape(9, 9)
+    b, t, c = load(build_steps(task.dag, steps, task.target))(a)
+    for found, expected in zip((b, t, c), task.reference([a]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert t == np.trace(a) and (c == (a + 1).T * t).all()
 
 
 @pytest.mark.parametrize("spec", ["my_ops.py", ":f", "nowhere.py:f", "my_ops.py:not a name"])

@@ -39,7 +39,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import combine, substitute
+from autosched.tir.walk import combine, free_vars, substitute, uses
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -51,7 +51,8 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     """The statement of a reduction of which at least one loop is bound to threads.
 
     Ansor ignores guards on data axes and on a reduction without loops of its own; here they are
-    kept. ScheduleError for a reduction with an init.
+    kept. ScheduleError for a reduction with an init, one over virtual threads, which do not meet,
+    and loops over elements and terms at once, whose threads have terms of several elements.
     """
     reduces = [body for body in op.body if isinstance(body, Reduce)]
     if reduces[0].init:
@@ -61,6 +62,7 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     values: Values = {}
     nest = make_loop_nest(stage, building, 0, False, (), values)
     bound = _bound_reduction_axes(stage)
+    _refuse_mixed_axes(stage, op, values)
     common: list[Level] = []
     normal: list[Level] = []
     for iv, level in zip(stage.leaf_iter_vars, nest, strict=True):
@@ -100,8 +102,24 @@ def _bound_reduction_axes(stage: Stage) -> dict[IterVar, IterVar]:
     for iv in stage.leaf_iter_vars:
         attr = stage.iter_var_attrs.get(iv)
         if iv.kind == IterKind.REDUCE and attr is not None and attr.bind_thread is not None:
+            if attr.bind_thread.thread_tag.startswith("vthread"):
+                raise ScheduleError(
+                    f"schedule_ops: stage {stage.op.name}, axis {iv.var.name}: a reduction cannot "
+                    "be shared by virtual threads; bind it to threadIdx, or bind a data axis"
+                )
             bound[iv] = attr.bind_thread
     return bound
+
+
+def _refuse_mixed_axes(stage: Stage, op: ComputeOp, values: Values) -> None:
+    reduces = [iv for iv in stage.leaf_iter_vars if iv.kind == IterKind.REDUCE]
+    variables = frozenset().union(*(free_vars(values[iv]) for iv in reduces))
+    for axis in op.axis:
+        if uses(values[axis], variables):
+            raise ScheduleError(
+                f"schedule_ops: stage {op.name}, axis {axis.var.name}: a data axis fused with a "
+                "reduction axis bound to threads; fuse data axes with each other only"
+            )
 
 
 def _allocate(buffer: Buffer, body: Stmt) -> Stmt:

@@ -10,6 +10,7 @@ from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.lowering.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
 from autosched.te.lowering.schedule_ops import schedule_ops
 from autosched.te.operations.tensor import Tensor
+from autosched.te.relations import AttachType
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, ProducerLoad, Range, Var
@@ -34,8 +35,16 @@ def schedule_to_prim_func(
     """The function `name` of `args` (tensors of the schedule, or scalars) that computes `sch`.
 
     Every tensor becomes a buffer of its declared shape: a parameter, or storage realized where the
-    schedule computes it. ScheduleError when the schedule is illegal or an input is not an argument.
+    schedule computes it. ScheduleError when the schedule is illegal, an input is not an argument,
+    or an argument is inlined.
     """
+    for arg in args:
+        stage = sch.stage_map.get(arg.op) if isinstance(arg, Tensor) else None
+        if stage is not None and stage.attach_type is AttachType.INLINE:
+            raise ScheduleError(
+                f"to_prim_func {name}: tensor {stage.op.name} is an argument, but its stage is "
+                "inlined and nothing would store it; leave one of the two out"
+            )
     normalized = sch.normalize()
     body = schedule_ops(normalized, infer_bound(normalized))
     return to_prim_func(body, args, name)

@@ -10,7 +10,17 @@ from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import IntrinCall, tensor_compute
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Expr, IterKind, IterVar, ProducerLoad, Range, Reduce, SizeVar, Var
+from autosched.tir.expr import (
+    Expr,
+    IntImm,
+    IterKind,
+    IterVar,
+    ProducerLoad,
+    Range,
+    Reduce,
+    SizeVar,
+    Var,
+)
 from autosched.tir.op import Operand, as_expr
 from autosched.tir.walk import free_vars, loads, pre_order
 
@@ -67,6 +77,10 @@ def as_range(dom: Range | Sequence[Operand]) -> Range:
     if isinstance(dom, Range):
         return dom
     low, high = map(as_expr, dom)
+    if isinstance(low, IntImm) and isinstance(high, IntImm) and high.value < low.value:
+        raise ValueError(
+            f"a domain is (low, high), found ({low}, {high}), which ends before it begins"
+        )
     return Range.of(high - low, low)
 
 

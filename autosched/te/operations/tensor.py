@@ -71,7 +71,14 @@ class Tensor:
             )
         if any(isinstance(index, slice) for index in indices):
             return self.region(indices)
-        return ProducerLoad(self, tuple(map(as_expr, indices)))
+        found = tuple(map(as_expr, indices))
+        for index in found:
+            if not index.dtype.is_integral or index.dtype.is_bool:
+                raise TypeError(
+                    f"{self.name}: the index {index!r} must be an integer, found {index.dtype}; "
+                    "convert it, e.g. te.cast('int32', ...)"
+                )
+        return ProducerLoad(self, found)
 
     def region(self, indices: Sequence[Any]) -> TensorRegion:
         """The region of the given indices and slices, as in `A[i, 0:8]` or `A[i, :]`."""

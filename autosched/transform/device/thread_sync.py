@@ -40,6 +40,20 @@ before:
 refused:
     ThreadSync: main: a barrier for S is needed inside `if threadIdx.x < 16`, which not all threads
     of a block reach alike; move the condition inside the stage, or compute it elsewhere
+
+No barrier keeps threads apart that add to one element:
+
+before:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        launch(threadIdx.x, 32)
+        S = allocate((1,), float32, "shared")
+        S[0] = 0.0
+        for k in range(32):
+            S[0] = S[0] + A[k]
+        B[threadIdx.x] = S[0]
+refused:
+    ThreadSync: main: all threads of a block add to the same element of S in shared memory; bind a
+    loop of its stage to threadIdx
 """
 
 from __future__ import annotations
@@ -79,6 +93,7 @@ from autosched.transform.device.thread_access import (
     is_barrier,
 )
 from autosched.transform.device.thread_index import Span, may_meet, warps_may_meet
+from autosched.transform.device.update_races import check_updates
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -96,7 +111,7 @@ class ThreadSync(FunctionPass):
     are not in use at the same time count as one, since MergeSharedMemoryAllocations lets them share
     bytes; so do, with `merged`, those in `scope`, and with `by_config` where that saves bytes and
     `tir.merge_static_smem` is not off. Raises ScheduleError where a barrier would be
-    needed at a place that not all threads reach.
+    needed at a place that not all threads reach, or would not help (`update_races.py`).
     """
 
     name: ClassVar[str] = "ThreadSync"
@@ -113,6 +128,7 @@ class ThreadSync(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         marked: set[Stmt] = set()
         for region in kernels(func.body):
+            check_updates(region, self.scope, func.name)
             merged = self.merged or (
                 self.by_config
                 and ctx.setting("tir.merge_static_smem")

@@ -1,4 +1,4 @@
-"""VerifyMemory: on a GPU only threads touch the parameters' memory.
+"""VerifyMemory: on a GPU only threads touch the parameters' memory, and kernels share no other.
 
 No thread axis is bound around this copy:
 
@@ -9,6 +9,19 @@ before:
 refused VerifyMemory{kind="cuda"}:
     VerifyMemory: main: buffer B is accessed by the host, outside of all thread axes; bind the loops
     of its stage to blockIdx and threadIdx
+
+The shared memory of a kernel is gone when the next one runs:
+
+before:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        S = allocate((32,), float32, "shared")
+        with launch(threadIdx.x, 32):
+            S[threadIdx.x] = A[threadIdx.x]
+        launch(threadIdx.y, 32)
+        B[threadIdx.y] = S[threadIdx.y]
+refused VerifyMemory{kind="cuda"}:
+    VerifyMemory: main: S is in shared memory, outside of all thread axes; compute its stage at a
+    loop inside those of its consumer, or store it in global memory
 """
 
 from __future__ import annotations
@@ -19,7 +32,7 @@ from typing import ClassVar
 from autosched.errors import ScheduleError
 from autosched.tir.expr import BufferLoad, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import AttrStmt, BufferStore, For, Stmt
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, Stmt
 from autosched.tir.walk import child_stmts, direct_exprs, loads
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -27,7 +40,8 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class VerifyMemory(FunctionPass):
-    """Raises ScheduleError when host code of a GPU function accesses a parameter's buffer.
+    """Raises ScheduleError when host code of a GPU function accesses a parameter's buffer, or
+    memory other than global is allocated there.
 
     `kind` is the kind of the target ("cuda", "cpu"); by default that of the function's target
     attribute. Functions for the CPU, or without a target, are not checked.
@@ -49,6 +63,12 @@ def _check(s: Stmt, pointers: set[Var], where: str) -> None:
         return
     if isinstance(s, For) and s.thread_binding is not None:
         return
+    if isinstance(s, Allocate) and s.buffer_var.scope not in ("", "global"):
+        raise ScheduleError(
+            f"VerifyMemory: {where}: {s.buffer_var.name} is in {s.buffer_var.scope} memory, "
+            "outside of all thread axes; compute its stage at a loop inside those of its consumer, "
+            "or store it in global memory"
+        )
     touched = [s.buffer] if isinstance(s, BufferStore) else []
     for e in direct_exprs(s):
         touched += [load.buffer for load in loads(e) if isinstance(load, BufferLoad)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import bool_
-from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, floordiv, floormod, gt, lt, max_, mul, sub
 from autosched.tir.stmt import (
@@ -24,7 +25,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import free_vars, map_children, stmts
+from autosched.tir.walk import all_exprs, child_stmts, free_vars, map_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -81,7 +82,8 @@ class InjectDoubleBuffer(FunctionPass):
                 B[56 + j_6] = b[7 - j_6 + 8]
 
     The loop is the innermost one around the allocation. The allocation moves out of it. Raises
-    ScheduleError when no serial loop encloses it, or its size changes from iteration to iteration.
+    ScheduleError when no serial loop encloses it, its size changes from iteration to iteration, or
+    it is filled from what the iteration before it does not have yet.
 
     `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, an even
     number, carries out so many iterations in one, so that which half is used is a constant, and the
@@ -184,14 +186,12 @@ class _DoubleBuffer:
         return self.stmt(wide.body)
 
     def _fill(self, s: AttrStmt) -> Stmt:
-        pointer = s.node.data if isinstance(s.node, Buffer) else s.node
-        entry = self._filled_in.get(pointer)
-        if entry is None or entry is not self._loops[-1] or entry.conditions:
-            raise ScheduleError(
-                f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
-                "loop around its allocation"
-            )
-        fill = self.stmt(s.body)
+        entry, body = self._entry(s), s.body
+        while isinstance(body, AttrStmt) and body.key == _KEY:  # filled together
+            self._entry(body)
+            body = body.body
+        _check_sources(s, body, entry.loop)
+        fill = self.stmt(body)
         loop = entry.loop
         var = loop.loop_var
         first = copy_stmt(fill, {var: loop.min, entry.slot: IntImm(0, var.dtype)})
@@ -200,6 +200,39 @@ class _DoubleBuffer:
         entry.first_fills.append(first)
         following = substitute_stmt(fill, {var: add(var, 1), entry.slot: entry.next_slot})
         return IfThenElse(entry.more, following)
+
+    def _entry(self, s: AttrStmt) -> _Loop:
+        """The innermost loop, in whose every iteration `s` fills its buffer."""
+        pointer = s.node.data if isinstance(s.node, Buffer) else s.node
+        entry = self._filled_in.get(pointer)
+        if entry is None or entry is not self._loops[-1] or entry.conditions:
+            raise ScheduleError(
+                f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
+                "loop around its allocation"
+            )
+        return entry
+
+
+def _check_sources(mark: AttrStmt, fill: Stmt, loop: For) -> None:
+    """ScheduleError when `fill` reads what its own iteration of `loop` has yet to store."""
+    stored = set(_stored_outside_fills(loop.body))
+    for e in all_exprs(fill):
+        if isinstance(e, BufferLoad) and e.buffer.data in stored:
+            pointer = mark.node.data if isinstance(mark.node, Buffer) else mark.node
+            raise ScheduleError(
+                f"InjectDoubleBuffer: {pointer.name} is filled an iteration ahead from "
+                f"{e.buffer.name}, which is stored in that iteration; double-buffer "
+                f"{e.buffer.name}, too, or compute it outside of the loop {loop.loop_var.name}"
+            )
+
+
+def _stored_outside_fills(s: Stmt) -> Iterator[Var]:
+    if isinstance(s, AttrStmt) and s.key == _KEY:
+        return
+    if isinstance(s, BufferStore):
+        yield s.buffer.data
+    for child in child_stmts(s):
+        yield from _stored_outside_fills(child)
 
 
 def _whole(entry: _Loop, loop: For) -> Stmt:

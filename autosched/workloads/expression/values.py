@@ -74,13 +74,15 @@ Value = Expr | int | float
 class Translation:
     """Values of syntax trees: `env` has the indices, `result` the type of the statement, if given.
 
-    Conditions are bool; literals stay numbers until they meet something that has a type.
+    Conditions are bool; literals stay numbers until they meet something that has a type. What is
+    read `in_index` has at least 32 bits, so that arithmetic on it does not wrap.
     """
 
     env: Mapping[str, Expr]
     tensors: Mapping[str, Tensor]
     extents: Mapping[str, int]
     result: DType | None
+    in_index: bool = False
 
     def typed(self, e: ast.expr) -> Expr:
         """The value as an expression; a lone literal has the statement's type."""
@@ -143,6 +145,8 @@ class Translation:
     def _load(self, e: ast.Subscript) -> Expr:
         name = tensor_of(e)
         load: Expr = self.tensors[name][tuple(map(self._index, index_list(e)))]
+        if self.in_index and load.dtype.is_integral and load.dtype.bits < 32:
+            return op.cast(int32, load)
         if self.result is None or self.result is load.dtype:
             return load
         if load.dtype.is_float and not self.result.is_float:
@@ -155,9 +159,11 @@ class Translation:
         """Index arithmetic in int32, through int64 where a part of it might not fit."""
         wide = leaves_int32(e, self.extents)
         env = {n: op.cast(int64, v) for n, v in self.env.items()} if wide else self.env
-        value = Translation(env, self.tensors, self.extents, None)._integer(e)
-        if not isinstance(value, Expr):
+        value = Translation(env, self.tensors, self.extents, None, in_index=True)._integer(e)
+        if isinstance(value, int):
             return op.const(value)
+        if not isinstance(value, Expr):
+            raise TypeError(f"the index {ast.unparse(e)} must be an integer, found {value}")
         if not value.dtype.is_integral or value.dtype.is_bool:
             raise TypeError(f"the index {ast.unparse(e)} must be an integer, found {value.dtype}")
         return value if value.dtype is int32 or self._is_index(e) else op.cast(int32, value)

@@ -29,8 +29,8 @@ from autosched.workloads.expression.statement import (
 )
 from autosched.workloads.expression.syntax import statements_of
 from autosched.workloads.expression.values import CASTS
+from autosched.workloads.index_values import drawn_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.reads import index_limits
 from autosched.workloads.workload import MAX_SIZE, Array, random_inputs
 
 DTypes = str | tuple[tuple[str, str], ...]
@@ -159,7 +159,7 @@ class ExpressionWorkload:
         Raises ConfigError when no value of an index tensor would.
         """
         tensors = self.tensors()
-        return random_inputs(tensors[: -self.num_outputs], seed, index_limits(tensors))
+        return random_inputs(tensors[: -self.num_outputs], seed, drawn_values(tensors))
 
     @property
     def reference_name(self) -> str:

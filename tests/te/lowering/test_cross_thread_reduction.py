@@ -79,6 +79,28 @@ def test_condition_of_the_reduction_guards_the_accumulation(check: Check) -> Non
     check(s, [A, C], lambda a: a[:, 3:].sum(1))
 
 
+@pytest.mark.parametrize("tag", ["vthread", "vthread.x"])
+def test_virtual_threads_are_refused(tag: str) -> None:
+    """Each would keep its own share: the result was the first one's."""
+    A, C, s = row_sums(4, 8)
+    s[C].bind(compute_of(C).axis[0], te.thread_axis("threadIdx.x"))
+    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis(tag))
+    message = "stage C, axis k: a reduction cannot be shared by virtual threads; bind it to"
+    with pytest.raises(ScheduleError, match=message):
+        schedule_to_prim_func(s, [A, C])
+
+
+def test_elements_fused_with_terms_are_refused() -> None:
+    """Threads that had terms of several elements added them up to one."""
+    A, C, s = row_sums(4, 8)
+    fused = s[C].fuse(compute_of(C).axis[0], compute_of(C).reduce_axis[0])
+    _, inner = s[C].split(fused, factor=16)
+    s[C].bind(inner, te.thread_axis("threadIdx.x"))
+    message = "stage C, axis i: a data axis fused with a reduction axis bound to threads"
+    with pytest.raises(ScheduleError, match=message):
+        schedule_to_prim_func(s, [A, C])
+
+
 def test_init_is_refused() -> None:
     _, C, s = row_sums(4, 8, init=1.0)
     s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))

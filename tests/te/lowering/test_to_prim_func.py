@@ -33,6 +33,16 @@ def test_parameters_and_attributes() -> None:
     }
 
 
+def test_an_argument_that_is_inlined() -> None:
+    """Its memory was left as it was."""
+    A, B, C = program()
+    s = te.create_schedule(C.op)
+    schedule_to_prim_func(s, [A, B, C])
+    s[B].compute_inline()
+    with pytest.raises(ScheduleError, match="tensor B is an argument, but its stage is inlined"):
+        schedule_to_prim_func(s, [A, B, C])
+
+
 def test_internal_buffers_have_the_full_shape() -> None:
     A, B, C = program()
     s = te.create_schedule(C.op)

@@ -1,5 +1,7 @@
 """Declaring tensors: shapes, axis names, several outputs, refused bodies."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -83,3 +85,19 @@ def test_indexing_checks_the_number_of_dimensions() -> None:
     assert isinstance(A[1, 2], ProducerLoad)
     with pytest.raises(ValueError, match="A has 2 dimensions, found 1"):
         A[1]
+
+
+@pytest.mark.parametrize("index", [1.0, te.const(True), te.placeholder((4,), name="F")[0]])
+def test_an_index_is_an_integer(index: Any) -> None:
+    """Truth values had been masks to NumPy and -1 to a kernel."""
+    A = te.placeholder((4,), "int8", name="A")
+    with pytest.raises(
+        TypeError, match=r"A: the index .* must be an integer, found (float32|bool)"
+    ):
+        A[index]
+    assert str(A[A[0]].dtype) == "int8"
+
+
+def test_a_domain_that_ends_before_it_begins() -> None:
+    with pytest.raises(ValueError, match=r"found \(0, -3\), which ends before it begins"):
+        te.reduce_axis((0, -3), "k")

@@ -1,6 +1,7 @@
 import pytest
 
 from autosched import te
+from autosched.driver import lower
 from autosched.errors import ScheduleError
 from autosched.target import cpu_target, cuda_target
 from autosched.tir.buffer import decl_buffer
@@ -43,3 +44,20 @@ def test_threads_may(make_func: MakeFunc) -> None:
     store = BufferStore(B, A[axis.var] + const(1.0), (axis.var,))
     func = make_func(AttrStmt(axis, "thread_extent", IntImm(8), store), A, B)
     assert VerifyMemory("cuda")(func) is func
+
+
+def test_stages_of_a_kernel_of_their_own_are_in_global_memory() -> None:
+    """Only the first element arrived: each block was taken to have the array for itself."""
+    X = te.placeholder((8,), name="X")
+    Y = te.compute((8,), lambda a: X[7 - a] + 1.0, name="Y")
+    for scope in ("global", "shared"):
+        s = te.create_schedule(Y.op)
+        copy = s.cache_read(X, scope, [Y])
+        s[copy].bind(s[copy].leaf_iter_vars[0], te.thread_axis("blockIdx.x"))
+        s[Y].bind(s[Y].leaf_iter_vars[0], te.thread_axis("threadIdx.x"))
+        if scope == "global":
+            lower(s, [X, Y], cuda_target())
+    with pytest.raises(
+        ScheduleError, match=r"X\.shared is in shared memory, outside of all thread"
+    ):
+        lower(s, [X, Y], cuda_target())

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -71,6 +71,51 @@ def test_from_a_schedule() -> None:
     x, z = rng.random((32, 8), dtype=np.float32), np.zeros((32, 8), np.float32)
     interp.run(doubled, [x, z])
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
+
+
+def test_fills_from_what_the_iteration_computes(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
+    """The next iteration's M would be made of this iteration's L, unless L is ahead, too."""
+    plain = allocate(L, allocate(M, copy(L), fill(M, loop(j, 4, BufferStore(M, L[j], (j,))))))
+    with pytest.raises(ScheduleError, match="M is filled an iteration ahead from L, which is"):
+        InjectDoubleBuffer()(make_func(loop(i, 5, seq(plain, use(A[k]))), A, B))
+    before = make_func(
+        loop(
+            i,
+            5,
+            allocate(
+                L,
+                allocate(
+                    M,
+                    fill(L, copy(L)),
+                    fill(M, loop(j, 4, BufferStore(M, L[j] + 1.0, (j,)))),
+                    use(M[3 - k] + L[k]),
+                ),
+            ),
+        ),
+        A,
+        B,
+    )
+    same_result(before, InjectDoubleBuffer()(before))
+
+
+@pytest.mark.parametrize("split", [0, 1, 2])
+def test_a_stage_with_two_results(split: int) -> None:
+    X = te.placeholder((8, 8), name="X")
+    Y, Z = te.compute((8, 8), lambda a, b: (X[a, b] * 2.0, X[a, b] + 3.0), name="Y")
+    W = te.compute((8, 8), lambda a, b: Y[a, 7 - b] + Z[a, b], name="W")
+    s = te.create_schedule([W.op])
+    s[Y].compute_at(s[W], W.op.axis[0])
+    s[Y].double_buffer()
+    func = StorageFlatten()(schedule_to_prim_func(s, [X, W]))
+    doubled = InjectDoubleBuffer(split_loop=split)(func)
+    verify(doubled)
+    assert "Y.v1 = allocate((16,)" in str(doubled)
+    x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.float32)
+    w = np.zeros((8, 8), np.float32)
+    interp.run(doubled, [x, w])
+    np.testing.assert_array_equal(w, x[:, ::-1] * 2 + x + 3)
 
 
 @pytest.mark.parametrize("split", [1, 2, 4, 6])

@@ -86,6 +86,8 @@ def test_plain_data_and_dtype() -> None:
         ("C[i] = A[i, 0] @ 2", "@ is not allowed; a matrix product is"),
         ("C[i] = A[i, 0] * 'x'", "'x' is not a number"),
         ("C[i] = A[i, j]", "j is neither an index"),
+        ("C[i] = A[i, 1.0] + B[0, 0]", r"the index 1\.0 must be an integer, found 1\.0"),
+        ("C[i] = A[i, 1 / 2] + B[0, 0]", r"the index 1 / 2 must be an integer, found 0\.5"),
         ("C[i] = A[i]", "has 1 indices, the tensor has 2"),
         ("C[i, i] = A[i, i]", "distinct names"),
         ("C[i] = A[i - 1, 0] + A[i, 0]", "reads elements -1..6 of an axis of length 8"),
