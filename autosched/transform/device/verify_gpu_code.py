@@ -24,7 +24,8 @@ class VerifyGPUCode(FunctionPass):
 
     A kernel is an outermost thread attribute. Limits are in bytes, threads or counts, None for no
     limit. `max_merged_shared_memory_per_block` is for shared memory as SharedToDynamic and
-    MergeSharedMemoryAllocations would make it where it is too much when buffers lie side by side.
+    MergeSharedMemoryAllocations would make it where it is too much when buffers lie side by side;
+    with it, memory of no constant size is refused, too, which code generation could not allocate.
     The message names the limit, what was found and what is allowed:
 
     before:
@@ -156,6 +157,11 @@ class _Verifier:
             sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
             if len(sizes) == len(s.extents):
                 self._memory[rank] += prod(sizes) * s.dtype.bytes * s.dtype.lanes
+            elif self._limits.max_merged_shared_memory_per_block is not None:
+                self._fail(
+                    f"the size of {s.buffer_var.name} must be a constant, found "
+                    f"{' x '.join(map(str, s.extents))} elements"
+                )
         self._vector(s.dtype, f"allocation of {s.buffer_var.name}")
 
     def _expr(self, e: Expr) -> None:

@@ -146,3 +146,18 @@ def test_limits_of_a_mapping() -> None:
     assert VerifyGPUCode.of({"max_thread_x": 3}) == VerifyGPUCode(max_thread_x=3)
     with pytest.raises(ConfigError, match="unknown limit 'max_warps'; known limits: max_local"):
         VerifyGPUCode.of({"max_warps": 1})
+
+
+@pytest.mark.parametrize("scope", ["shared", "local"])
+def test_memory_without_a_constant_size_is_compiled_by_nobody(
+    scope: str, make_func: MakeFunc
+) -> None:
+    """A tile of an input that a transposed convolution reads at (i + r) // 2; Ansor counts it 0."""
+    r = Var("r")
+    buffer = decl_buffer((r * 3 + 3,), "float32", "buf", scope=scope)
+    tile = Allocate(buffer.data, buffer.dtype, buffer.shape, TRUE, STORE)
+    func = make_func(kernel(For(r, IntImm(0), IntImm(2), ForKind.SERIAL, tile)), A, B)
+    assert VerifyGPUCode(max_shared_memory_per_block=1, max_local_memory_per_block=1)(func) is func
+    expected = r"the size of buf must be a constant, found r \* 3 \+ 3 elements$"
+    with pytest.raises(ScheduleError, match=expected):
+        VerifyGPUCode(max_merged_shared_memory_per_block=49152)(func)
