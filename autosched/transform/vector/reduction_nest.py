@@ -9,9 +9,11 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
+    Broadcast,
     BufferLoad,
     Call,
     Expr,
+    FloatImm,
     IntImm,
     Let,
     Max,
@@ -142,12 +144,18 @@ def is_reduction(nest: Nest) -> bool:
 
 
 def folded_term(nest: Nest) -> Expr | None:
-    """`f` of a value `op(output, f)`, for the operations whose order can be changed."""
+    """`f` of a value `op(output, f)`, for the operations whose order can be changed.
+
+    No constant, of which nothing is left where it is the 0 of a sum.
+    """
     value = nest.value
     if not isinstance(value, Add | Max | Min):
         return None
     output = BufferLoad(nest.buffer, (nest.index,))
     for own, other in ((value.a, value.b), (value.b, value.a)):
+        constant = other.value if isinstance(other, Broadcast) else other
+        if isinstance(constant, IntImm | FloatImm):
+            continue
         if own is output and not any(e is output for e in pre_order(other)):
             return other
     return None

@@ -12,10 +12,12 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr, Var, pointer
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.reduction_nest import match_nest
 from kit.stmts import func_of, loop
+from kit.types import SameResult
 
 I, K = Var("i"), Var("k")
 KINDS = {"sum": op.add, "max": op.max_, "min": op.min_}
@@ -65,6 +67,23 @@ def test_a_difference_is_not_folded() -> None:
     store = BufferStore(out, BufferLoad(out, (I,)) - BufferLoad(a, (I * 64 + K,)), (I,))
     (found,) = PromoteAccumulators(32, 16).planned(func_of(loop(I, 3, loop(K, 64, store)), a, out))
     assert not found.piece.nest.folded
+
+
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_constants_are_not_folded(lanes: int, number: int, same_result: SameResult) -> None:
+    """Of out + 0 nothing but `out` is left where a part of its lanes is taken."""
+    at = "out[i * 4:i * 4 + 4]" if lanes == 4 else "out[i]"
+    before = parse_func(f"""
+def main(out: Buffer((12,), int32)):
+    for i in range(3):
+        for k in range(24):
+            {at} = {at} + {f"broadcast({number}, 4)" if lanes == 4 else number}
+""")
+    for vector_bytes in (16, 32, 64):
+        found = PromoteAccumulators(vector_bytes, 32)
+        assert not any(p.piece.nest.folded for p in found.planned(before))
+        same_result(before, found(before))
 
 
 @pytest.mark.parametrize(
