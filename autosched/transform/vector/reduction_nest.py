@@ -22,7 +22,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import is_pure
-from autosched.tir.kinds import bits_of, nodes_with
+from autosched.tir.kinds import bits_of, loads_in, nodes_with
 from autosched.tir.linear import linear
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.tir.walk import free_vars, pre_order
@@ -114,8 +114,11 @@ def match_nest(outer: For) -> Nest | None:
 def output_reads(store: BufferStore) -> int | None:
     """How often the value reads the element stored to; None when it reads others beside it.
 
-    Also None when the value may have effects or binds variables.
+    Also None when where it stores depends on what it stores, and when the value may have effects or
+    binds variables.
     """
+    if any(e.buffer.data is store.buffer.data for index in store.indices for e in loads_in(index)):
+        return None
     found = 0
     for e in nodes_with(store.value, _READS):
         match e:

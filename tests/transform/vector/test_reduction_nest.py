@@ -16,6 +16,7 @@ from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.reduction_nest import match_nest
+from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.stmts import func_of, loop
 from kit.types import SameResult
 
@@ -98,3 +99,14 @@ def test_what_is_no_reduction(index: Expr, value: Callable[[Buffer], BufferLoad]
     a, out = decl_buffer((64,), name="a"), decl_buffer((64,), name="out")
     store = BufferStore(out, value(out) + BufferLoad(a, (K,)), (index,))
     assert match_nest(loop(I, 4, loop(K, 8, store))) is None, why
+
+
+def test_stores_that_decide_where_the_next_is_made() -> None:
+    """The first one changes N[0]."""
+    before = parse_func("""
+def main(M: Buffer((16,), int32), N: Buffer((32,), int32)):
+    N[0] = 0
+    for i in range(16):
+        N[N[0] + i] = M[i]
+""")
+    assert VectorizeInnermost(64)(before) is before
