@@ -127,6 +127,8 @@ def output_reads(store: BufferStore) -> int | None:
                     indices != store.indices
                     or predicate is not None
                     or buffer.dtype is not store.buffer.dtype
+                    or buffer.elem_offset is not store.buffer.elem_offset
+                    or buffer.strides != store.buffer.strides
                 ):
                     return None
                 found += 1

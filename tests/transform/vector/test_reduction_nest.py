@@ -110,3 +110,14 @@ def main(M: Buffer((16,), int32), N: Buffer((32,), int32)):
         N[N[0] + i] = M[i]
 """)
     assert VectorizeInnermost(64)(before) is before
+
+
+def test_views_that_begin_elsewhere_hold_other_elements() -> None:
+    """V[i] is N[i + 1], which the next iteration reads."""
+    before = parse_func("""
+def main(N: Buffer((33,), int32)):
+    V = declare(N, (32,), int32, elem_offset=1)
+    for i in range(32):
+        V[i] = N[i] + 1
+""")
+    assert VectorizeInnermost(64)(before) is before
