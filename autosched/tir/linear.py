@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autosched.tir.data import is_data
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Add, Cast, Expr, IntImm, Mul, Sub
 from autosched.tir.op import add, cast, mul, sub
@@ -13,7 +14,8 @@ from autosched.tir.op import add, cast, mul, sub
 def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
     """The scalar integer `e` as a constant and the coefficients of sub-expressions (not sums).
 
-    Widening casts are looked through: index arithmetic is taken not to overflow.
+    Widening casts of indices are looked through: their arithmetic is taken not to overflow, as that
+    of data and of narrower types is not (data.py).
     """
     terms: dict[Expr, int] = {}
     constant = _add_up(e, 1, terms)
@@ -34,7 +36,7 @@ def _add_up(e: Any, factor: int, terms: dict[Expr, int]) -> int | None:
             return _add_up(e.a, factor * e.b.value, terms)
         if IntImm in (e.a.__class__, e.b.__class__):
             return None
-    elif cls is Cast and e.value.dtype.is_int and e.value.dtype.bits <= e.dtype.bits:
+    elif cls is Cast and _widens(e):
         return _add_up(e.value, factor, terms)
     total = terms[e] = terms.get(e, 0) + factor
     return 0 if total else None
@@ -54,9 +56,15 @@ def _exactly(e: Expr) -> tuple[int, dict[Expr, int]]:
                 return 0, {}
             base, terms = _exactly(a)
             return base * factor, {t: c * factor for t, c in terms.items()}
-        case Cast(value=inner) if inner.dtype.is_int and inner.dtype.bits <= e.dtype.bits:
+        case Cast(value=inner) if _widens(e):
             return _exactly(inner)
     return 0, {e: 1}
+
+
+def _widens(e: Any) -> bool:
+    """Whether a cast is of an index that the type holds, whatever it is."""
+    inner = e.value
+    return inner.dtype.is_index and inner.dtype.bits <= e.dtype.bits and not is_data(inner)
 
 
 def combine(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import int32, int64
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.linear import combine, linear, sum_of
@@ -10,6 +11,7 @@ from autosched.tir.op import cast, const, floordiv
 from autosched.tir.walk import substitute
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
+N = decl_buffer((8,), "int32", "N")
 VALUES = {X: 7, Y: -3, Z: 5}
 
 
@@ -42,6 +44,15 @@ def test_only_casts_to_more_bits_are_looked_through() -> None:
     narrow = cast("int8", X * 2)
     assert linear(narrow + 1) == (1, {narrow: 1})
     assert sum_of({X: 8}, 8, int64).dtype is int64
+
+
+def test_casts_of_what_may_wrap_are_not_looked_through() -> None:
+    """In int8 100 + 100 is -56, and data wraps in every type."""
+    narrow = cast("int32", cast("int8", X) + cast("int8", Y))
+    assert linear(narrow * 2 + 1) == (1, {narrow: 2})
+    assert linear(narrow - narrow + X) == (0, {X: 1})
+    data = cast("int64", N[X] + N[Y])
+    assert linear(data + 1) == (1, {data: 1})
 
 
 def test_random_sums_come_back() -> None:

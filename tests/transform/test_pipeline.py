@@ -34,6 +34,7 @@ from autosched.transform.pipeline import (
     GPU_PIPELINE,
     HOST_PIPELINE,
     PASSES,
+    cpu_pipeline,
 )
 from kit.gpu_texts import GPU_TEXTS
 from kit.te import compute_of
@@ -348,3 +349,56 @@ def test_user_passes_are_no_pass_to_instruments() -> None:
     with PassContext(trace=lambda program, info, before: seen.append(info.name)):
         run(CPU_PIPELINE, cpu_schedule())
     assert "UserPasses" not in seen and seen.count("Simplify") == 6
+
+
+OVERLAPPING: dict[str, str] = {
+    "PromoteAccumulators": """
+            for k in range(4):
+                for j in range(8):
+                    C[j + 8] = C[j + 8] + A[k] * B[k * 8 + j]
+    """,
+    "VectorizeInnermost": """
+            for i in range(32):
+                C[i + 1] = A[i] * 2.0
+    """,
+    "SkipZeros": """
+            for h in range(16):
+                for r in range(4):
+                    C[h] = C[h] + if_then_else((h + r) % 2 == 0, A[(h + r) // 2], 0.0) * B[r]
+    """,
+    "SinkInit": """
+            for i in range(8):
+                C[i] = 0.0
+            for k in range(8):
+                B[k] = A[k]
+                for i in range(8):
+                    for r in range(2):
+                        C[i] = C[i] + B[k + r]
+    """,
+    "SeparateWindows": """
+            C.acc = allocate((8,), float32, "local")
+            C.acc[0:8] = broadcast(0.0, 8)
+            for i in unrolled(2):
+                for j in unrolled(3):
+                    C.acc[0:8] = max(C.acc[0:8], A[ramp(i * 18 + j, 2, 8)])
+            C[0:8] = C.acc[0:8]
+    """,
+}
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_arguments_that_may_overlap(name: str, vector_bytes: int) -> None:
+    """Each element is read when the function as it was written reads it; that pass stays out."""
+    arguments = ", ".join(f"{argument}: Buffer((64,), float32)" for argument in "ABC")
+    alone = parse_func(f"def main({arguments}):{OVERLAPPING[name]}")
+    func = alone.with_attrs(**{"tir.noalias": False})
+    assert PASSES[name]()(func) is func
+    assert PASSES[name]()(alone) is not alone
+    lowered = Sequential(cpu_pipeline(vector_bytes))(func)
+    for first, second in ((0, 64), (64, 0), (1, 64)):  # where A and B begin in C's memory
+        expected, found = (np.arange(192, dtype=np.float32) % 5 for _ in range(2))
+        for memory, program in ((expected, func), (found, lowered)):
+            places = (first, second, 0)
+            interp.run(program, [memory[place : place + 64] for place in places])
+        np.testing.assert_array_equal(found, expected)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.arith.facts import conjuncts_of
+from autosched.tir.data import is_data
 from autosched.tir.expr import (
     EQ,
     Add,
@@ -66,8 +67,13 @@ class Pattern:
 
 
 def residues(condition: Expr) -> Iterator[Residue]:
-    """Of the conjunction `condition` the parts that ask for a remainder of a scalar."""
+    """Of the conjunction `condition` the parts that ask for a remainder of a scalar index.
+
+    Of data, whose sums and products wrap, other remainders are left.
+    """
     for part in conjuncts_of(condition):
+        if is_data(part):
+            continue
         match part:
             case EQ(FloorMod(e, IntImm(modulus)), IntImm(wanted)) if modulus > 1:
                 constant, terms = _remainder(e, modulus)

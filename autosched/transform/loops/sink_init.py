@@ -41,6 +41,7 @@ from typing import ClassVar, NamedTuple
 
 from autosched.nest.loop_nest import InnerLoop, is_injective
 from autosched.tir.buffer import Buffer
+from autosched.tir.data import is_data
 from autosched.tir.expr import BufferLoad, Expr, FloatImm, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.linear import linear
@@ -73,12 +74,15 @@ class SinkInit(FunctionPass):
     accumulates, in the same order, each once; nothing else there mentions the buffer. Loops that
     reduce outside of that place become a condition: the first iteration of all. Nests that reduce
     in several places with nothing between are left alone: PromoteAccumulators brings those
-    together.
+    together. What says where first values belong reads no memory, which may have changed until
+    then. Functions whose arguments may overlap stay as they are.
     """
 
     name: ClassVar[str] = "SinkInit"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not func.attrs.get("tir.noalias", True):
+            return func
         return func.with_body(_sunk(func.body))
 
 
@@ -123,13 +127,14 @@ def _start(s: Stmt) -> _Start | None:
                 conditions.append(condition)
                 s = then
             case BufferStore(value=FloatImm() | IntImm(), predicate=None):
-                return _Start(loops, conditions, s) if loops else None
+                fixed = not any(map(is_data, (*conditions, *s.indices)))
+                return _Start(loops, conditions, s) if loops and fixed else None
             case _:
                 return None
 
 
 def _is_counted(loop: For) -> bool:
-    known = isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm)
+    known = isinstance(loop.extent, IntImm) and loop.extent.value > 0
     return known and loop.min is IntImm(0, loop.min.dtype) and loop.kind in _SERIAL
 
 

@@ -83,13 +83,14 @@ class SkipZeros(FunctionPass):
     with: infinite or NaN weights meet only what is really there, as at padded borders.
 
     Elements that nobody reads any more are not stored to such a buffer. Loops over the last
-    dimension of the output and vectorised loops stay whole; so do functions without such values.
+    dimension of the output and vectorised loops stay whole; so do functions without such values,
+    and those whose arguments may overlap.
     """
 
     name: ClassVar[str] = "SkipZeros"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not _asks_for_remainders(func.body):
+        if not func.attrs.get("tir.noalias", True) or not _asks_for_remainders(func.body):
             return func
         simple = Simplify()(func)
         skipper = _Skipper(known_patterns(simple))

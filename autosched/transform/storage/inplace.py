@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear
-from autosched.tir.stmt import AttrStmt, BufferStore, For, Stmt
+from autosched.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt
 from autosched.tir.walk import direct_exprs, free_vars, stmts
 
 
@@ -15,10 +16,13 @@ def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
     `source` only at the stored indices, and nothing else in `stmt` touches either.
     """
     loops: list[For] = []
+    bound: set[Var] = set()
     store: BufferStore | None = None
     for s in stmts(stmt):
         if isinstance(s, For):
             loops.append(s)
+        elif isinstance(s, LetStmt):
+            bound.add(s.var)
         elif isinstance(s, AttrStmt) and s.key == "extern_scope":
             return False
         if isinstance(s, BufferStore) and s.buffer.data is target:
@@ -34,7 +38,7 @@ def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
             rest = direct_exprs(s)
         if not all(_reads_only(e, target, source, None) for e in rest):
             return False
-    return store is not None and _reaches_once(store.indices, loops)
+    return store is not None and _reaches_once(store.indices, loops, bound)
 
 
 def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) -> bool:
@@ -55,8 +59,11 @@ def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) ->
     return all(_reads_only(c, target, source, store) for c in e.children())
 
 
-def _reaches_once(indices: tuple[Expr, ...], loops: list[For]) -> bool:
-    """True when different iterations of `loops` give different scalar or vector indices."""
+def _reaches_once(indices: tuple[Expr, ...], loops: list[For], bound: set[Var]) -> bool:
+    """True when different iterations of `loops` give different scalar or vector indices.
+
+    What is `bound` in them, and what memory holds, may be another in each.
+    """
     if len(indices) != 1:
         return False
     extents: dict[Var, int] = {}
@@ -71,7 +78,10 @@ def _reaches_once(indices: tuple[Expr, ...], loops: list[For]) -> bool:
     if index.dtype.lanes > 1:
         return False
     _, terms = linear(index)
-    if any(not isinstance(t, Var) and not free_vars(t).isdisjoint(extents) for t in terms):
+    others = terms.keys() - extents.keys()
+    if any(True for t in others for _ in loads_in(t)):
+        return False
+    if not all(free_vars(t).isdisjoint(bound.union(extents)) for t in others):
         return False
     steps += [(abs(terms.get(v, 0)), extent) for v, extent in extents.items() if extent > 1]
     span = 0

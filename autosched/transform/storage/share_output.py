@@ -197,7 +197,7 @@ def _covers(loops: Sequence[For], indices: Sequence[Expr], bounds: Sequence[Rang
     for loop in loops:
         if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm):
             return False
-        if loop.min.value != 0:
+        if loop.min.value != 0 or loop.extent.value < 1:
             return False
         if loop.extent.value > 1:
             extents[loop.loop_var] = loop.extent.value

@@ -77,14 +77,15 @@ class JoinWindows(FunctionPass):
     """Makes one of neighbouring statements that take maxima, or minima, over windows of one row.
 
     Together they store consecutive outputs, each the extreme of a constant, the same for all, and
-    of the same number of neighbouring columns in the same rows, fewer at the ends.
+    of the same number of neighbouring columns in the same rows, fewer at the ends. Functions whose
+    arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
     name: ClassVar[str] = "JoinWindows"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not kinds_in(func.body) & _EXTREMES:
+        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & _EXTREMES:
             return func
         return func.with_body(_joined(func.body, self.vector_bytes))
 

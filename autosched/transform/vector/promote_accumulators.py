@@ -83,6 +83,7 @@ class PromoteAccumulators(FunctionPass):
     """Accumulates in registers; `vector_bytes` and `registers` describe the register file.
 
     `reassociate` allows partial sums of floats where only the reduction's loads are contiguous.
+    Functions whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -91,6 +92,8 @@ class PromoteAccumulators(FunctionPass):
     name: ClassVar[str] = "PromoteAccumulators"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not func.attrs.get("tir.noalias", True):
+            return func
         return func.with_body(_Promoter(self).stmt(func.body))
 
     def planned(self, func: PrimFunc) -> list[Planned]:

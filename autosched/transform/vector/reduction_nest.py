@@ -9,9 +9,11 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
+    Broadcast,
     BufferLoad,
     Call,
     Expr,
+    FloatImm,
     IntImm,
     Let,
     Max,
@@ -20,7 +22,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import is_pure
-from autosched.tir.kinds import bits_of, nodes_with
+from autosched.tir.kinds import bits_of, loads_in, nodes_with
 from autosched.tir.linear import linear
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.tir.walk import free_vars, pre_order
@@ -112,8 +114,11 @@ def match_nest(outer: For) -> Nest | None:
 def output_reads(store: BufferStore) -> int | None:
     """How often the value reads the element stored to; None when it reads others beside it.
 
-    Also None when the value may have effects or binds variables.
+    Also None when where it stores depends on what it stores, and when the value may have effects or
+    binds variables.
     """
+    if any(e.buffer.data is store.buffer.data for index in store.indices for e in loads_in(index)):
+        return None
     found = 0
     for e in nodes_with(store.value, _READS):
         match e:
@@ -122,6 +127,8 @@ def output_reads(store: BufferStore) -> int | None:
                     indices != store.indices
                     or predicate is not None
                     or buffer.dtype is not store.buffer.dtype
+                    or buffer.elem_offset is not store.buffer.elem_offset
+                    or buffer.strides != store.buffer.strides
                 ):
                     return None
                 found += 1
@@ -142,12 +149,18 @@ def is_reduction(nest: Nest) -> bool:
 
 
 def folded_term(nest: Nest) -> Expr | None:
-    """`f` of a value `op(output, f)`, for the operations whose order can be changed."""
+    """`f` of a value `op(output, f)`, for the operations whose order can be changed.
+
+    No constant, of which nothing is left where it is the 0 of a sum.
+    """
     value = nest.value
     if not isinstance(value, Add | Max | Min):
         return None
     output = BufferLoad(nest.buffer, (nest.index,))
     for own, other in ((value.a, value.b), (value.b, value.a)):
+        constant = other.value if isinstance(other, Broadcast) else other
+        if isinstance(constant, IntImm | FloatImm):
+            continue
         if own is output and not any(e is output for e in pre_order(other)):
             return other
     return None

@@ -78,13 +78,14 @@ class SeparateWindows(FunctionPass):
     Each accumulator is compared with vectors of elements that are a constant apart: several that
     begin next to each other, at the same places of several rows. The columns that neighbouring
     accumulators use, or those of one of them, fit the registers of `vector_bytes` beside these.
+    Functions whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
     name: ClassVar[str] = "SeparateWindows"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not kinds_in(func.body) & bits_of(Max, Min):
+        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & bits_of(Max, Min):
             return func
         arguments = frozenset(buffer.data for buffer in func.buffers)
         return func.with_body(_separated(func.body, self.vector_bytes, arguments))

@@ -35,13 +35,16 @@ class VectorizeInnermost(FunctionPass):
     """Vectors of up to `vector_bytes` where a perfect nest stores consecutive elements.
 
     Nests of scalars and of vectors too short for the registers are widened; what is left over at
-    the end of a loop gets a shorter vector of its own. The schedule's own loop order stays.
+    the end of a loop gets a shorter vector of its own. The schedule's own loop order stays, and so
+    do functions whose arguments may overlap.
     """
 
     vector_bytes: int = 64
     name: ClassVar[str] = "VectorizeInnermost"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not func.attrs.get("tir.noalias", True):
+            return func
         return func.with_body(_Vectorizer(core_of(self.vector_bytes)).stmt(func.body))
 
     def planned(self, func: PrimFunc) -> list[Planned]:

@@ -13,6 +13,7 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, Expr, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import const, eq, if_then_else
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     BufferRealize,
@@ -273,3 +274,18 @@ def test_an_argument_keeps_its_zeros(same_result: SameResult) -> None:
     func = schedule_to_prim_func(sch, [X, K, P, Y])
     after = SkipZeros()(func)
     same_result(func, after)
+
+
+def test_remainders_of_data_that_wraps_are_worked_out() -> None:
+    """N * 3 leaves no remainder by 3 in numbers, and one where it leaves int32."""
+    before = parse_func("""
+def main(X: Buffer((6,), float32), N: Buffer((8,), int32), Y: Buffer((8,), float32)):
+    for h in range(8):
+        for r in range(6):
+            Y[h] = Y[h] + if_then_else((N[h] * 3 + r) % 3 == 0, X[r], 0.0) * X[5 - r]
+""")
+    x, n = np.arange(6, dtype=np.float32), np.full(8, 10**9, np.int32)
+    expected, found = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    interp.run(before, [x, n, expected])
+    interp.run(SkipZeros()(before), [x, n, found])
+    np.testing.assert_array_equal(found, expected)

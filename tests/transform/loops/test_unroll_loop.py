@@ -6,6 +6,7 @@ from autosched.errors import ScheduleError
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -178,3 +179,13 @@ def test_local_memory_that_cannot_be_registers(limit: int, marked: bool, make_fu
     after = UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=limit)(func)
     kinds = [s.kind for s in stmts(after.body) if isinstance(s, For)]
     assert (kinds == [ForKind.SERIAL, ForKind.UNROLLED]) == marked
+
+
+def test_copies_of_integers_narrower_than_indices_wrap(same_result: SameResult) -> None:
+    before = parse_func("""
+def main(N: Buffer((16,), int32)):
+    for i in unrolled(4):
+        for j in range(4):
+            N[i * 4 + j] = int32(int8(i * 50) + int8(j * 50)) + 5
+""")
+    same_result(before, UnrollLoop()(before))

@@ -3,13 +3,14 @@ import pytest
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Call, Expr, IntImm, Ramp, StringImm, Var
 from autosched.tir.op import floormod
-from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, seq
+from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, LetStmt, Stmt, seq
 from autosched.transform.storage.inplace import can_run_in_place
 
 S = decl_buffer((64,), "float32", "S")
 T = decl_buffer((64,), "float32", "T")
 U = decl_buffer((64,), "float32", "U")
-i, j = Var("i"), Var("j")
+N = decl_buffer((1,), "int32", "N")
+i, j, k = Var("i"), Var("j"), Var("k")
 
 
 def nest(body: Stmt, outer: int = 8, inner: int = 8) -> For:
@@ -34,6 +35,9 @@ at = i * 8 + j
         (nest(store(j)), False),  # each element eight times
         (nest(store(floormod(at, 8))), False),
         (nest(store(Ramp(at, IntImm(1), 4))), False),
+        (nest(store(at - N[0])), False),  # another N[0] in each iteration
+        (nest(LetStmt(k, 63 - at, store(at + k))), False),
+        (nest(store(at + k)), True),  # k is the same in all of them
         (nest(store(at, S[at + 1])), False),
         (nest(store(at, S[at] + T[at])), False),
         (nest(store(at, U[S[at].astype("int32")])), False),

@@ -12,10 +12,13 @@ from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr, Var, pointer
 from autosched.tir.function import PrimFunc
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.reduction_nest import match_nest
+from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.stmts import func_of, loop
+from kit.types import SameResult
 
 I, K = Var("i"), Var("k")
 KINDS = {"sum": op.add, "max": op.max_, "min": op.min_}
@@ -67,6 +70,23 @@ def test_a_difference_is_not_folded() -> None:
     assert not found.piece.nest.folded
 
 
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_constants_are_not_folded(lanes: int, number: int, same_result: SameResult) -> None:
+    """Of out + 0 nothing but `out` is left where a part of its lanes is taken."""
+    at = "out[i * 4:i * 4 + 4]" if lanes == 4 else "out[i]"
+    before = parse_func(f"""
+def main(out: Buffer((12,), int32)):
+    for i in range(3):
+        for k in range(24):
+            {at} = {at} + {f"broadcast({number}, 4)" if lanes == 4 else number}
+""")
+    for vector_bytes in (16, 32, 64):
+        found = PromoteAccumulators(vector_bytes, 32)
+        assert not any(p.piece.nest.folded for p in found.planned(before))
+        same_result(before, found(before))
+
+
 @pytest.mark.parametrize(
     ("index", "value", "why"),
     [
@@ -79,3 +99,25 @@ def test_what_is_no_reduction(index: Expr, value: Callable[[Buffer], BufferLoad]
     a, out = decl_buffer((64,), name="a"), decl_buffer((64,), name="out")
     store = BufferStore(out, value(out) + BufferLoad(a, (K,)), (index,))
     assert match_nest(loop(I, 4, loop(K, 8, store))) is None, why
+
+
+def test_stores_that_decide_where_the_next_is_made() -> None:
+    """The first one changes N[0]."""
+    before = parse_func("""
+def main(M: Buffer((16,), int32), N: Buffer((32,), int32)):
+    N[0] = 0
+    for i in range(16):
+        N[N[0] + i] = M[i]
+""")
+    assert VectorizeInnermost(64)(before) is before
+
+
+def test_views_that_begin_elsewhere_hold_other_elements() -> None:
+    """V[i] is N[i + 1], which the next iteration reads."""
+    before = parse_func("""
+def main(N: Buffer((33,), int32)):
+    V = declare(N, (32,), int32, elem_offset=1)
+    for i in range(32):
+        V[i] = N[i] + 1
+""")
+    assert VectorizeInnermost(64)(before) is before
