@@ -36,6 +36,24 @@ CASES = {
     "a mean of float16": Case(
         "cuda", "Y[y, c] = mean(r, q, X[y + r, q, c])", {"X": (7, 3, 16), "Y": (5, 16)}, "float16"
     ),
+    "a choice by what is loaded": Case(
+        "cpu",
+        "T[i, j, l] = where(A[i, j, l] > 0, A[i, j, l], 0); U[i, l, j] = T[i, j, l] + b[l]",
+        {"A": (7, 6, 11), "b": (11,)},
+        "uint8",
+    ),
+    "a choice of a row": Case(
+        "cpu", "T[j, i] = where(b[j] > 0, A[i, j], b[j])", {"A": (24, 16), "b": (16,)}, "int8"
+    ),
+    "a choice in a sum": Case(
+        "cpu",
+        "T[i] = sum(j, A[i, j] if A[i, j] > 0 and b[j] > 0 else c[i])",
+        {"A": (24, 24), "b": (24,), "c": (24,)},
+    ),
+    "a choice without loops": Case("cpu", "Y[i] = where(A[i] > 0, A[i], 0)", {"A": (1,)}),
+    "a choice for threads": Case(
+        "cuda", "T[i, j] = where(b[i] > 0, A[i, j], 0)", {"A": (24, 16), "b": (24,)}, "float16"
+    ),
 }
 
 
