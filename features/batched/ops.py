@@ -104,6 +104,11 @@ class StoreOps:
         """Whether conditions on axes, without quotients, choose between a load and a constant."""
         return bool(self.parts) and not self.divided
 
+    @property
+    def divides(self) -> bool:
+        """Whether there is a quotient or remainder in the index of a load."""
+        return not all(_plain(index) for _, indices in self.loads for index in indices)
+
     def part_of(self, d: int) -> tuple[Expr, int] | None:
         """The part whose load has dimension d of the whole one, and which dimension it is there;
         None where no condition asks for its axis."""

@@ -150,8 +150,16 @@ _STAGED: list[Any] = [
                 ["AN", 2, 0, 3],
             ],
         ),
+        (
+            ANSOR,
+            Case("cuda", "Y[i, j] = A[i // 3, j % 3] + 1", {"A": (31, 3), "Y": (93, 72)}),
+            [["FU", 1, [0, 1]], ["SP", 1, 0, 6696, [4], 1], ["AN", 1, 0, 5], ["AN", 1, 1, 6]],
+        ),
     ],
-    ids=["shared by threads", "border of integers", "offset in a remainder", "triangle in parts"],
+    ids=[
+        *("shared by threads", "border of integers", "offset in a remainder", "triangle in parts"),
+        "remainder of a part of a fused loop",
+    ],
 )
 def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) -> None:
     task = _task(case)
