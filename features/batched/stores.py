@@ -248,6 +248,8 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at, as_ansor)
             lost = lost | deep
             if lost.any():
+                if ops.divides:  # f // 3 * 6 + f % 3 * 2 is not f * 2 yet where it is divided
+                    forms.refuse(lost & forms.joined, QUOTIENT)
                 text, place = text_of(store, number, d, as_ansor)
                 found_text, counts = written_index(forms, text, place, store.at, lost, as_ansor)
                 known = found_text if known is None else either(found_text, known)

@@ -168,3 +168,16 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
     (rows,) = batched.rows_of([steps])
     assert batched.share.one_by_one == 0, batched.share.reasons
     assert rows is not None and _bits(rows) == _bits(_one(task, steps, features))
+
+
+def test_quotients_of_joined_parts_are_not_guessed() -> None:
+    """f // 3 * 6 + f % 3 * 2 is f * 2, but divided by 3 it is told as two digits."""
+    shapes: dict[str, tuple[int, ...]] = {"A": (4, 31), "B": (31, 1), "Y": (12, 1)}
+    task = _task(Case("cpu", "Y[i, j] = sum(k, A[i // 3, k] * B[k, j])", shapes))
+    written: list[Any] = [
+        *(["SP", 2, 0, 12, [3, 1, 2], 1], ["SP", 2, 4, 1, [1, 1, 1], 1], ["SP", 2, 8, 31, [31], 1]),
+        *(["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["FU", 2, [0, 1, 2, 3]], ["AN", 2, 0, 3]),
+    ]
+    steps = steps_from_json(written)
+    batched = batched_features(task.dag, task.target, ANSOR)
+    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
