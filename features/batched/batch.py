@@ -226,7 +226,7 @@ class BatchedFeatures:
             if self._limits is not None and not alike[0].plan.threads:
                 raise UnsupportedError("no threads, though it is for a GPU")
             texts = Texts(as_ansor=self._as_ansor)
-            ops = ops_of(self._dag, alike[0].plan, self._within_bounds)
+            ops = ops_of(self._dag, alike[0].plan, self._within_bounds, self._as_ansor)
             program = self._programs[key] = Program(ops, texts=texts)
         return program
 

@@ -90,7 +90,7 @@ def _add_stage(
         reducing = [sizes[s][leaf] for leaf in factored[0].rest]
     elif ops.extents[-1] is None:  # the sum of partial results
         reducing = [sizes[s - 1][_partial(population, s - 1).factor]]
-    whole = any(store.conditional for store in ops.stores)
+    whole = any(store.conditional or store.divides for store in ops.stores)
     every = extents + reducing
     loops = make_loops(forms, population.groups[s], ops.data, every, population.texts, whole)
     axes: dict[Var, Form] = {}

@@ -62,9 +62,9 @@ class Forms:
 
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
     the largest values of those that nothing keeps in the axis. `simple` remembers what was
-    simplified (`one.py`). With `short`
-    a quotient or remainder that cuts a sum of three terms is no form: simplification does not
-    always see that it cuts one of them only.
+    simplified (`one.py`). `joined` says where digits of a loop that follow each other became one.
+    With `short` a quotient or remainder that cuts a sum of three terms is no form: simplification
+    does not always see that it cuts one of them only.
     """
 
     def __init__(self, count: int, short: bool = False) -> None:
@@ -78,6 +78,7 @@ class Forms:
         self._digits: dict[Term, Flags] = {}
         self._ends: dict[Form, tuple[Ints, Ints]] = {}
         self.bad: Flags = np.zeros(count, bool)
+        self.joined: Flags = np.zeros(count, bool)
         self.reasons: Counter[str] = Counter()
         self._short = short
         self.every = np.arange(count)
@@ -180,6 +181,7 @@ class Forms:
             ratio = above.lower // below.lower
             follows = both & (above.lower == below.upper) & (above.scale == below.scale * ratio)
             if follows.any():
+                self.joined = self.joined | follows
                 one = Term(below.lower, above.upper, below.scale)
                 a, b = _where(follows, one, a), _where(follows, _nothing(b), b)
                 both = both & ~follows

@@ -16,7 +16,7 @@ from autosched.features.batched.forms import Flags, Form, Ints, fixed
 from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import signature, simplified
-from autosched.features.batched.ops import StoreOps, axes_outside_loads
+from autosched.features.batched.ops import StoreOps, axes_outside_loads, loads_of
 from autosched.features.batched.plan import Plan, StagePlan
 from autosched.features.batched.threads import around, pipelined_around
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
@@ -193,6 +193,9 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
         outside = axes_outside_loads(store.value)
         if outside and not (isinstance(store.value, Call) and store.value.op == "if_then_else"):
             unsure |= True
+        choices = (e for e in pre_order(store.value) if isinstance(e, Call))
+        if any(e.op == "if_then_else" and loads_of(e.args[0]) for e in choices):
+            unsure |= True  # what the condition loads may depend on the lane
         for var in outside:
             if var in stage.axes:
                 serial |= _uses(nest, stage.axes[var], slot, k)

@@ -167,6 +167,7 @@ def make_loops(
         leaves = [own.variable(k) for k in range(len(loops.leaves))]
         found = values_of(own, loops, sizes, leaves)
         parts.append((group, found))
+        forms.joined[rows] |= own.joined
         if texts is None:
             forms.refuse_part(rows, own)
             if ragged.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +38,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.op import all_
 from autosched.tir.stmt import ProducerStore
-from autosched.tir.walk import free_vars, pre_order
+from autosched.tir.walk import free_vars, pre_order, substitute
 from autosched.transform.loops.known_zeros import Pattern, pattern_at, residues, zero_unless
 
 if TYPE_CHECKING:
@@ -104,6 +104,11 @@ class StoreOps:
         """Whether conditions on axes, without quotients, choose between a load and a constant."""
         return bool(self.parts) and not self.divided
 
+    @property
+    def divides(self) -> bool:
+        """Whether there is a quotient or remainder in the index of a load."""
+        return not all(_plain(index) for _, indices in self.loads for index in indices)
+
     def part_of(self, d: int) -> tuple[Expr, int] | None:
         """The part whose load has dimension d of the whole one, and which dimension it is there;
         None where no condition asks for its axis."""
@@ -160,8 +165,8 @@ class ProgramOps:
 
 
 class _Maker:
-    def __init__(self, dag: ComputeDAG, plan: Plan, within_bounds: bool) -> None:
-        self.within_bounds = within_bounds
+    def __init__(self, dag: ComputeDAG, plan: Plan, within_bounds: bool, as_ansor: bool) -> None:
+        self.within_bounds, self.as_ansor = within_bounds, as_ansor
         replay = Replay(dag.ops, dag.outputs).run(plan.op_steps)
         schedule: Schedule = replay.schedule.normalize_for_feature_extraction()
         if replay.schedule.stages != replay.stages:
@@ -251,7 +256,11 @@ class _Maker:
         size = self.buffers[stage.buffer].bytes
         self.buffers[partial] = BufferType("normal_reduce_temp0", size, (1,))
         self.buffers[total] = BufferType("reduce_temp0", size, (1,))
-        start, update = (replace(store, into=partial) for store in stage.stores)
+        own = op.output(0)
+        start, update = (
+            replace(store, into=partial, original=_own_at(store.original, own, (IntImm(0),)))
+            for store in stage.stores
+        )
         element = IntImm(0)
         load = ((total, (element,)),)
         result = StoreOps(False, element, load, 0, (0,) * NUM_COUNTERS, False, original=element)
@@ -260,7 +269,7 @@ class _Maker:
     def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
         if self.within_bounds:
             original = value_within_bounds(original)
-        value = Analyzer(as_ansor=True).simplify(original)
+        value = _simplified(original, self.as_ansor)
         loads = loads_of(value)
         outside = axes_outside_loads(value)
         counts = count_ops(value)
@@ -305,11 +314,15 @@ class _Maker:
         shape = list(plain.extents[: plain.data])
         whole: list[int | None] = [*shape]
         whole.insert(position, None)
+        own = op.output(0)
+        stores = tuple(
+            [replace(s, original=_own_at(s.original, own, tuple(data))) for s in plain.stores]
+        )
         known = self.buffers[base]
         self.buffers[base + RF] = BufferType(f"{known.name}.rf", known.bytes, tuple(whole))
         partial = StageOps(
             *(base + RF, (*data, *made[1:]), len(data), (*whole, *[None] * rest)),
-            *(plain.stores, False, plain.axes, tuple(e or 1 for e in plain.extents)),
+            *(stores, False, plain.axes, tuple(e or 1 for e in plain.extents)),
         )
         over = Var(f"{op.name}.v")
         source = Tensor(op, 0, tuple(IntImm(e or 1) for e in whole), op.output(0).dtype)
@@ -320,7 +333,7 @@ class _Maker:
         again = Reduce(
             body.combiner, (ProducerLoad(source, tuple(indices)),), (), None, 0, body.init
         )
-        stores = self.reduction(op, again, op.output(0))
+        stores = self.reduction(op, again, own)
         total = StageOps(base, (*axes, over), plain.data, (*shape, None), stores, plain.is_output)
         return partial, total
 
@@ -373,6 +386,51 @@ def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
     return tuple(found)
 
 
+def _simplified(value: Expr, as_ansor: bool) -> Expr:
+    """The value simplified, but for quotients and remainders in the indices of its loads.
+
+    A[(8 * i + 3) % 64] stays as it is: what simplification makes of it, i % 8 * 8 + 3, it does not
+    find where a sum of loops takes the place of i.
+    """
+    left: dict[Expr, Var] = {}
+
+    def stand_in(index: Expr) -> Expr:
+        return index if _plain(index) else left.setdefault(index, Var("index", index.dtype))
+
+    def without(e: Expr) -> Expr:
+        if isinstance(e, ProducerLoad) and not all(map(_plain, e.indices)):
+            indices = [
+                i if _plain(i) else left.setdefault(i, Var("index", i.dtype)) for i in e.indices
+            ]
+            return ProducerLoad(e.producer, tuple(indices))
+        return _mapped(e, without)
+
+    simple = Analyzer(as_ansor).simplify(without(value))
+    return substitute(simple, {var: index for index, var in left.items()}) if left else simple
+
+
+def _own_at(value: Expr, own: Tensor, indices: Indices) -> Expr:
+    """The value with what it loads of `own` at `indices`.
+
+    C[i, j] + A[i, k] -> C[0] + A[i, k], for a sum that a thread keeps in one element.
+    """
+
+    def moved(e: Expr) -> Expr:
+        if isinstance(e, ProducerLoad):
+            return ProducerLoad(own, indices) if e.producer is own else e
+        return _mapped(e, moved)
+
+    return moved(value)
+
+
+def _mapped(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`e` with its children changed, `e` itself where they stay."""
+    children = e.children()
+    changed = tuple([change(child) for child in children])
+    same = all(a is b for a, b in zip(children, changed, strict=True))
+    return e if same else e.with_children(changed)
+
+
 def _asks_for_remainders(value: Expr) -> bool:
     assert isinstance(value, Call)
     return any(residues(value.args[0]))
@@ -404,10 +462,14 @@ def loads_of(e: Expr) -> list[ProducerLoad]:
     return [x for x in pre_order(e) if isinstance(x, ProducerLoad)]
 
 
-def ops_of(dag: ComputeDAG, plan: Plan, within_bounds: bool = False) -> ProgramOps:
-    """What the stages of `plan` compute, `within_bounds` inside of all borders. Raises
-    UnsupportedError."""
-    maker = _Maker(dag, plan, within_bounds)
+def ops_of(
+    dag: ComputeDAG, plan: Plan, within_bounds: bool = False, as_ansor: bool = True
+) -> ProgramOps:
+    """What the stages of `plan` compute, `within_bounds` inside of all borders.
+
+    Values are simplified `as_ansor`, or as autosched's own pass does. Raises UnsupportedError.
+    """
+    maker = _Maker(dag, plan, within_bounds, as_ansor)
     pairs: dict[int, tuple[StageOps, StageOps]] = {}
     stages: list[StageOps] = []
     for stage in plan.stages:

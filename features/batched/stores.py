@@ -66,16 +66,22 @@ class Touched:
     def uses(self, slot: int, count: int) -> Flags:
         """Where the loop's variable is in an index."""
         found: Flags = np.zeros(count, bool)
-        for k, indices in enumerate(self.tuples):
-            for d, form in enumerate(indices):
-                here: Flags = np.zeros(count, bool)
-                for term in form.terms.get(slot, ()):
-                    here = here | (term.scale != 0)
-                text = self.written.get((k, d))
-                if text is not None:
-                    stride = text.strides.get(slot)
-                    here = np.where(text.where, False if stride is None else stride != 0, here)
-                found = found | here
+        for k in range(len(self.tuples)):
+            found = found | self.uses_at(k, slot, count)
+        return found
+
+    def uses_at(self, k: int, slot: int, count: int) -> Flags:
+        """Where it is in an index of tuple k."""
+        found: Flags = np.zeros(count, bool)
+        for d, form in enumerate(self.tuples[k]):
+            here: Flags = np.zeros(count, bool)
+            for term in form.terms.get(slot, ()):
+                here = here | (term.scale != 0)
+            text = self.written.get((k, d))
+            if text is not None:
+                stride = text.strides.get(slot)
+                here = np.where(text.where, False if stride is None else stride != 0, here)
+            found = found | here
         return found
 
 
@@ -110,6 +116,15 @@ class Store:
     def buffer(self) -> int:
         """The buffer that is stored to."""
         return self.stage.ops.buffer if self.ops.into is None else self.ops.into
+
+    def load_uses(self, number: int | None, slot: int, count: int) -> Flags:
+        """Where the loop's variable is in an index of a load; None is one of the stored element."""
+        if number is None:
+            return self.touched[-1].uses_at(0, slot, count)
+        buffer = self.ops.loads[number][0]
+        before = [other for other, _ in self.ops.loads[:number]].count(buffer)
+        access = next(access for access in self.touched if access.buffer == buffer)
+        return access.uses_at(before + (buffer == self.buffer), slot, count)
 
 
 def make_stores(nest: Nest, as_ansor: bool = True) -> list[Store]:
@@ -233,6 +248,8 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at, as_ansor)
             lost = lost | deep
             if lost.any():
+                if ops.divides:  # f // 3 * 6 + f % 3 * 2 is not f * 2 yet where it is divided
+                    forms.refuse(lost & forms.joined, QUOTIENT)
                 text, place = text_of(store, number, d, as_ansor)
                 found_text, counts = written_index(forms, text, place, store.at, lost, as_ansor)
                 known = found_text if known is None else either(found_text, known)

@@ -45,6 +45,7 @@ class BatchedTuningFeatures(BatchedFeatures):
 
     def __init__(self, dag: ComputeDAG, target: Target) -> None:
         super().__init__(dag, target)
+        self._as_ansor = False
         self._within_bounds = True
         self._choices: KnownChoices = {}
 

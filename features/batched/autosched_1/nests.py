@@ -17,6 +17,7 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.features.batched.along_loops import Counts, marks
 from autosched.features.batched.autosched_1.distributed import distributed, is_injective
 from autosched.features.batched.autosched_1.facts import Facts
+from autosched.features.batched.autosched_1.guards import guarded_along
 from autosched.features.batched.autosched_1.plans.codes import Stores, codes_of
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
@@ -114,6 +115,12 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
             asked = loops_asked(facts.forms, facts.store, masked) if len(masked) else None
         if asked is not None and len(facts.accesses) > 1:
             lanes = np.where(conditional & facts.packed.loops(asked), facts.blocks[1], 0)
+    elif not facts.store.ops.conditional:
+        varies, asks, alone = map(facts.packed.loops, guarded_along(facts.store, facts.forms.count))
+        conditional = inside & varies
+        lanes = np.where(inside & alone, 1, 0)
+        uneven = np.any(inside & asks & facts.uneven, axis=0)
+        facts.forms.refuse(uneven, "a loaded condition of what moves unevenly")
     return Wanted(facts, value, start, inside, conditional, lanes, weight)
 
 

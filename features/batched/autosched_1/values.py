@@ -25,8 +25,6 @@ from autosched.transform.vector.instructions import instructions, step_weight
 
 _MATHFUNC, _INT_MATHFUNC, _BOOL_OP = 5, 12, 14
 DECIDED = "a remainder that simplification knows"
-_CHOICE = 2.0
-"""Instructions of an if_then_else besides its condition and what it chooses: it and a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     for e in indices:
         if free_vars(e).isdisjoint(free):
             add_index(forms, index_form(forms, e, store.stage.axes), counts)
-    both = _CHOICE * some + np.maximum(conditions - 1, 0)
+    both = _choice(store.ops.original) * some + np.maximum(conditions - 1, 0)
     along = some & along_reads(store, forms.count)
     return Chosen(counts, np.maximum(1.0, weight + both), along, asked)
 
@@ -195,13 +193,20 @@ def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice 
             known[key] = None
         else:
             chooses = isinstance(simple, Call)
-            weight = instructions(_bare(simple)) - (_CHOICE if chooses else 0)
+            weight = instructions(_bare(simple)) - (_choice(simple) if chooses else 0)
             free = free_vars(simple.args[0]) if isinstance(simple, Call) else frozenset[Var]()
             number = _remainders(simple)
             order = slots_of(forms, text.axes, n) if free else []
             asked = tuple([k for k, slot in enumerate(order) if variables.get(slot) in free])
             known[key] = _Choice(tuple(count_ops(simple)), weight, chooses, asked, number)
     return known[key]
+
+
+def _choice(value: Expr) -> float:
+    """Instructions of an if_then_else besides its condition and what it loads: it and a constant
+    (one of integers takes none)."""
+    assert isinstance(value, Call)
+    return 1.0 + instructions(value.args[2])
 
 
 def _own_loads(ops: StoreOps) -> list[ProducerLoad]:

@@ -1,0 +1,183 @@
+"""Rows at once of operators that are written as text are those of one by one, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from autosched.errors import ScheduleError
+from autosched.features.batched.sets import batched_features
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
+from autosched.state.steps import Step, steps_from_json
+from autosched.target import cpu_target, cuda_target
+from autosched.task import Task
+from kit.relatives import with_relatives
+
+COUNT = 10
+
+
+class Case(NamedTuple):
+    """An operator, for which kind of target."""
+
+    kind: str
+    expr: str
+    shapes: dict[str, tuple[int, ...]]
+    dtype: Any = "float32"
+
+
+CASES = {
+    "a division that is no multiplication": Case(
+        "cpu",
+        "T[i, j] = A[i, j] / 3; U[i, j] = min(max(T[i, j] + b[i], 0), 6)",
+        {"A": (33, 33), "b": (33,)},
+    ),
+    "a mean of float16": Case(
+        "cuda", "Y[y, c] = mean(r, q, X[y + r, q, c])", {"X": (7, 3, 16), "Y": (5, 16)}, "float16"
+    ),
+    "a choice by what is loaded": Case(
+        "cpu",
+        "T[i, j, l] = where(A[i, j, l] > 0, A[i, j, l], 0); U[i, l, j] = T[i, j, l] + b[l]",
+        {"A": (7, 6, 11), "b": (11,)},
+        "uint8",
+    ),
+    "a choice of a row": Case(
+        "cpu", "T[j, i] = where(b[j] > 0, A[i, j], b[j])", {"A": (24, 16), "b": (16,)}, "int8"
+    ),
+    "a choice in a sum": Case(
+        "cpu",
+        "T[i] = sum(j, A[i, j] if A[i, j] > 0 and b[j] > 0 else c[i])",
+        {"A": (24, 24), "b": (24,), "c": (24,)},
+    ),
+    "a choice without loops": Case("cpu", "Y[i] = where(A[i] > 0, A[i], 0)", {"A": (1,)}),
+    "a choice for threads": Case(
+        "cuda", "T[i, j] = where(b[i] > 0, A[i, j], 0)", {"A": (24, 16), "b": (24,)}, "float16"
+    ),
+}
+
+
+def _one(task: Task, steps: tuple[Step, ...], features: str) -> Rows | None:
+    try:
+        return rows_of_steps(task.dag, steps, task.target, features)
+    except ScheduleError:
+        return None
+
+
+def _bits(rows: Rows | None) -> object:
+    return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
+
+
+@pytest.fixture(autouse=True)
+def _all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for where in ("batch", "device.batch"):
+        name = f"autosched.features.batched.autosched_1.{where}.WORTH_AT_ONCE"
+        monkeypatch.setattr(name, 1)
+
+
+def _task(case: Case) -> Task:
+    target = cuda_target() if case.kind == "cuda" else cpu_target(threads=2)
+    return Task.from_expression(case.expr, case.shapes, dtype=case.dtype, target=target)
+
+
+@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_those_of_one_by_one(name: str, features: str) -> None:
+    task = _task(CASES[name])
+    found = with_relatives(task, 5, COUNT, 3)
+    batched = batched_features(task.dag, task.target, features)
+    rows = batched.rows_of(found)
+    assert batched.share.one_by_one <= len(found) / 2, batched.share.reasons
+    assert [_bits(r) for r in rows] == [_bits(_one(task, s, features)) for s in found]
+
+
+PADDED = (
+    "P[n, c, x] = X[n, c, x - 3] if 3 <= x and x < 5 else 0;"
+    "Y[n, o, x] = sum(c, r, P[n, c, 4*x + r] * W[o, c, r])"
+)
+"""A sum of one element a thread, whose padding is read without a copy."""
+_SHARED: list[Any] = [
+    *(["FU", 3, [3, 4]], ["SP", 3, 3, 32, [1], 1], ["AN", 3, 4, 6], ["CI", 1]),
+    *(["FU", 3, [0, 1, 2]], ["AN", 3, 0, 5], ["PR", 3, 0, "auto_unroll_max_step$512"]),
+]
+_STAGED: list[Any] = [
+    *(["SP", 3, 0, 2, [1, 2, 1, 1], 1], ["SP", 3, 5, 24, [1, 12, 2, 1], 1]),
+    *(["SP", 3, 10, 2, [1, 2, 1, 1], 1], ["SP", 3, 15, 12, [12, 1], 1]),
+    ["SP", 3, 18, 1, [1, 1], 1],
+    ["RE", 3, [0, 5, 10, 1, 6, 11, 2, 7, 12, 15, 18, 16, 19, 3, 8, 13, 17, 20, 4, 9, 14]],
+    *(["FSP", 4, 0, 0, 3], ["FSP", 4, 4, 1, 3], ["FSP", 4, 8, 2, 3]),
+    ["RE", 4, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]],
+    *(["CA", 3, 4, 8], ["CHR", 2, "shared", [3]], ["CA", 3, 4, 10]),
+    *(["CHR", 1, "shared", [4]], ["CA", 2, 5, 10], ["CI", 1]),
+    *(["FU", 6, [0, 1, 2]], ["AN", 6, 0, 5], ["FU", 6, [1, 2, 3]], ["AN", 6, 1, 4]),
+    *(["FU", 6, [2, 3, 4]], ["AN", 6, 2, 6], ["FU", 4, [0, 1, 2]]),
+    *(["SP", 4, 0, 288, [1], 1], ["AN", 4, 1, 2], ["FFSP", 4, 0, [2, 1, 0], 1, 1]),
+    *(["AN", 4, 1, 6], ["FU", 2, [0, 1, 2]], ["SP", 2, 0, 120, [1], 1], ["AN", 2, 1, 2]),
+    *(["FFSP", 2, 0, [2, 1, 0], 1, 1], ["AN", 2, 1, 6]),
+]
+
+
+@pytest.mark.parametrize(
+    ("features", "case", "written"),
+    [
+        (
+            ANSOR,
+            Case("cuda", PADDED, {"X": (1, 32, 2), "W": (6, 32, 1), "P": (1, 32, 8)}),
+            _SHARED,
+        ),
+        (
+            AUTOSCHED_1,
+            Case(
+                "cuda",
+                "P[n, c, x] = X[n, c, x - 2] if 2 <= x and x < 5 else 0;"
+                "Y[n, o, x] = sum(c, r, int32(P[n, c, 4*x + 2*r]) * int32(W[o, c, r]));"
+                "Z[n, o, x] = max(Y[n, o, x], 0)",
+                {"X": (2, 12, 3), "W": (24, 12, 1), "P": (2, 12, 7), "Y": (2, 24, 2)},
+                {"X": "int8", "W": "int8", "Y": "int32", "P": "int8"},
+            ),
+            _STAGED,
+        ),
+        (
+            ANSOR,
+            Case("cpu", "Y[i] = A[(8 * i + 3) % 64]", {"A": (64,), "Y": (64,)}),
+            [["SP", 1, 0, 64, [2], 1], ["AN", 1, 0, 3], ["AN", 1, 1, 2]],
+        ),
+        (
+            ANSOR,
+            Case("cpu", "S[i] = sum(k, A[i, k] if k <= i else 0)", {"A": (12, 12), "S": (12,)}),
+            [
+                *(["SP", 1, 1, 12, [1], 1], ["RF", 1, 1, 1], ["FU", 1, [0, 1]], ["AN", 1, 0, 3]),
+                ["AN", 2, 0, 3],
+            ],
+        ),
+        (
+            ANSOR,
+            Case("cuda", "Y[i, j] = A[i // 3, j % 3] + 1", {"A": (31, 3), "Y": (93, 72)}),
+            [["FU", 1, [0, 1]], ["SP", 1, 0, 6696, [4], 1], ["AN", 1, 0, 5], ["AN", 1, 1, 6]],
+        ),
+    ],
+    ids=[
+        *("shared by threads", "border of integers", "offset in a remainder", "triangle in parts"),
+        "remainder of a part of a fused loop",
+    ],
+)
+def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) -> None:
+    task = _task(case)
+    steps = steps_from_json(written)
+    batched = batched_features(task.dag, task.target, features)
+    (rows,) = batched.rows_of([steps])
+    assert batched.share.one_by_one == 0, batched.share.reasons
+    assert rows is not None and _bits(rows) == _bits(_one(task, steps, features))
+
+
+def test_quotients_of_joined_parts_are_not_guessed() -> None:
+    """f // 3 * 6 + f % 3 * 2 is f * 2, but divided by 3 it is told as two digits."""
+    shapes: dict[str, tuple[int, ...]] = {"A": (4, 31), "B": (31, 1), "Y": (12, 1)}
+    task = _task(Case("cpu", "Y[i, j] = sum(k, A[i // 3, k] * B[k, j])", shapes))
+    written: list[Any] = [
+        *(["SP", 2, 0, 12, [3, 1, 2], 1], ["SP", 2, 4, 1, [1, 1, 1], 1], ["SP", 2, 8, 31, [31], 1]),
+        *(["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["FU", 2, [0, 1, 2, 3]], ["AN", 2, 0, 3]),
+    ]
+    steps = steps_from_json(written)
+    batched = batched_features(task.dag, task.target, ANSOR)
+    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
