@@ -8,7 +8,7 @@ from typing import ClassVar
 from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import bool_
-from autosched.tir.expr import Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, floordiv, floormod, gt, lt, max_, mul, sub
 from autosched.tir.stmt import (
@@ -24,7 +24,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import free_vars, map_children, stmts
+from autosched.tir.walk import free_vars, map_children, stmts, unique_exprs
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -81,7 +81,8 @@ class InjectDoubleBuffer(FunctionPass):
                 B[56 + j_6] = b[7 - j_6 + 8]
 
     The loop is the innermost one around the allocation. The allocation moves out of it. Raises
-    ScheduleError when no serial loop encloses it, or its size changes from iteration to iteration.
+    ScheduleError when no serial loop encloses it, its size changes from iteration to iteration, or
+    it is filled from what the same iteration computes.
 
     `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, an even
     number, carries out so many iterations in one, so that which half is used is a constant, and the
@@ -184,14 +185,13 @@ class _DoubleBuffer:
         return self.stmt(wide.body)
 
     def _fill(self, s: AttrStmt) -> Stmt:
-        pointer = s.node.data if isinstance(s.node, Buffer) else s.node
-        entry = self._filled_in.get(pointer)
-        if entry is None or entry is not self._loops[-1] or entry.conditions:
-            raise ScheduleError(
-                f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
-                "loop around its allocation"
-            )
-        fill = self.stmt(s.body)
+        entry = self._entry(s)
+        body = s.body
+        while isinstance(body, AttrStmt) and body.key == _KEY:  # another output of the operation
+            self._entry(body)
+            body = body.body
+        self._check_can_run_ahead(body, entry)
+        fill = self.stmt(body)
         loop = entry.loop
         var = loop.loop_var
         first = copy_stmt(fill, {var: loop.min, entry.slot: IntImm(0, var.dtype)})
@@ -200,6 +200,38 @@ class _DoubleBuffer:
         entry.first_fills.append(first)
         following = substitute_stmt(fill, {var: add(var, 1), entry.slot: entry.next_slot})
         return IfThenElse(entry.more, following)
+
+    def _check_can_run_ahead(self, fill: Stmt, entry: _Loop) -> None:
+        """ScheduleError when `fill` reads what its own iteration computes: not there one early."""
+        made = _made(entry.loop.body) - _made(fill)
+        for e in unique_exprs(fill):
+            if isinstance(e, BufferLoad) and e.buffer.data in made:
+                if self._filled_in.get(e.buffer.data) is entry:
+                    continue
+                raise ScheduleError(
+                    f"InjectDoubleBuffer: what is double-buffered in loop "
+                    f"{entry.loop.loop_var.name} is filled one iteration ahead, but from "
+                    f"{e.buffer.name}, which the loop computes itself; double-buffer that too, or "
+                    "compute it outside"
+                )
+
+    def _entry(self, s: AttrStmt) -> _Loop:
+        """The loop in which what `s` marks is filled."""
+        pointer = s.node.data if isinstance(s.node, Buffer) else s.node
+        entry = self._filled_in.get(pointer)
+        if entry is None or entry is not self._loops[-1] or entry.conditions:
+            raise ScheduleError(
+                f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
+                "loop around its allocation"
+            )
+        return entry
+
+
+def _made(body: Stmt) -> set[Var]:
+    """The memory that is allocated or written in `body`."""
+    return {s.buffer_var for s in stmts(body) if isinstance(s, Allocate)} | {
+        s.buffer.data for s in stmts(body) if isinstance(s, BufferStore)
+    }
 
 
 def _whole(entry: _Loop, loop: For) -> Stmt:

@@ -44,7 +44,7 @@ def test_stages_at_the_root_in_order() -> None:
 
 
 def test_the_earlier_of_two_stages_at_one_loop_is_outermost() -> None:
-    s, B, C, D = chain()
+    s, _, C, D = chain()
     s[B].compute_at(s[D], compute_of(D).axis[0])
     s[C].compute_at(s[D], compute_of(D).axis[0])
     assert realized(lowered(s)) == ["D", "B", "C"]
@@ -79,6 +79,16 @@ def test_prefetch_stands_inside_its_loop() -> None:
     assert (attr.key, attr.node, value_of(attr.value)) == ("prefetch_scope", B, 2)
     loops = [x for x in stmts(lowered(s)) if isinstance(x, For)]
     assert isinstance(loops[-1].body, AttrStmt)
+
+
+def test_a_prefetch_stays_when_what_it_names_is_rewritten() -> None:
+    s, _, C, D = chain()
+    cache = s.cache_write(C, "local")
+    s[D].prefetch(s[C].op.output(0), compute_of(D).axis[0], 2)
+    s.cache_write(C, "global")
+    s[cache].compute_inline()
+    attrs = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
+    assert [(x.key, x.node) for x in attrs] == [("prefetch_scope", C)]
 
 
 def test_scope_is_on_the_realization() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -71,6 +71,45 @@ def test_from_a_schedule() -> None:
     x, z = rng.random((32, 8), dtype=np.float32), np.zeros((32, 8), np.float32)
     interp.run(doubled, [x, z])
     np.testing.assert_array_equal(z, x[:, ::-1] * np.float32(2) + np.float32(1))
+
+
+@pytest.mark.parametrize("split", [0, 2])
+def test_an_operation_with_two_outputs(split: int) -> None:
+    X = te.placeholder((7, 8), name="X")
+    Y, Y2 = te.compute((7, 8), lambda a, b: (X[a, b] * 2.0, X[a, b] + 3.0), name="Y")
+    Z = te.compute((7, 8), lambda a, b: Y[a, 7 - b] + Y2[a, b], name="Z")
+    s = te.create_schedule([Z.op])
+    s[Y].compute_at(s[Z], Z.op.axis[0])
+    s[Y].double_buffer()
+    func = StorageFlatten()(schedule_to_prim_func(s, [X, Z]))
+    doubled = InjectDoubleBuffer(split)(func)
+    verify(doubled)
+    x = np.arange(56, dtype=np.float32).reshape(7, 8)
+    z = np.zeros_like(x)
+    interp.run(doubled, [x, z])
+    np.testing.assert_array_equal(z, x[:, ::-1] * 2 + x + 3)
+
+
+def test_what_the_same_iteration_computes_cannot_fill() -> None:
+    X = te.placeholder((4, 8), name="X")
+    Y = te.compute((4, 8), lambda a, b: X[a, b] * 2.0, name="Y")
+    Z = te.compute((4, 8), lambda a, b: Y[a, 7 - b] + 1.0, name="Z")
+    s = te.create_schedule([Z.op])
+    cache = s.cache_read(Y, "local", [Z])
+    for tensor in (Y, cache):
+        s[tensor].compute_at(s[Z], Z.op.axis[0])
+    s[cache].double_buffer()
+    alone = StorageFlatten()(schedule_to_prim_func(s, [X, Z]))
+    with pytest.raises(
+        ScheduleError, match="loop a is filled one iteration ahead, but from Y, which"
+    ):
+        InjectDoubleBuffer()(alone)
+    s[Y].double_buffer()
+    both = InjectDoubleBuffer()(StorageFlatten()(schedule_to_prim_func(s, [X, Z])))
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    z = np.zeros_like(x)
+    interp.run(both, [x, z])
+    np.testing.assert_array_equal(z, x[:, ::-1] * 2 + 1)
 
 
 @pytest.mark.parametrize("split", [1, 2, 4, 6])
