@@ -39,7 +39,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import combine, substitute
+from autosched.tir.walk import combine, free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -51,7 +51,8 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     """The statement of a reduction of which at least one loop is bound to threads.
 
     Ansor ignores guards on data axes and on a reduction without loops of its own; here they are
-    kept. ScheduleError for a reduction with an init.
+    kept. ScheduleError for a reduction with an init, one over other threads than those of a block,
+    and one whose loops are fused with data axes.
     """
     reduces = [body for body in op.body if isinstance(body, Reduce)]
     if reduces[0].init:
@@ -61,6 +62,7 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     values: Values = {}
     nest = make_loop_nest(stage, building, 0, False, (), values)
     bound = _bound_reduction_axes(stage)
+    _check_axes(stage, op, values, bound)
     common: list[Level] = []
     normal: list[Level] = []
     for iv, level in zip(stage.leaf_iter_vars, nest, strict=True):
@@ -70,7 +72,7 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     if ragged_axes(stage, building.domains):
         checks = [substitute(c, table) for c in checks]
     condition = substitute(reduces[0].condition, table)
-    if not isinstance(condition, IntImm):
+    if not (isinstance(condition, IntImm) and condition.value):
         checks.append(condition)
     sources = [substitute(r.source[r.value_index], table) for r in reduces]
     results = [
@@ -102,6 +104,25 @@ def _bound_reduction_axes(stage: Stage) -> dict[IterVar, IterVar]:
         if iv.kind == IterKind.REDUCE and attr is not None and attr.bind_thread is not None:
             bound[iv] = attr.bind_thread
     return bound
+
+
+def _check_axes(stage: Stage, op: ComputeOp, values: Values, bound: dict[IterVar, IterVar]) -> None:
+    """ScheduleError unless threads of one block reduce, each all of the same elements."""
+    for iv, thread in bound.items():
+        if not thread.thread_tag.startswith("threadIdx."):
+            raise ScheduleError(
+                f"schedule_ops: stage {op.name}, axis {iv.var.name} bound to {thread.thread_tag}: "
+                "a reduction is shared by the threads of a block only; bind it to a threadIdx"
+            )
+    reducing = [values[iv] for iv in stage.leaf_iter_vars if iv.kind == IterKind.REDUCE]
+    inside = {v for value in reducing for v in free_vars(value)}
+    for iv in op.axis:
+        if not inside.isdisjoint(free_vars(values[iv])):
+            raise ScheduleError(
+                f"schedule_ops: stage {op.name}, axis {iv.var.name}: it is fused with a reduction "
+                "axis bound to threads, which would reduce different elements; fuse data axes and "
+                "reduction axes apart"
+            )
 
 
 def _allocate(buffer: Buffer, body: Stmt) -> Stmt:

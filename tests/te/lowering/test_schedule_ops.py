@@ -44,7 +44,7 @@ def test_stages_at_the_root_in_order() -> None:
 
 
 def test_the_earlier_of_two_stages_at_one_loop_is_outermost() -> None:
-    s, _, C, D = chain()
+    s, B, C, D = chain()
     s[B].compute_at(s[D], compute_of(D).axis[0])
     s[C].compute_at(s[D], compute_of(D).axis[0])
     assert realized(lowered(s)) == ["D", "B", "C"]
