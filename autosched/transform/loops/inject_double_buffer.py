@@ -149,6 +149,11 @@ class _DoubleBuffer:
                 return self._allocate(s)
             case AttrStmt(key="double_buffer_scope"):
                 return self._fill(s)
+            case AttrStmt(key="thread_extent") if self._loops:
+                loops, self._loops = self._loops, []  # memory of threads cannot leave them
+                new = map_children(s, self.stmt)
+                self._loops = loops
+                return new
         return map_children(s, self.stmt)
 
     def _loop(self, s: For) -> Stmt:
@@ -219,7 +224,7 @@ class _DoubleBuffer:
         """The loop in which what `s` marks is filled."""
         pointer = s.node.data if isinstance(s.node, Buffer) else s.node
         entry = self._filled_in.get(pointer)
-        if entry is None or entry is not self._loops[-1] or entry.conditions:
+        if entry is None or self._loops[-1:] != [entry] or entry.conditions:
             raise ScheduleError(
                 f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
                 "loop around its allocation"

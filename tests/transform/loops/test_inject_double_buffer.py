@@ -90,6 +90,14 @@ def test_an_operation_with_two_outputs(split: int) -> None:
     np.testing.assert_array_equal(z, x[:, ::-1] * 2 + x + 3)
 
 
+def test_memory_of_threads_stays_inside_of_them(make_func: MakeFunc) -> None:
+    thread = te.thread_axis("threadIdx.x")
+    inside = allocate(L, fill(L, copy(L)), use(L[k]))
+    launch = AttrStmt(thread, "thread_extent", IntImm(4), inside)
+    with pytest.raises(ScheduleError, match="no serial loop encloses its allocation"):
+        InjectDoubleBuffer()(make_func(loop(i, 8, launch), A, B))
+
+
 def test_what_the_same_iteration_computes_cannot_fill() -> None:
     X = te.placeholder((4, 8), name="X")
     Y = te.compute((4, 8), lambda a, b: X[a, b] * 2.0, name="Y")
