@@ -315,8 +315,10 @@ class _Context:
             declared = op.scan_axis.dom
             assert declared is not None
             time = regions.union((s for r in reads for s in r[0]), declared)
-            steps = sub(add(time.min, time.extent), declared.min)
-            domains[op.scan_axis] = Range(declared.min, regions.simplify(steps))
+            steps = regions.simplify(sub(add(time.min, time.extent), declared.min))
+            if isinstance(steps, IntImm) and steps.value < 0:  # only some of the first steps
+                steps = IntImm(0, steps.dtype)  # are read, all of which are computed
+            domains[op.scan_axis] = Range(declared.min, steps)
             rest = self._gather_spatial(op, needed)
         else:
             rest = op.root_iter_vars
