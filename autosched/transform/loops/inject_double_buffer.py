@@ -196,7 +196,9 @@ class _DoubleBuffer:
             self._entry(body)
             body = body.body
         self._check_can_run_ahead(body, entry)
+        entry.conditions += 1  # what is filled inside would run ahead twice
         fill = self.stmt(body)
+        entry.conditions -= 1
         loop = entry.loop
         var = loop.loop_var
         first = copy_stmt(fill, {var: loop.min, entry.slot: IntImm(0, var.dtype)})

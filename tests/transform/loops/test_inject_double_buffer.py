@@ -98,6 +98,13 @@ def test_memory_of_threads_stays_inside_of_them(make_func: MakeFunc) -> None:
         InjectDoubleBuffer()(make_func(loop(i, 8, launch), A, B))
 
 
+def test_a_fill_inside_of_a_fill_is_refused(make_func: MakeFunc) -> None:
+    inner = allocate(M, fill(M, copy(M)), loop(k, 4, BufferStore(L, M[k], (k,))))
+    outer = AttrStmt(L, "double_buffer_scope", IntImm(1), inner)
+    with pytest.raises(ScheduleError, match="M must be filled once in every iteration"):
+        InjectDoubleBuffer()(make_func(loop(i, 8, allocate(L, outer, use(L[k]))), A, B))
+
+
 def test_what_the_same_iteration_computes_cannot_fill() -> None:
     X = te.placeholder((4, 8), name="X")
     Y = te.compute((4, 8), lambda a, b: X[a, b] * 2.0, name="Y")
