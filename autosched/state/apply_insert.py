@@ -125,7 +125,7 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
 def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
     """The CHR, CHW, TI and RF steps from `start` on, each after what it needs.
 
-    That is the SP (and FU) before an RF, and an RE just before a CHW.
+    That is the SP (and FU) before an RF, of its iterator, and an RE just before a CHW.
     """
     kept: list[Step] = []
     for k in range(start, len(steps)):
@@ -139,9 +139,16 @@ def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
                     f"step {k} RfactorStep on stage {step.stage_id}: the step before it must "
                     "split an iterator of the same stage"
                 )
+            if not before.iter_id <= step.iter_id <= before.iter_id + len(before.lengths):
+                raise ScheduleError(
+                    f"step {k} RfactorStep on stage {step.stage_id}: the step before it split "
+                    f"iterator {before.iter_id}, of which {step.iter_id} is no part; split the one "
+                    "that is factored"
+                )
             fuse = steps[k - 2] if k >= 2 else None
             if isinstance(fuse, FuseStep) and fuse.stage_id == step.stage_id:
-                kept.append(fuse)
+                if before.iter_id in fuse.iter_ids[:1]:
+                    kept.append(fuse)
             kept.append(before)
         elif isinstance(step, CacheWriteStep) and k >= 1:
             order = steps[k - 1]

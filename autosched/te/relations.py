@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from autosched.tir.expr import Expr, IterVar
+
+if TYPE_CHECKING:
+    from autosched.te.operations.tensor import Tensor
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +78,7 @@ class IterVarAttr:
     pragmas: list[tuple[str, Expr | None]] = field(default_factory=list)
     dim_align_factor: int = 0
     dim_align_offset: int = 0
-    prefetch: list[tuple[object, Expr]] = field(default_factory=list)
+    prefetch: list[tuple[Tensor, Expr]] = field(default_factory=list)
     tensor_intrin: object | None = None
 
     def copy(self) -> IterVarAttr:

@@ -59,6 +59,15 @@ def test_inserting_steps_keep_what_an_rfactor_needs() -> None:
         inserting_steps((SplitStep(2, 1, 4, (2,)), RfactorStep(1, 1, 1)))
 
 
+def test_an_rfactor_after_a_split_of_another_iterator_is_refused() -> None:
+    dag = dag_of("matmul", M=16, N=16, K=16)
+    with pytest.raises(ScheduleError, match="step before it split iterator 1, of which 3 is no"):
+        dag.state_of(steps_from_json([["SP", 2, 1, 16, [4], 1], ["RF", 2, 3, 2]]))
+    fused = [["FU", 2, [0, 1]], ["SP", 2, 1, 16, [4], 1], ["RF", 2, 2, 2]]
+    with pytest.raises(ScheduleError, match="its loops were changed before"):
+        dag.state_of(steps_from_json(fused))
+
+
 def test_replayed_dag_is_shared_between_candidates() -> None:
     dag = dag_of("matmul", M=16, N=16, K=16)
     one = dag.state_of(steps_from_json([["CHW", 2, "local"], ["SP", 2, 0, 16, [4], 1]]))

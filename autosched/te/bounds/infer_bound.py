@@ -77,7 +77,10 @@ def infer_bound(sch: Schedule) -> Domains:
                     "needs an axis with a domain"
                 )
             domains[iv] = iv.dom
-    return {iv: context.final(iv, dom) for iv, dom in domains.items()}
+    result = {iv: context.final(iv, dom) for iv, dom in domains.items()}
+    for stage in context.stage_of.values():
+        context.check_place(stage, result)
+    return result
 
 
 def _declared_domains(stage: Stage, domains: Domains) -> None:
@@ -246,6 +249,28 @@ class _Context:
                 place = analyzer.simplify(substitute(index, table))
                 needed[load.producer][dim].append(eval_set(place, known))
 
+    def check_place(self, stage: Stage, domains: Domains) -> None:
+        """ScheduleError when what is computed depends on a loop that is not around `stage`.
+
+        Threads that do not share the stage's memory are such loops when the stage is outside of
+        them: each would compute its own part, where it is not running yet.
+        """
+        axes = stage.op.root_iter_vars
+        ends = [e for iv in axes for e in (domains[iv].min, domains[iv].extent)]
+        foreign = {v for e in ends if not isinstance(e, IntImm) for v in free_vars(e)}
+        foreign -= {iv.var for iv in axes}
+        if not foreign:
+            return
+        for iv in self.paths[stage]:
+            foreign -= {iv.var, self.threads.get(iv, iv).var}
+        for iv in domains:
+            if iv.var in foreign:
+                raise ScheduleError(
+                    f"infer_bound: stage {stage.op.name}: what its consumers read depends on "
+                    f"{iv.thread_tag or iv.var.name}, which is not around the stage; attach it to "
+                    "a loop inside of that one, or store it where all its threads see it"
+                )
+
     def _value(self, reader: Stage, iv: IterVar, dom: Range) -> Expr:
         """The value of loop `iv` in one iteration: its variable or that of its thread axis."""
         thread = self.threads.get(iv)
@@ -290,8 +315,10 @@ class _Context:
             declared = op.scan_axis.dom
             assert declared is not None
             time = regions.union((s for r in reads for s in r[0]), declared)
-            steps = sub(add(time.min, time.extent), declared.min)
-            domains[op.scan_axis] = Range(declared.min, regions.simplify(steps))
+            steps = regions.simplify(sub(add(time.min, time.extent), declared.min))
+            if isinstance(steps, IntImm) and steps.value < 0:  # only some of the first steps
+                steps = IntImm(0, steps.dtype)  # are read, all of which are computed
+            domains[op.scan_axis] = Range(declared.min, steps)
             rest = self._gather_spatial(op, needed)
         else:
             rest = op.root_iter_vars

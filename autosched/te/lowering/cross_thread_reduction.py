@@ -39,7 +39,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import combine, free_vars, substitute, uses
+from autosched.tir.walk import combine, free_vars, substitute
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -51,8 +51,8 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     """The statement of a reduction of which at least one loop is bound to threads.
 
     Ansor ignores guards on data axes and on a reduction without loops of its own; here they are
-    kept. ScheduleError for a reduction with an init, one over virtual threads, which do not meet,
-    and loops over elements and terms at once, whose threads have terms of several elements.
+    kept. ScheduleError for a reduction with an init, one over other threads than those of a block,
+    and one whose loops are fused with data axes.
     """
     reduces = [body for body in op.body if isinstance(body, Reduce)]
     if reduces[0].init:
@@ -62,7 +62,7 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     values: Values = {}
     nest = make_loop_nest(stage, building, 0, False, (), values)
     bound = _bound_reduction_axes(stage)
-    _refuse_mixed_axes(stage, op, values)
+    _check_axes(stage, op, values, bound)
     common: list[Level] = []
     normal: list[Level] = []
     for iv, level in zip(stage.leaf_iter_vars, nest, strict=True):
@@ -72,7 +72,7 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     if ragged_axes(stage, building.domains):
         checks = [substitute(c, table) for c in checks]
     condition = substitute(reduces[0].condition, table)
-    if not isinstance(condition, IntImm):
+    if not (isinstance(condition, IntImm) and condition.value):
         checks.append(condition)
     sources = [substitute(r.source[r.value_index], table) for r in reduces]
     results = [
@@ -102,23 +102,26 @@ def _bound_reduction_axes(stage: Stage) -> dict[IterVar, IterVar]:
     for iv in stage.leaf_iter_vars:
         attr = stage.iter_var_attrs.get(iv)
         if iv.kind == IterKind.REDUCE and attr is not None and attr.bind_thread is not None:
-            if attr.bind_thread.thread_tag.startswith("vthread"):
-                raise ScheduleError(
-                    f"schedule_ops: stage {stage.op.name}, axis {iv.var.name}: a reduction cannot "
-                    "be shared by virtual threads; bind it to threadIdx, or bind a data axis"
-                )
             bound[iv] = attr.bind_thread
     return bound
 
 
-def _refuse_mixed_axes(stage: Stage, op: ComputeOp, values: Values) -> None:
-    reduces = [iv for iv in stage.leaf_iter_vars if iv.kind == IterKind.REDUCE]
-    variables = frozenset().union(*(free_vars(values[iv]) for iv in reduces))
-    for axis in op.axis:
-        if uses(values[axis], variables):
+def _check_axes(stage: Stage, op: ComputeOp, values: Values, bound: dict[IterVar, IterVar]) -> None:
+    """ScheduleError unless threads of one block reduce, each all of the same elements."""
+    for iv, thread in bound.items():
+        if not thread.thread_tag.startswith("threadIdx."):
             raise ScheduleError(
-                f"schedule_ops: stage {op.name}, axis {axis.var.name}: a data axis fused with a "
-                "reduction axis bound to threads; fuse data axes with each other only"
+                f"schedule_ops: stage {op.name}, axis {iv.var.name} bound to {thread.thread_tag}: "
+                "a reduction is shared by the threads of a block only; bind it to a threadIdx"
+            )
+    reducing = [values[iv] for iv in stage.leaf_iter_vars if iv.kind == IterKind.REDUCE]
+    inside = {v for value in reducing for v in free_vars(value)}
+    for iv in op.axis:
+        if not inside.isdisjoint(free_vars(values[iv])):
+            raise ScheduleError(
+                f"schedule_ops: stage {op.name}, axis {iv.var.name}: it is fused with a reduction "
+                "axis bound to threads, which would reduce different elements; fuse data axes and "
+                "reduction axes apart"
             )
 
 

@@ -223,7 +223,11 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level
         rank = storage_rank(stage.scope)
         warp_index = rank == WARP and tag == "threadIdx.x"
         if rank > thread_rank(tag) and not warp_index:
-            return dom.min
+            raise ScheduleError(
+                f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: its "
+                f"{extent!r} iterations would fill {stage.scope} memory, of which each {tag} has "
+                "its own; attach the stage inside of the threads and leave this loop serial"
+            )
     return value
 
 

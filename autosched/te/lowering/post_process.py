@@ -28,9 +28,9 @@ def post_process(stmt: Stmt, sch: Schedule, values: dict[Var, Expr]) -> Stmt:
 def original_tensors(sch: Schedule) -> dict[Tensor, Tensor]:
     """For every tensor that stands for another one in the schedule, that other tensor."""
     table: dict[Tensor, Tensor] = {}
-    for stage in sch.stages:
-        if stage.op is not stage.origin_op:
-            table.update(zip(stage.op.outputs, stage.origin_op.outputs, strict=True))
+    for op, stage in sch.stage_map.items():  # earlier operations too, which a prefetch may name
+        if op is not stage.origin_op:
+            table.update(zip(op.outputs, stage.origin_op.outputs, strict=True))
     for stage in sch.stages:
         if isinstance(stage.op, ScanOp):
             outputs = stage.origin_op.outputs

@@ -88,6 +88,11 @@ def _inline(schedule: Schedule, for_features: bool) -> None:
             raise refuse(
                 "compute_inline", above, None, f"stage {stage.name} is computed in its loops"
             )
+        for iv, attr in stage.iter_var_attrs.items():
+            for tensor, _ in attr.prefetch:
+                if schedule[tensor].attach_type is AttachType.INLINED:
+                    why = f"{tensor.name} is inlined and has no memory; prefetch what it reads"
+                    raise refuse("prefetch", stage, iv, why)
 
 
 def _rewritten(

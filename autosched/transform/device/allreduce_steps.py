@@ -7,22 +7,21 @@ from dataclasses import dataclass
 
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, int32
-from autosched.tir.expr import Call, CommReducer, Expr, IntImm, StringImm, Var
+from autosched.tir.expr import BufferLoad, Call, CommReducer, Expr, StringImm, Var
 from autosched.tir.op import const, eq, floordiv, floormod, if_then_else, lt
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, IfThenElse, LetStmt, Stmt, seq
 from autosched.tir.walk import combine
 
-_ZERO = (IntImm(0),)
 _UINT32 = DType("uint32")
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One value a component; the results are local memory of one element each."""
+    """One value a component; the results are elements of local memory."""
 
     reducer: CommReducer
     values: tuple[Expr, ...]
-    results: tuple[Buffer, ...]
+    results: tuple[BufferLoad, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +58,9 @@ def warp_shuffles(r: Reduction, group: Group, warp: int) -> Stmt:
     mask = _mask(group.threads, warp)
     if group.extent <= warp:
         first = group.group * group.extent
-        back = [
-            BufferStore(b, _shuffle("tvm_warp_shuffle", mask, b[0], first, warp), _ZERO)
-            for b in r.results
-        ]
-        return seq(_warp_reduce(r, r.values, group.index, group.extent, mask, warp), *back)
+        back = [_shuffle("tvm_warp_shuffle", mask, result, first, warp) for result in r.results]
+        reduced = _warp_reduce(r, r.values, group.index, group.extent, mask, warp)
+        return seq(reduced, _assigned(r.results, back))
     warps = group.extent // warp
     staging = _shared(r, "red_buf_staging", group.groups * warps)
     result = _shared(r, "red_result", group.groups)
@@ -75,12 +72,12 @@ def warp_shuffles(r: Reduction, group: Group, warp: int) -> Stmt:
     ]
     body = seq(
         _warp_reduce(r, r.values, floormod(group.index, warp), warp, mask, warp),
-        IfThenElse(leader, _stores(staging, [b[0] for b in r.results], place)),
+        IfThenElse(leader, _stores(staging, r.results, place)),
         barrier("shared"),
         _warp_reduce(r, partial, group.index, warps, mask, warp),
-        IfThenElse(eq(group.index, 0), _stores(result, [b[0] for b in r.results], group.group)),
+        IfThenElse(eq(group.index, 0), _stores(result, r.results, group.group)),
         barrier("shared"),
-        _stores(r.results, [b[group.group] for b in result], IntImm(0)),
+        _assigned(r.results, [b[group.group] for b in result]),
     )
     return _allocated([*staging, *result], body)
 
@@ -88,7 +85,7 @@ def warp_shuffles(r: Reduction, group: Group, warp: int) -> Stmt:
 def shared_tree(r: Reduction, group: Group, warp: int) -> Stmt:
     """A reduction of any threads: halves are combined in shared memory, at the end in a warp."""
     if group.extent == 1:
-        return _stores(r.results, r.values, IntImm(0))
+        return _assigned(r.results, r.values)
     red = _shared(r, "red_buf", group.threads)
     first = group.group * group.extent
     place = first + group.index
@@ -107,7 +104,7 @@ def shared_tree(r: Reduction, group: Group, warp: int) -> Stmt:
         steps += [IfThenElse(half, _combine(r, red, place, active)), barrier("shared")]
     if active > 1:
         steps += [_tree_in_warp(r, red, group, place, active), barrier("shared")]
-    steps.append(_stores(r.results, [b[first] for b in red], IntImm(0)))
+    steps.append(_assigned(r.results, [b[first] for b in red]))
     return _allocated(red, seq(*steps))
 
 
@@ -130,15 +127,15 @@ def _combine(r: Reduction, red: Sequence[Buffer], place: Expr, distance: int) ->
     """red[place] combined with red[place + distance]."""
     left = tuple(b[place] for b in red)
     right = tuple(b[place + distance] for b in red)
-    return _bound(combine(r.reducer, left, right), red, place)
+    return _bound(combine(r.reducer, left, right), left)
 
 
-def _bound(values: Sequence[Expr], buffers: Sequence[Buffer], place: Expr) -> Stmt:
+def _bound(values: Sequence[Expr], targets: Sequence[BufferLoad]) -> Stmt:
     """All `values`, then the stores of them: no store may change what another value reads."""
     if len(values) == 1:
-        return _stores(buffers, values, place)
+        return _assigned(targets, values)
     names = [Var(f"w{k}", value.dtype) for k, value in enumerate(values)]
-    body = _stores(buffers, names, place)
+    body = _assigned(targets, names)
     for var, value in zip(reversed(names), reversed(values), strict=True):
         body = LetStmt(var, value, body)
     return body
@@ -148,14 +145,14 @@ def _warp_reduce(
     r: Reduction, values: Sequence[Expr], index: Expr, count: int, mask: Expr, warp: int
 ) -> Stmt:
     """The results of lane 0 of each `count` lanes: the reduction of the values of all of them."""
-    steps = [_stores(r.results, values, IntImm(0))]
+    steps = [_assigned(r.results, values)]
     offset = 1
     while offset * 2 < count:
         offset *= 2
     while offset >= 1 and count > 1:
-        own = tuple(b[0] for b in r.results)
+        own = r.results
         got = [Var(f"t{k}", value.dtype) for k, value in enumerate(own)]
-        step = _bound(combine(r.reducer, own, tuple(got)), r.results, IntImm(0))
+        step = _bound(combine(r.reducer, own, tuple(got)), own)
         if 2 * offset > count:
             step = IfThenElse(lt(index + offset, count), step)
         for var, value in zip(reversed(got), reversed(own), strict=True):
@@ -178,6 +175,11 @@ def _mask(threads: int, warp: int) -> Expr:
 def _shared(r: Reduction, name: str, size: int) -> list[Buffer]:
     types = [v.dtype for v in r.values]
     return [decl_buffer((size,), t, f"{name}{k}", "shared") for k, t in enumerate(types)]
+
+
+def _assigned(targets: Sequence[BufferLoad], values: Sequence[Expr]) -> Stmt:
+    pairs = zip(targets, values, strict=True)
+    return seq(*(BufferStore(t.buffer, value, t.indices) for t, value in pairs))
 
 
 def _stores(buffers: Sequence[Buffer], values: Sequence[Expr], index: Expr) -> Stmt:

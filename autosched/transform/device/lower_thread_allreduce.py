@@ -160,7 +160,7 @@ class _Lower:
         if not (isinstance(condition, IntImm) and condition.value):
             pairs = zip(values, reducer.identity, strict=True)
             values = [Select(condition, value, neutral) for value, neutral in pairs]
-        results = [r.buffer for r in targets if isinstance(r, BufferLoad)]
+        results = [r for r in targets if isinstance(r, BufferLoad)]
         group = self._group(rest[2 * n + 1 :])
         self._check_all_threads_come()
         reduction = Reduction(reducer, tuple(values), tuple(results))

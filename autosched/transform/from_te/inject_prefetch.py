@@ -27,7 +27,16 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, const
-from autosched.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Prefetch, Stmt, seq
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    For,
+    LetStmt,
+    Prefetch,
+    Stmt,
+    seq,
+)
 from autosched.tir.walk import map_children, stmts, substitute, unique_exprs
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -39,7 +48,7 @@ _KEY = "prefetch_scope"
 class InjectPrefetch(FunctionPass):
     """Inserts, before what reads it, the region that the loop will touch `offset` steps later.
 
-    ScheduleError when a prefetch stands outside of all loops.
+    ScheduleError when a prefetch stands outside of all loops, or of what the loop itself computes.
     """
 
     name: ClassVar[str] = "InjectPrefetch"
@@ -70,10 +79,16 @@ class _Inject:
         """What `body` touches of `buffer`, `offset` iterations ahead; None when unbounded."""
         if not self.loops:
             raise ScheduleError(f"InjectPrefetch: the prefetch of {buffer.name} is in no loop")
+        loop = self.loops[-1]
+        if any(isinstance(s, BufferRealize) and s.buffer is buffer for s in stmts(body)):
+            raise ScheduleError(
+                f"InjectPrefetch: {buffer.name} is prefetched in loop {loop.name}, but has no "
+                "memory before it is computed inside of that loop; compute it outside, or prefetch "
+                "what it is computed from"
+            )
         region = touched_region(body, buffer)
         if region is None:
             return None
-        loop = self.loops[-1]
         ahead = {loop: add(loop, offset)}
         return Prefetch(
             buffer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -25,7 +24,7 @@ from autosched.tir.stmt import (
     seq,
 )
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import all_exprs, child_stmts, free_vars, map_children, stmts
+from autosched.tir.walk import free_vars, map_children, stmts, unique_exprs
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
@@ -83,7 +82,7 @@ class InjectDoubleBuffer(FunctionPass):
 
     The loop is the innermost one around the allocation. The allocation moves out of it. Raises
     ScheduleError when no serial loop encloses it, its size changes from iteration to iteration, or
-    it is filled from what the iteration before it does not have yet.
+    it is filled from what the same iteration computes.
 
     `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, an even
     number, carries out so many iterations in one, so that which half is used is a constant, and the
@@ -150,6 +149,11 @@ class _DoubleBuffer:
                 return self._allocate(s)
             case AttrStmt(key="double_buffer_scope"):
                 return self._fill(s)
+            case AttrStmt(key="thread_extent") if self._loops:
+                loops, self._loops = self._loops, []  # memory of threads cannot leave them
+                new = map_children(s, self.stmt)
+                self._loops = loops
+                return new
         return map_children(s, self.stmt)
 
     def _loop(self, s: For) -> Stmt:
@@ -186,12 +190,15 @@ class _DoubleBuffer:
         return self.stmt(wide.body)
 
     def _fill(self, s: AttrStmt) -> Stmt:
-        entry, body = self._entry(s), s.body
-        while isinstance(body, AttrStmt) and body.key == _KEY:  # filled together
+        entry = self._entry(s)
+        body = s.body
+        while isinstance(body, AttrStmt) and body.key == _KEY:  # another output of the operation
             self._entry(body)
             body = body.body
-        _check_sources(s, body, entry.loop)
+        self._check_can_run_ahead(body, entry)
+        entry.conditions += 1  # what is filled inside would run ahead twice
         fill = self.stmt(body)
+        entry.conditions -= 1
         loop = entry.loop
         var = loop.loop_var
         first = copy_stmt(fill, {var: loop.min, entry.slot: IntImm(0, var.dtype)})
@@ -201,11 +208,25 @@ class _DoubleBuffer:
         following = substitute_stmt(fill, {var: add(var, 1), entry.slot: entry.next_slot})
         return IfThenElse(entry.more, following)
 
+    def _check_can_run_ahead(self, fill: Stmt, entry: _Loop) -> None:
+        """ScheduleError when `fill` reads what its own iteration computes: not there one early."""
+        made = _made(entry.loop.body) - _made(fill)
+        for e in unique_exprs(fill):
+            if isinstance(e, BufferLoad) and e.buffer.data in made:
+                if self._filled_in.get(e.buffer.data) is entry:
+                    continue
+                raise ScheduleError(
+                    f"InjectDoubleBuffer: what is double-buffered in loop "
+                    f"{entry.loop.loop_var.name} is filled one iteration ahead, but from "
+                    f"{e.buffer.name}, which the loop computes itself; double-buffer that too, or "
+                    "compute it outside"
+                )
+
     def _entry(self, s: AttrStmt) -> _Loop:
-        """The innermost loop, in whose every iteration `s` fills its buffer."""
+        """The loop in which what `s` marks is filled."""
         pointer = s.node.data if isinstance(s.node, Buffer) else s.node
         entry = self._filled_in.get(pointer)
-        if entry is None or entry is not self._loops[-1] or entry.conditions:
+        if entry is None or self._loops[-1:] != [entry] or entry.conditions:
             raise ScheduleError(
                 f"InjectDoubleBuffer: {pointer.name} must be filled once in every iteration of the "
                 "loop around its allocation"
@@ -213,26 +234,11 @@ class _DoubleBuffer:
         return entry
 
 
-def _check_sources(mark: AttrStmt, fill: Stmt, loop: For) -> None:
-    """ScheduleError when `fill` reads what its own iteration of `loop` has yet to store."""
-    stored = set(_stored_outside_fills(loop.body))
-    for e in all_exprs(fill):
-        if isinstance(e, BufferLoad) and e.buffer.data in stored:
-            pointer = mark.node.data if isinstance(mark.node, Buffer) else mark.node
-            raise ScheduleError(
-                f"InjectDoubleBuffer: {pointer.name} is filled an iteration ahead from "
-                f"{e.buffer.name}, which is stored in that iteration; double-buffer "
-                f"{e.buffer.name}, too, or compute it outside of the loop {loop.loop_var.name}"
-            )
-
-
-def _stored_outside_fills(s: Stmt) -> Iterator[Var]:
-    if isinstance(s, AttrStmt) and s.key == _KEY:
-        return
-    if isinstance(s, BufferStore):
-        yield s.buffer.data
-    for child in child_stmts(s):
-        yield from _stored_outside_fills(child)
+def _made(body: Stmt) -> set[Var]:
+    """The memory that is allocated or written in `body`."""
+    return {s.buffer_var for s in stmts(body) if isinstance(s, Allocate)} | {
+        s.buffer.data for s in stmts(body) if isinstance(s, BufferStore)
+    }
 
 
 def _whole(entry: _Loop, loop: For) -> Stmt:

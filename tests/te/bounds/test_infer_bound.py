@@ -131,6 +131,21 @@ def test_int64_axes_keep_their_type() -> None:
         assert str(bounds[iv].extent.dtype) == str(bounds[iv].min.dtype) == "int64"
 
 
+@pytest.mark.parametrize("scope", ["shared", "local"])
+def test_memory_of_threads_that_are_not_around_the_stage(scope: str) -> None:
+    A = te.placeholder((8, 4), name="A")
+    B = te.compute((8, 4), lambda i, j: A[i, j], name="B")
+    s = te.create_schedule(B.op)
+    cache = s.cache_read(A, scope, [B])
+    i, j = B.op.axis
+    s[B].bind(i, te.thread_axis("blockIdx.x"))
+    s[B].bind(j, te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match=rf"A.{scope}: what its consumers read depends on"):
+        bounds_of(s)
+    s[cache].compute_at(s[B], j)
+    bounds_of(s)
+
+
 def test_attach_that_does_not_enclose_all_consumers() -> None:
     A = te.placeholder((8,), name="A")
     P = te.compute((8,), lambda i: A[i], name="P")

@@ -1,5 +1,6 @@
 """Reductions bound to threads."""
 
+import numpy as np
 import pytest
 
 from autosched import te
@@ -79,30 +80,42 @@ def test_condition_of_the_reduction_guards_the_accumulation(check: Check) -> Non
     check(s, [A, C], lambda a: a[:, 3:].sum(1))
 
 
-@pytest.mark.parametrize("tag", ["vthread", "vthread.x"])
-def test_virtual_threads_are_refused(tag: str) -> None:
-    """Each would keep its own share: the result was the first one's."""
-    A, C, s = row_sums(4, 8)
-    s[C].bind(compute_of(C).axis[0], te.thread_axis("threadIdx.x"))
-    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis(tag))
-    message = "stage C, axis k: a reduction cannot be shared by virtual threads; bind it to"
-    with pytest.raises(ScheduleError, match=message):
-        schedule_to_prim_func(s, [A, C])
-
-
-def test_elements_fused_with_terms_are_refused() -> None:
-    """Threads that had terms of several elements added them up to one."""
-    A, C, s = row_sums(4, 8)
-    fused = s[C].fuse(compute_of(C).axis[0], compute_of(C).reduce_axis[0])
-    _, inner = s[C].split(fused, factor=16)
-    s[C].bind(inner, te.thread_axis("threadIdx.x"))
-    message = "stage C, axis i: a data axis fused with a reduction axis bound to threads"
-    with pytest.raises(ScheduleError, match=message):
-        schedule_to_prim_func(s, [A, C])
-
-
 def test_init_is_refused() -> None:
     _, C, s = row_sums(4, 8, init=1.0)
     s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))
     with pytest.raises(ScheduleError, match="stage C: a reduction with init"):
         schedule_to_prim_func(s, [])
+
+
+def test_a_condition_that_never_holds(check: Check) -> None:
+    A = te.placeholder((3, 5), name="A")
+    k = te.reduce_axis((4, 5), "k")
+    C = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k < 4), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(k, te.thread_axis("threadIdx.x"))
+    check(s, [A, C], lambda a: np.zeros(3))
+
+
+@pytest.mark.parametrize("threads", [1, 4, 12, 64])
+def test_virtual_threads_have_results_of_their_own(threads: int, check: Check) -> None:
+    A, C, s = row_sums(5, threads)
+    s[C].bind(compute_of(C).axis[0], te.thread_axis("vthread"))
+    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis("threadIdx.x"))
+    check(s, [A, C], lambda a: a.sum(1))
+
+
+@pytest.mark.parametrize("tag", ["blockIdx.x", "vthread"])
+def test_other_threads_than_those_of_a_block_are_refused(tag: str) -> None:
+    A, C, s = row_sums(4, 8)
+    s[C].bind(compute_of(C).reduce_axis[0], te.thread_axis(tag))
+    with pytest.raises(ScheduleError, match=f"C, axis k bound to {tag}: a reduction is shared by"):
+        schedule_to_prim_func(s, [A, C])
+
+
+def test_threads_of_data_and_reduction_axes_in_one_are_refused() -> None:
+    A, C, s = row_sums(4, 8)
+    fused = s[C].fuse(compute_of(C).axis[0], compute_of(C).reduce_axis[0])
+    _, inner = s[C].split(fused, factor=2)
+    s[C].bind(inner, te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match="C, axis i: it is fused with a reduction axis bound"):
+        schedule_to_prim_func(s, [A, C])

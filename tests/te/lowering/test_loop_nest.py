@@ -3,6 +3,7 @@
 import pytest
 
 from autosched import te
+from autosched.errors import ScheduleError
 from autosched.te.bounds.bound_check import BoundFacts
 from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.lowering.loop_nest import Building, Level, make_loop_nest, substitution, wrap_all
@@ -66,10 +67,7 @@ def test_init_loops_have_variables_of_their_own_and_no_markers() -> None:
     [
         ("", "threadIdx.x", "threadIdx.x"),
         ("shared", "threadIdx.x", "threadIdx.x"),
-        ("local", "threadIdx.x", "0"),
-        ("shared", "blockIdx.x", "0"),
         ("warp", "threadIdx.x", "threadIdx.x"),
-        ("warp", "threadIdx.y", "0"),
         ("local", "vthread", "vthread"),
     ],
 )
@@ -82,6 +80,17 @@ def test_value_of_a_bound_axis_depends_on_the_storage(scope: str, tag: str, valu
     launch = nest[0][0]
     assert isinstance(launch, AttrStmt)
     assert (launch.key, value_of(launch.value)) == (key, 8)
+
+
+@pytest.mark.parametrize(
+    ("scope", "tag"),
+    [("local", "threadIdx.x"), ("shared", "blockIdx.x"), ("warp", "threadIdx.y")],
+)
+def test_threads_do_not_fill_together_what_each_has_for_itself(scope: str, tag: str) -> None:
+    s, B, (i, _) = stage(scope=scope)
+    s[B].bind(i, te.thread_axis(tag))
+    with pytest.raises(ScheduleError, match=f"axis i bound to {tag}: its 8 iterations would fill"):
+        nest_of(s, B)
 
 
 def test_an_extent_of_one_leaves_no_loop_but_its_pragmas() -> None:

@@ -57,3 +57,15 @@ def test_two_stages_in_a_step(check: Check) -> None:
         return np.stack(rows) * 2
 
     check(s, [X, double], reference)
+
+
+def test_first_steps_of_which_only_some_are_read(check: Check) -> None:
+    m, n = 6, 5
+    X, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    init = te.compute((3, n), lambda t, i: X[t, i] * 2.0, name="init")
+    update = te.compute((m, n), lambda t, i: state[t - 3, i] + X[t, i], name="update")
+    scan = te.scan(init, update, state, [X], name="scan")
+    first = te.compute((n,), lambda i: scan[0, i] + 1.0, name="first")
+    s = te.create_schedule(first.op)
+    assert "realize(scan[0:3, 0:5]" in repr(schedule_to_prim_func(s, [X, first]))
+    check(s, [X, first], lambda x: x[0] * 2 + 1)

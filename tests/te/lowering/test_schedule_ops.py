@@ -81,6 +81,16 @@ def test_prefetch_stands_inside_its_loop() -> None:
     assert isinstance(loops[-1].body, AttrStmt)
 
 
+def test_a_prefetch_stays_when_what_it_names_is_rewritten() -> None:
+    s, _, C, D = chain()
+    cache = s.cache_write(C, "local")
+    s[D].prefetch(s[C].op.output(0), compute_of(D).axis[0], 2)
+    s.cache_write(C, "global")
+    s[cache].compute_inline()
+    attrs = [x for x in stmts(lowered(s)) if isinstance(x, AttrStmt)]
+    assert [(x.key, x.node) for x in attrs] == [("prefetch_scope", C)]
+
+
 def test_scope_is_on_the_realization() -> None:
     s, B, *_ = chain()
     s[B].set_scope("shared")

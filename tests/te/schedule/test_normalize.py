@@ -118,6 +118,14 @@ def test_attached_to_an_inlined_stage() -> None:
         s.normalize()
 
 
+def test_a_prefetch_of_an_inlined_stage() -> None:
+    _A, B, C, _D, s = _chain()
+    s[C].prefetch(B, compute_of(C).axis[0], 1)
+    s[B].compute_inline()
+    with pytest.raises(ScheduleError, match="prefetch: stage C, axis i: B is inlined and has no"):
+        s.normalize()
+
+
 def test_an_extern_reader_needs_its_input_stored() -> None:
     A = te.placeholder((4,), name="A")
     B = te.compute((4,), lambda i: A[i], name="B")

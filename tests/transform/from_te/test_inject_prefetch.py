@@ -54,3 +54,15 @@ def test_schedule() -> None:
     after = InjectPrefetch()(schedule_to_prim_func(sch, [X, Y]))
     prefetch = next(s for s in stmts(after.body) if isinstance(s, Prefetch))
     assert [value_of(r.extent) for r in prefetch.bounds] == [1, 16]
+
+
+def test_what_the_loop_itself_computes_is_refused() -> None:
+    X = te.placeholder((32, 16), name="X")
+    Y = te.compute((32, 16), lambda r, c: X[r, c] + 1.0, name="Y")
+    Z = te.compute((32, 16), lambda r, c: Y[r, c] * 2.0, name="Z")
+    sch = te.create_schedule(Z.op)
+    r, c = Z.op.axis
+    sch[Y].compute_at(sch[Z], c)
+    sch[Z].prefetch(Y, r, 1)
+    with pytest.raises(ScheduleError, match="Y is prefetched in loop r, but has no memory before"):
+        InjectPrefetch()(schedule_to_prim_func(sch, [X, Z]))

@@ -78,7 +78,9 @@ def test_fills_from_what_the_iteration_computes(
 ) -> None:
     """The next iteration's M would be made of this iteration's L, unless L is ahead, too."""
     plain = allocate(L, allocate(M, copy(L), fill(M, loop(j, 4, BufferStore(M, L[j], (j,))))))
-    with pytest.raises(ScheduleError, match="M is filled an iteration ahead from L, which is"):
+    with pytest.raises(
+        ScheduleError, match="one iteration ahead, but from L, which the loop computes itself"
+    ):
         InjectDoubleBuffer()(make_func(loop(i, 5, seq(plain, use(A[k]))), A, B))
     before = make_func(
         loop(
@@ -116,6 +118,43 @@ def test_a_stage_with_two_results(split: int) -> None:
     w = np.zeros((8, 8), np.float32)
     interp.run(doubled, [x, w])
     np.testing.assert_array_equal(w, x[:, ::-1] * 2 + x + 3)
+
+
+def test_memory_of_threads_stays_inside_of_them(make_func: MakeFunc) -> None:
+    thread = te.thread_axis("threadIdx.x")
+    inside = allocate(L, fill(L, copy(L)), use(L[k]))
+    launch = AttrStmt(thread, "thread_extent", IntImm(4), inside)
+    with pytest.raises(ScheduleError, match="no serial loop encloses its allocation"):
+        InjectDoubleBuffer()(make_func(loop(i, 8, launch), A, B))
+
+
+def test_a_fill_inside_of_a_fill_is_refused(make_func: MakeFunc) -> None:
+    inner = allocate(M, fill(M, copy(M)), loop(k, 4, BufferStore(L, M[k], (k,))))
+    outer = AttrStmt(L, "double_buffer_scope", IntImm(1), inner)
+    with pytest.raises(ScheduleError, match="M must be filled once in every iteration"):
+        InjectDoubleBuffer()(make_func(loop(i, 8, allocate(L, outer, use(L[k]))), A, B))
+
+
+def test_what_the_same_iteration_computes_cannot_fill() -> None:
+    X = te.placeholder((4, 8), name="X")
+    Y = te.compute((4, 8), lambda a, b: X[a, b] * 2.0, name="Y")
+    Z = te.compute((4, 8), lambda a, b: Y[a, 7 - b] + 1.0, name="Z")
+    s = te.create_schedule([Z.op])
+    cache = s.cache_read(Y, "local", [Z])
+    for tensor in (Y, cache):
+        s[tensor].compute_at(s[Z], Z.op.axis[0])
+    s[cache].double_buffer()
+    alone = StorageFlatten()(schedule_to_prim_func(s, [X, Z]))
+    with pytest.raises(
+        ScheduleError, match="loop a is filled one iteration ahead, but from Y, which"
+    ):
+        InjectDoubleBuffer()(alone)
+    s[Y].double_buffer()
+    both = InjectDoubleBuffer()(StorageFlatten()(schedule_to_prim_func(s, [X, Z])))
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    z = np.zeros_like(x)
+    interp.run(both, [x, z])
+    np.testing.assert_array_equal(z, x[:, ::-1] * 2 + 1)
 
 
 @pytest.mark.parametrize("split", [1, 2, 4, 6])
