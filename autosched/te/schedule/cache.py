@@ -19,7 +19,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.placement import STORAGE_SCOPES
 from autosched.te.schedule.refusal import refuse
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Reduce, Var
-from autosched.tir.op import all_, const, select
+from autosched.tir.op import all_, const, if_then_else
 from autosched.tir.walk import substitute
 
 if TYPE_CHECKING:
@@ -229,4 +229,4 @@ def guarded(body: Expr, predicates: Sequence[Expr]) -> Expr:
             body.value_index,
             body.init,
         )
-    return select(all_(*predicates), body, const(0, body.dtype))
+    return if_then_else(all_(*predicates), body, const(0, body.dtype))

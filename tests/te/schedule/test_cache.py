@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from autosched import te
+from autosched.driver import lower
 from autosched.errors import ScheduleError
+from autosched.runtime.cpu import CpuKernel, build_artifact
+from autosched.target import cpu_target
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from kit.te import compute_of
@@ -174,8 +178,26 @@ def test_cache_write_after_an_uneven_split_is_guarded() -> None:
         assert [e.value for e in cache.shape] == [3, 4]
     outer, inner = CL.op.axis
     index = inner + outer * 4
-    assert CL.op.body == (te.select(index < 10, A[index] + 1.0, 0.0),)
+    assert CL.op.body == (te.if_then_else(index < 10, A[index] + 1.0, 0.0),)
     (i,) = C.op.axis
     assert compute_of(s[C]).body == (CL[i // 4, i % 4],)
     outer, inner = BL.op.axis
     assert BL.op.body[0].condition is ((inner + outer * 4) < 10)
+
+
+@pytest.mark.parametrize(("size", "factor"), [(10, 4), (11, 8), (7, 4), (13, 8), (21, 8)])
+def test_a_guarded_cache_reads_nothing_beyond_its_source(size: int, factor: int) -> None:
+    """As lanes of a vector: of local memory the compiler takes such values for anything."""
+    A = te.placeholder((size,), name="A")
+    T = te.compute((size,), lambda i: A[i] * 2.0, name="T")
+    B = te.compute((size,), lambda i: T[size - 1 - i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=factor)
+    cache = s.cache_write(B, "local")
+    s[T].set_scope("local")
+    s[cache].vectorize(cache.op.axis[1])
+    target = cpu_target()
+    kernel = CpuKernel(build_artifact(lower(s, [A, B], target), target))
+    a, b = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+    kernel(a, b)
+    np.testing.assert_array_equal(b, a[::-1] * 2 + 1)
