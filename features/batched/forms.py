@@ -45,10 +45,15 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """The terms of each slot, and what no loop changes."""
+    """The terms of each slot, and what no loop changes.
+
+    `joined` divides the factors of all digits of a loop that followed each other and became one; 0
+    where none did.
+    """
 
     terms: dict[int, tuple[Term, ...]]
     base: Ints
+    joined: Ints | int = 0
 
     def every(self) -> Iterator[tuple[int, Term]]:
         """All terms with their slots."""
@@ -62,9 +67,8 @@ class Forms:
 
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
     the largest values of those that nothing keeps in the axis. `simple` remembers what was
-    simplified (`one.py`). `joined` says where digits of a loop that follow each other became one.
-    With `short` a quotient or remainder that cuts a sum of three terms is no form: simplification
-    does not always see that it cuts one of them only.
+    simplified (`one.py`). With `short` a quotient or remainder that cuts a sum of three terms is no
+    form: simplification does not always see that it cuts one of them only.
     """
 
     def __init__(self, count: int, short: bool = False) -> None:
@@ -78,7 +82,7 @@ class Forms:
         self._digits: dict[Term, Flags] = {}
         self._ends: dict[Form, tuple[Ints, Ints]] = {}
         self.bad: Flags = np.zeros(count, bool)
-        self.joined: Flags = np.zeros(count, bool)
+        self._followed: Ints | int = 0  # as the `joined` of the sum that is being made
         self.reasons: Counter[str] = Counter()
         self._short = short
         self.every = np.arange(count)
@@ -149,10 +153,12 @@ class Forms:
     def add(self, a: Form, b: Form) -> Form:
         """a + b."""
         terms = dict(a.terms)
+        self._followed = 0
         for slot, more in b.terms.items():
             known = terms.get(slot)
             terms[slot] = more if known is None else self._joined((*known, *more))
-        return Form(terms, a.base + b.base)
+        joined = np.gcd(np.gcd(a.joined, b.joined), self._followed)
+        return Form(terms, a.base + b.base, joined)
 
     def _joined(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
         """The same sum with fewer terms: digits that follow each other are one."""
@@ -181,7 +187,7 @@ class Forms:
             ratio = above.lower // below.lower
             follows = both & (above.lower == below.upper) & (above.scale == below.scale * ratio)
             if follows.any():
-                self.joined = self.joined | follows
+                self._followed = np.gcd(self._followed, np.where(follows, below.scale, 0))
                 one = Term(below.lower, above.upper, below.scale)
                 a, b = _where(follows, one, a), _where(follows, _nothing(b), b)
                 both = both & ~follows
@@ -195,7 +201,7 @@ class Forms:
             slot: tuple(Term(t.lower, t.upper, t.scale * factor) for t in own)
             for slot, own in a.terms.items()
         }
-        return Form(terms, a.base * factor)
+        return Form(terms, a.base * factor, a.joined * factor)
 
     def divmod(self, a: Form, divisor: Ints) -> tuple[Form, Form]:
         """a // divisor and a % divisor, the divisor positive.
@@ -230,7 +236,7 @@ class Forms:
         self.refuse(~small & ((cuts != 1) | (left != 0)), QUOTIENT)
         if self._short:
             self.refuse(~small & (several > 2), QUOTIENT)
-        return Form(quotients, base), Form(remainders, left)
+        return Form(quotients, base, a.joined), Form(remainders, left, a.joined)
 
     def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:
         """The term's part of the quotient and of the remainder; where `cut`, a digit of each."""

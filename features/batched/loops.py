@@ -167,7 +167,6 @@ def make_loops(
         leaves = [own.variable(k) for k in range(len(loops.leaves))]
         found = values_of(own, loops, sizes, leaves)
         parts.append((group, found))
-        forms.joined[rows] |= own.joined
         if texts is None:
             forms.refuse_part(rows, own)
             if ragged.any():
@@ -196,10 +195,10 @@ def _splits_fused(loops: Loops) -> bool:
 
 def gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:
     """The forms of the groups, whose slots are positions, as one."""
-    base = np.zeros(forms.count, np.int64)
+    base, joined = np.zeros((2, forms.count), np.int64)
     terms: dict[int, list[Term]] = {}
     for rows, form in parts:
-        base[rows] = form.base
+        base[rows], joined[rows] = form.base, form.joined
         for k, own in form.terms.items():
             into = terms.setdefault(slots[k], [])
             used = [term for term in own if term.scale.any()]
@@ -208,4 +207,4 @@ def gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]
             for term, place in zip(used, into, strict=False):
                 place.lower[rows], place.upper[rows] = term.lower, term.upper
                 place.scale[rows] = term.scale
-    return Form({slot: tuple(own) for slot, own in terms.items() if own}, base)
+    return Form({slot: tuple(own) for slot, own in terms.items() if own}, base, joined)

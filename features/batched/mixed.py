@@ -134,7 +134,8 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
             for other, own in form.terms.items()
         }
         terms[slot] = (Term(forms.one, forms.whole, scale),)
-        found.append(Form(terms, np.where(mixed.where, 0, form.base)))
+        base, joined = (np.where(mixed.where, 0, known) for known in (form.base, form.joined))
+        found.append(Form(terms, base, joined))
     return tuple(found)
 
 

@@ -109,6 +109,13 @@ class StoreOps:
         """Whether there is a quotient or remainder in the index of a load."""
         return not all(_plain(index) for _, indices in self.loads for index in indices)
 
+    @property
+    def divisors(self) -> set[int]:
+        """The constants that divide in the indices of loads."""
+        parts = (e for _, indices in self.loads for index in indices for e in pre_order(index))
+        divisions = (e.b for e in parts if isinstance(e, FloorDiv | FloorMod))
+        return {divisor.value for divisor in divisions if isinstance(divisor, IntImm)}
+
     def part_of(self, d: int) -> tuple[Expr, int] | None:
         """The part whose load has dimension d of the whole one, and which dimension it is there;
         None where no condition asks for its axis."""

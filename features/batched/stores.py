@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,8 @@ from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
+from autosched.tir.expr import Expr, Var
+from autosched.tir.walk import free_vars
 
 Floats = npt.NDArray[np.float64]
 _HALF = 1 << 31
@@ -248,8 +252,9 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at, as_ansor)
             lost = lost | deep
             if lost.any():
-                if ops.divides:  # f // 3 * 6 + f % 3 * 2 is not f * 2 yet where it is divided
-                    forms.refuse(lost & forms.joined, QUOTIENT)
+                # f // 3 * 6 + f % 3 * 2 is f * 2, but not yet where it is divided by 3.
+                for joined, divisor in product(_joined(axes, e), ops.divisors):
+                    forms.refuse(lost & (joined % divisor != 0), QUOTIENT)
                 text, place = text_of(store, number, d, as_ansor)
                 found_text, counts = written_index(forms, text, place, store.at, lost, as_ansor)
                 known = found_text if known is None else either(found_text, known)
@@ -257,6 +262,10 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             if known is not None:
                 access.written[len(access.tuples) - 1, d] = known
     return list(reversed(found.values()))
+
+
+def _joined(axes: Mapping[Var, Form], e: Expr) -> list[Ints | int]:
+    return [axes[var].joined for var in free_vars(e) if var in axes]
 
 
 def text_of(store: Store, number: int, d: int, as_ansor: bool) -> tuple[Text, Place | None]:
