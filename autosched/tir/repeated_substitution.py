@@ -89,7 +89,10 @@ class RepeatedSubstitution:
 
 
 def _parts(terms: Mapping[Expr, int], dtype: DType) -> tuple[Expr, list[Expr]]:
-    """The sum of the positive terms, and what is taken off for the others; by falling factors."""
+    """The sum of the positive terms, and what is taken off for the others; by falling factors.
+
+    `sum_of` in two parts, between which comes the constant: they are made once for all constants.
+    """
     falling = sorted(terms.items(), key=lambda entry: -entry[1])
     total: Expr = const(0, dtype)
     taken_off: list[Expr] = []

@@ -47,6 +47,15 @@ def map_stmt(stmt: Stmt, expr: ExprFn) -> Stmt:
     return _Mapper(expr)(stmt)
 
 
+def replace_stmt(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """`stmt` with `new` in place of the statement `old`."""
+    if stmt is old:
+        return new
+    if isinstance(stmt, BufferStore):
+        return stmt
+    return map_children(stmt, lambda inner: replace_stmt(inner, old, new))
+
+
 class _Mapper:
     """Statements with `expr` applied to their expressions; no function that calls itself."""
 

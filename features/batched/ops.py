@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +38,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.op import all_
 from autosched.tir.stmt import ProducerStore
-from autosched.tir.walk import free_vars, pre_order, substitute
+from autosched.tir.walk import free_vars, map_expr_children, pre_order, rewrite_expr, substitute
 from autosched.transform.loops.known_zeros import Pattern, pattern_at, residues, zero_unless
 
 if TYPE_CHECKING:
@@ -406,11 +406,8 @@ def _simplified(value: Expr, as_ansor: bool) -> Expr:
 
     def without(e: Expr) -> Expr:
         if isinstance(e, ProducerLoad) and not all(map(_plain, e.indices)):
-            indices = [
-                i if _plain(i) else left.setdefault(i, Var("index", i.dtype)) for i in e.indices
-            ]
-            return ProducerLoad(e.producer, tuple(indices))
-        return _mapped(e, without)
+            return ProducerLoad(e.producer, tuple(map(stand_in, e.indices)))
+        return map_expr_children(e, without)
 
     simple = Analyzer(as_ansor).simplify(without(value))
     return substitute(simple, {var: index for index, var in left.items()}) if left else simple
@@ -422,20 +419,12 @@ def _own_at(value: Expr, own: Tensor, indices: Indices) -> Expr:
     C[i, j] + A[i, k] -> C[0] + A[i, k], for a sum that a thread keeps in one element.
     """
 
-    def moved(e: Expr) -> Expr:
-        if isinstance(e, ProducerLoad):
-            return ProducerLoad(own, indices) if e.producer is own else e
-        return _mapped(e, moved)
+    def moved(e: Expr) -> Expr | None:
+        if isinstance(e, ProducerLoad) and e.producer is own:
+            return ProducerLoad(own, indices)
+        return None
 
-    return moved(value)
-
-
-def _mapped(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """`e` with its children changed, `e` itself where they stay."""
-    children = e.children()
-    changed = tuple([change(child) for child in children])
-    same = all(a is b for a, b in zip(children, changed, strict=True))
-    return e if same else e.with_children(changed)
+    return rewrite_expr(value, moved)
 
 
 def _asks_for_remainders(value: Expr) -> bool:

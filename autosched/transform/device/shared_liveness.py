@@ -26,6 +26,7 @@ from autosched.tir.stmt import (
     While,
 )
 from autosched.tir.walk import child_stmts, direct_exprs, free_vars, pre_order
+from autosched.transform.device.thread_index import is_uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class _Walk:
         self.place = 0
         self.scopes: list[_Scope] = []
         self.depth: dict[Var, int] = {}
-        self.threads: set[Var] = set()
+        self.threads: set[Var] = set()  # of a block, and what is made of them
         self.aliases: dict[Var, frozenset[Var]] = {}
         self.defined: dict[Var, tuple[int, tuple[Expr, ...]]] = {}
         self.flights: list[tuple[Var, int, tuple[_Scope, ...]]] = []
@@ -117,7 +118,7 @@ class _Walk:
                 self.stmt(s.body)
             case For():
                 self._leaf((s.min, s.extent), optional=True)
-                self.defined[s.loop_var] = (self.place, (s.min, s.extent))
+                self._note(s.loop_var, (s.min, s.extent))
                 self._scope((s.min, s.extent), s, (), [s.body])
             case While():
                 self._scope((s.condition,), s, (s.condition,), [s.body])
@@ -237,8 +238,13 @@ class _Walk:
         for base in self.aliases.get(data, (data,)):
             self.flights.append((base, self.place, tuple(self.scopes)))
 
+    def _note(self, var: Var, values: tuple[Expr, ...]) -> None:
+        self.defined[var] = (self.place, values)
+        if not all(is_uniform(e, self.threads) for e in values):
+            self.threads.add(var)
+
     def _define(self, var: Var, value: Expr) -> None:
-        self.defined[var] = (self.place, (value,))
+        self._note(var, (value,))
         if var.dtype.is_handle:
             mentioned = {v for v in free_vars(value) if v.dtype.is_handle}
             mentioned |= {load.buffer.data for load in loads_in(value)}
@@ -258,7 +264,7 @@ class _Walk:
             if not within or not self._repeats(loop, touches):
                 first, last = min(first, loop.begin), max(last, loop.end)
         for scope in {scope for t in touches for scope in t.scopes if scope.cases}:
-            if any(map(self._differs, scope.conditions)):
+            if not all(is_uniform(e, self.threads) for e in scope.conditions):
                 first, last = min(first, scope.begin), max(last, scope.end)
         for pointer, place, scopes in self.flights:
             if pointer is data:
@@ -282,20 +288,6 @@ class _Walk:
             if any(self._changes(e, loop) for e in (*touch.decisive, *heads)):
                 return False
         return True
-
-    def _differs(self, e: Expr) -> bool:
-        """True when `e` may have other values in other threads of a block."""
-        if isinstance(e, Call) and e.op == "tvm_thread_invariant":
-            return False
-        for part in pre_order(e):
-            match part:
-                case BufferLoad() | Call(op="ptx_lane_id"):
-                    return True
-                case Var():
-                    _, values = self.defined.get(part, (-1, ()))
-                    if part in self.threads or any(map(self._differs, values)):
-                        return True
-        return False
 
     def _changes(self, e: Expr, loop: _Scope) -> bool:
         """True when `e` may have other values in other iterations of `loop`."""

@@ -7,7 +7,7 @@ for all their values, and the rest, which is the same for all threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from autosched.tir.expr import (
     BinaryExpr,
+    BufferLoad,
     Call,
     Cast,
     Div,
@@ -29,7 +30,7 @@ from autosched.tir.expr import (
 )
 from autosched.tir.linear import linear
 from autosched.tir.numpy_binary import BINARY
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import free_vars, pre_order
 
 Array = np.ndarray[Any, Any]
 _WARP = 32
@@ -206,6 +207,17 @@ def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:
         values = np.arange(span.low, span.low + span.extent, dtype=np.int64)
         env[span.var] = values.reshape([-1 if d == axis else 1 for d in range(len(shape))])
     return env, shape
+
+
+def is_uniform(e: Expr, threads: Collection[Var]) -> bool:
+    """True when `e` has one value for all threads of a block, whose variables are `threads`."""
+    if isinstance(e, Call) and e.op == "tvm_thread_invariant":
+        return True
+    reads = any(
+        isinstance(part, BufferLoad) or (isinstance(part, Call) and part.op == "ptx_lane_id")
+        for part in pre_order(e)
+    )
+    return not reads and free_vars(e).isdisjoint(threads)
 
 
 def is_plain(e: Expr) -> bool:

@@ -64,7 +64,7 @@ from typing import ClassVar
 
 from autosched.errors import ScheduleError
 from autosched.tir.dtype import int32
-from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, StringImm, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterVar, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import (
     Allocate,
@@ -78,7 +78,7 @@ from autosched.tir.stmt import (
     While,
     seq,
 )
-from autosched.tir.walk import child_stmts, free_vars, map_children, pre_order, stmts, substitute
+from autosched.tir.walk import child_stmts, map_children, stmts, substitute
 from autosched.transform.device.shared_layout import saves_bytes
 from autosched.transform.device.shared_liveness import live_intervals
 from autosched.transform.device.slots import apart, in_other_slots
@@ -92,7 +92,7 @@ from autosched.transform.device.thread_access import (
     in_parts,
     is_barrier,
 )
-from autosched.transform.device.thread_index import Span, may_meet, warps_may_meet
+from autosched.transform.device.thread_index import Span, is_uniform, may_meet, warps_may_meet
 from autosched.transform.device.update_races import check_updates
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -295,14 +295,7 @@ class _Planner:
         )
 
     def _is_uniform(self, e: Expr) -> bool:
-        if isinstance(e, Call) and e.op == "tvm_thread_invariant":
-            return True
-        threads = {span.var for span in self.threads if span.extent > 1}
-        reads = any(
-            isinstance(part, BufferLoad) or (isinstance(part, Call) and part.op == "ptx_lane_id")
-            for part in pre_order(e)
-        )
-        return not reads and free_vars(e).isdisjoint(threads)
+        return is_uniform(e, {span.var for span in self.threads if span.extent > 1})
 
     # -- deciding -------------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
+from autosched.tir.expr import BufferLoad, IntImm, Var
 from autosched.tir.stmt import AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While
-from autosched.tir.walk import child_stmts, free_vars, pre_order, stmts
+from autosched.tir.walk import child_stmts, pre_order, stmts
+from autosched.transform.device.thread_index import is_uniform
 
 
 def check_updates(region: AttrStmt, scope: str, function: str) -> None:
@@ -31,14 +32,14 @@ def _check(s: Stmt, scope: str, function: str, threads: frozenset[Var]) -> None:
     match s:
         case AttrStmt(key="hand_threaded"):
             return
-        case LetStmt() if _depends(s.value, threads):
+        case LetStmt() if not is_uniform(s.value, threads):
             threads |= {s.var}
-        case For() if _depends(s.min, threads) or _depends(s.extent, threads):
+        case For() if not (is_uniform(s.min, threads) and is_uniform(s.extent, threads)):
             return
-        case IfThenElse() | While() if _depends(s.condition, threads):
+        case IfThenElse() | While() if not is_uniform(s.condition, threads):
             return
         case BufferStore() if s.buffer.scope == scope and _updates(s):
-            if not any(_depends(index, threads) for index in s.indices):
+            if all(is_uniform(index, threads) for index in s.indices):
                 raise ScheduleError(
                     f"ThreadSync: {function}: all threads of a block add to the same element of "
                     f"{s.buffer.name} in {scope} memory; bind a loop of its stage to threadIdx"
@@ -52,9 +53,3 @@ def _updates(s: BufferStore) -> bool:
         isinstance(e, BufferLoad) and e.buffer.data is s.buffer.data and e.indices == s.indices
         for e in pre_order(s.value)
     )
-
-
-def _depends(e: Expr, threads: frozenset[Var]) -> bool:
-    """Whether `e` may differ from thread to thread: it is of threads, or loaded."""
-    loads = any(isinstance(part, BufferLoad) for part in pre_order(e))
-    return loads or not free_vars(e).isdisjoint(threads)

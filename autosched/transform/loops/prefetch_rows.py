@@ -70,6 +70,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
+from autosched.tir.substitute_stmt import replace_stmt
 from autosched.tir.undefined import undefined
 from autosched.tir.walk import free_vars, map_children, stmts, unique_exprs
 from autosched.transform.framework.context import PassContext
@@ -109,7 +110,7 @@ def _fetching(s: Stmt) -> Stmt:
             fetched = _next_rows(s, found)
             if fetched:
                 last = found.loop
-                return _replaced(s, last, last.with_(body=seq(*fetched, last.body)))
+                return replace_stmt(s, last, last.with_(body=seq(*fetched, last.body)))
     return map_children(s, _fetching)
 
 
@@ -222,11 +223,3 @@ def _bytes_each(accesses: Iterable[BufferLoad | BufferStore]) -> Iterable[int]:
 def _size(buffer: Buffer) -> int:
     """Elements; 0 where they are not known."""
     return prod(e.value if isinstance(e, IntImm) else 0 for e in buffer.shape)
-
-
-def _replaced(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    if s is old:
-        return new
-    if isinstance(s, BufferStore):
-        return s
-    return map_children(s, lambda part: _replaced(part, old, new))

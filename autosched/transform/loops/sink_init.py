@@ -58,7 +58,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.substitute_stmt import replace_stmt, substitute_stmt
 from autosched.tir.walk import direct_exprs, free_vars, map_children, pre_order, stmts, substitute
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -164,7 +164,7 @@ def _moved(first: Stmt, second: Stmt) -> Stmt | None:
     if steps and _is_perfect(path[path.index(next(s for s in outer if s.loop_var in steps)) :]):
         return None
     sunk = _start_at(start, table, {s.loop_var for s in outer}, steps)
-    return _with(second, at, seq(sunk, at))
+    return replace_stmt(second, at, seq(sunk, at))
 
 
 def _path(s: Stmt, buffer: Buffer) -> list[Stmt] | None:
@@ -288,12 +288,3 @@ def _start_at(start: _Start, table: dict[Var, Var], outer: set[Var], steps: Sequ
         return body
     first = [eq(step, const(0, step.dtype)) for step in steps]
     return IfThenElse(reduce(and_, first), body)
-
-
-def _with(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    """`s` with `new` in place of `old`."""
-    if s is old:
-        return new
-    if isinstance(s, BufferStore):
-        return s
-    return map_children(s, lambda inner: _with(inner, old, new))

@@ -38,7 +38,10 @@ def test_updates_of_all_threads_are_refused(store: str) -> None:
     ],
 )
 def test_others_are_not(store: str, threads: int) -> None:
-    ThreadSync()(parse_func(HEAD.format(threads=threads) + f"    {store}\n    B[0] = S[0]\n"))
+    func = parse_func(HEAD.format(threads=threads) + f"    {store}\n    B[0] = S[0]\n")
+    synced = str(ThreadSync()(func))
+    assert store.splitlines()[-1].strip() in synced
+    assert ("tvm_storage_sync" in synced) == (threads > 1)
 
 
 def reduction_in_shared_memory(bound: bool) -> tuple[Schedule, list[Tensor]]:
