@@ -158,7 +158,7 @@ def _written(kernel: PrimFunc, debug: bool) -> Writer:
 def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
     """The declarations of the parameters, and of what is made of them at the top."""
     written = written_pointers(kernel)
-    alone = "__restrict__ " if kernel.attrs.get("tir.noalias", True) else ""
+    alone = "__restrict__ " if kernel.noalias else ""
     declared: list[str] = []
     conversions: list[str] = []
     for var in kernel.params:

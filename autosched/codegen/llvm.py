@@ -111,7 +111,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
     return ModuleBuilder(
         handlers=HANDLERS,
         symbol=func.name,
-        noalias=bool(func.attrs.get("tir.noalias", True)),
+        noalias=func.noalias,
         vector_bytes=target.vector_bytes,
         has_gather="+avx2" in features,
         has_scatter="+avx512f" in features,

@@ -85,7 +85,7 @@ def signature_of(func: PrimFunc) -> Signature:
             params.append(Parameter(param.name, buffer.dtype.name, True, is_output))
         elif param.name != RESOURCE:
             params.append(Parameter(param.name, param.dtype.name))
-    return Signature(tuple(params), bool(func.attrs.get("tir.noalias", True)))
+    return Signature(tuple(params), func.noalias)
 
 
 def prepared(module: IRModule) -> tuple[IRModule, dict[str, Signature]]:

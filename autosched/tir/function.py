@@ -42,6 +42,11 @@ class PrimFunc:
         return str(self.attrs.get("global_symbol", "main"))
 
     @property
+    def noalias(self) -> bool:
+        """Whether no two arguments share memory, which `tir.noalias` says, or nothing does."""
+        return bool(self.attrs.get("tir.noalias", True))
+
+    @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers of the parameters, in order."""
         return tuple(self.buffer_map[p] for p in self.params if p in self.buffer_map)

@@ -44,7 +44,7 @@ def memory_of(func: PrimFunc) -> Memory:
         for e in direct_exprs(s):
             handed_on |= _pointers(e)
     private = {v for v in allocated - handed_on if not in_kernel or v.scope == "local"}
-    if in_kernel or lets_pointer or not func.attrs.get("tir.noalias", True):
+    if in_kernel or lets_pointer or not func.noalias:
         return Memory(private, private)
     parameters = {b.data for b in func.buffer_map.values()} - handed_on
     return Memory(private | parameters, private)

@@ -57,7 +57,7 @@ class ComputeOnce(FunctionPass):
     name: ClassVar[str] = "ComputeOnce"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & _BROADCAST:
+        if not func.noalias or not kinds_in(func.body) & _BROADCAST:
             return func
         return func.with_body(_Binder().bound(func.body))
 

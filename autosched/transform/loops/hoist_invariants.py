@@ -80,7 +80,7 @@ class HoistInvariants(FunctionPass):
     name: ClassVar[str] = "HoistInvariants"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         if not any(isinstance(s, _Storage) for s in stmts(func.body)):
             return func

@@ -81,7 +81,7 @@ class SinkInit(FunctionPass):
     name: ClassVar[str] = "SinkInit"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         return func.with_body(_sunk(func.body))
 

@@ -90,7 +90,7 @@ class SkipZeros(FunctionPass):
     name: ClassVar[str] = "SkipZeros"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True) or not _asks_for_remainders(func.body):
+        if not func.noalias or not _asks_for_remainders(func.body):
             return func
         simple = Simplify()(func)
         skipper = _Skipper(known_patterns(simple))

@@ -63,7 +63,7 @@ class ShareOutput(FunctionPass):
     name: ClassVar[str] = "ShareOutput"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         outputs = {b.data: b for b in func.buffers}
         copied = _copied(func.body, outputs)

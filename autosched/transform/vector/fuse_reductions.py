@@ -64,7 +64,7 @@ class FuseReductions(FunctionPass):
     name: ClassVar[str] = "FuseReductions"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         registers = core_of(self.vector_bytes).registers - OPERANDS
         return func.with_body(_Fuser(registers * self.vector_bytes).stmt(func.body))

@@ -65,7 +65,7 @@ class InterleaveFunctions(FunctionPass):
     name: ClassVar[str] = "InterleaveFunctions"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if self.vector_bytes >= WIDE_BYTES or not func.attrs.get("tir.noalias", True):
+        if self.vector_bytes >= WIDE_BYTES or not func.noalias:
             return func
         return func.with_body(_stmt(func.body, self.vector_bytes))
 

@@ -85,7 +85,7 @@ class JoinWindows(FunctionPass):
     name: ClassVar[str] = "JoinWindows"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & _EXTREMES:
+        if not func.noalias or not kinds_in(func.body) & _EXTREMES:
             return func
         return func.with_body(_joined(func.body, self.vector_bytes))
 

@@ -92,7 +92,7 @@ class PromoteAccumulators(FunctionPass):
     name: ClassVar[str] = "PromoteAccumulators"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         return func.with_body(_Promoter(self).stmt(func.body))
 

@@ -85,7 +85,7 @@ class SeparateWindows(FunctionPass):
     name: ClassVar[str] = "SeparateWindows"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True) or not kinds_in(func.body) & bits_of(Max, Min):
+        if not func.noalias or not kinds_in(func.body) & bits_of(Max, Min):
             return func
         arguments = frozenset(buffer.data for buffer in func.buffers)
         return func.with_body(_separated(func.body, self.vector_bytes, arguments))

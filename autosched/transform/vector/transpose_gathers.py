@@ -75,7 +75,7 @@ class TransposeGathers(FunctionPass):
     name: ClassVar[str] = "TransposeGathers"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         return func.with_body(_stmt(func.body))
 

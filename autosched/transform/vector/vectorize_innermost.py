@@ -43,7 +43,7 @@ class VectorizeInnermost(FunctionPass):
     name: ClassVar[str] = "VectorizeInnermost"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        if not func.attrs.get("tir.noalias", True):
+        if not func.noalias:
             return func
         return func.with_body(_Vectorizer(core_of(self.vector_bytes)).stmt(func.body))
 
