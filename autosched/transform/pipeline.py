@@ -59,6 +59,7 @@ from autosched.transform.host.lower_tvm_builtin import LowerTVMBuiltin
 from autosched.transform.host.lower_vtcm_alloc import LowerVtcmAlloc
 from autosched.transform.host.make_packed_api import MakePackedAPI
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
+from autosched.transform.loops.alternate_rows import AlternateRows
 from autosched.transform.loops.compute_once import ComputeOnce
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
@@ -190,6 +191,7 @@ def gpu_pipeline(
         # NVRTC unrolls: it takes a third of the time, and the code is the same. Memory beyond the
         # registers of a thread stays memory, however much is unrolled.
         UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=THREAD_BYTES),
+        AlternateRows(),
         UserPasses(2),
         RenormalizeSplitPattern(),
         Simplify(),
@@ -268,6 +270,7 @@ FEATURE_CHECK: tuple[Pass, ...] = (
 """What runs on a GPU candidate before VerifyGPUCode."""
 
 PASSES: dict[str, Callable[[], Pass]] = {
+    "AlternateRows": AlternateRows,
     "AnnotateDeviceRegions": AnnotateDeviceRegions,
     "AnnotateEntryFunc": AnnotateEntryFunc,
     "BF16ComputeLegalize": BF16ComputeLegalize,

@@ -419,6 +419,24 @@ def long_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, B]
 
 
+def outer_products(gpu: bool) -> tuple[Any, list[Any]]:
+    """A matmul of which a thread has three rows of four sums, unrolled."""
+    A, B = te.placeholder((12, 6), name="A"), te.placeholder((6, 32), name="B")
+    k = te.reduce_axis((0, 6), name="k")
+    C = te.compute((12, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    sch = te.create_schedule(C.op)
+    own = sch.cache_write(C, "local" if gpu else "global")
+    io, jo, _, _ = sch[C].tile(*both_axes(C), 3, 4)
+    if gpu:
+        _threads(sch, C, io, jo)
+    sch[own].compute_at(sch[C], jo)
+    stage = sch[own]
+    (k,) = compute_of(own).reduce_axis
+    stage.reorder(k, *both_axes(own))
+    stage.pragma(k, "auto_unroll_max_step", 16)
+    return sch, [A, B, C]
+
+
 CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "tiled_matmul": tiled_matmul,
     "padded_window": padded_window,
@@ -441,4 +459,5 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "across_rows": across_rows,
     "exponentials": exponentials,
     "long_rows": long_rows,
+    "outer_products": outer_products,
 }

@@ -390,6 +390,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
         lambda: (*divided_rows()[:2], CPU),
         lambda f: len(statements(f, LetStmt)) == 1,
     ),
+    "AlternateRows": (
+        lambda: (*PIPELINE_CASES["outer_products"](True), GPU),
+        lambda f: "j.c_1 in unrolled(4)" in to_text(f),
+    ),
     "PrefetchRows": (
         lambda: (*PIPELINE_CASES["long_rows"](False), CPU),
         lambda f: len(statements(f, Prefetch)) == 1,

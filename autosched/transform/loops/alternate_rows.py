@@ -1,0 +1,173 @@
+"""AlternateRows: every other row of a product's unrolled sums runs backwards.
+
+before:
+    def main(A: Buffer((4,), float32), B: Buffer((4,), float32), C: Buffer((16,), float32)):
+        acc = allocate((16,), float32, "local")
+        for i in unrolled(4):
+            for j in unrolled(4):
+                acc[i * 4 + j] = acc[i * 4 + j] + A[i] * B[j]
+        for k in range(16):
+            C[k] = acc[k]
+after:
+    def main(A: Buffer((4,), float32), B: Buffer((4,), float32), C: Buffer((16,), float32)):
+        acc = allocate((16,), float32, "local")
+        for i in unrolled(2):
+            for j in unrolled(4):
+                acc[i * 2 * 4 + j] = acc[i * 2 * 4 + j] + A[i * 2] * B[j]
+            for j_1 in unrolled(4):
+                acc[(i * 2 + 1) * 4 + (3 - j_1)] = acc[(i * 2 + 1) * 4 + (3 - j_1)] + A[i * 2 +
+                        1] * B[3 - j_1]
+        for k in range(16):
+            C[k] = acc[k]
+
+A multiply-add of a GPU reads three registers from two banks, which takes another cycle where two
+are in one bank, unless the instruction before has read one of them in the same place. Along a row
+that is the row's operand; where rows alternate it is the column's from the last sum of one to the
+first of the next. Every sum keeps the order of its terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Mul, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
+from autosched.tir.linear import linear, sum_of
+from autosched.tir.op import const
+from autosched.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt, seq
+from autosched.tir.walk import free_vars, map_children, pre_order
+from autosched.transform.expressions.effects import has_side_effect
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.loops.copy_stmt import copy_stmt
+
+MOST = 4096
+"""Sums of a nest: more than a thread has registers for are no sums of an unrolled product."""
+
+
+@dataclass(frozen=True)
+class AlternateRows(FunctionPass):
+    """Reverses every other row of two unrolled loops that add products to elements of a thread.
+
+    Of each product one factor depends on the row alone and one on the column alone. All sums are
+    elements of their own in memory that no other thread has, and nothing else reads them there, so
+    that any order is right. Rows of several operands (of virtual threads) follow one another.
+    """
+
+    name: ClassVar[str] = "AlternateRows"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_alternating(func.body))
+
+
+def _alternating(s: Stmt) -> Stmt:
+    if isinstance(s, BufferStore):
+        return s
+    if isinstance(s, For):
+        nest = _nest(s)
+        if nest is not None:
+            return seq(*(part for stores in nest.rows() for part in nest.alternating(stores)))
+    return map_children(s, _alternating)
+
+
+class _Nest(NamedTuple):
+    """Two unrolled loops around what is stored in each iteration."""
+
+    outer: For
+    inner: For
+    stores: Sequence[BufferStore]
+
+    def rows(self) -> Iterator[list[BufferStore]]:
+        """The stores, those with the same row operand together."""
+        groups: dict[tuple[BufferLoad, ...], list[BufferStore]] = {}
+        column = {self.inner.loop_var}
+        for store in self.stores:
+            own = [load for load in loads_in(store.value) if not free_vars(load) & column]
+            groups.setdefault(tuple(own), []).append(store)
+        yield from groups.values()
+
+    def alternating(self, stores: Sequence[BufferStore]) -> Iterator[Stmt]:
+        """The loops with rows of these stores, two at a time, and the last of an odd number."""
+        rows, columns = _length(self.outer), _length(self.inner)
+        i, j = self.outer.loop_var, self.inner.loop_var
+        back = {j: sum_of({j: -1}, columns - 1, j.dtype)}
+        forth = self.inner.with_(body=seq(*stores))
+        other = self.inner.with_(body=copy_stmt(seq(*reversed(stores)), back))
+
+        def row(loop: For, number: Expr) -> Stmt:
+            return copy_stmt(loop, {i: number})
+
+        if rows < 4:
+            yield from (row(forth, const(0, i.dtype)), row(other, const(1, i.dtype)))
+        else:
+            pair = (row(loop, sum_of({i: 2}, k, i.dtype)) for k, loop in enumerate((forth, other)))
+            half = const(rows // 2, i.dtype)
+            yield copy_stmt(self.outer.with_(extent=half, body=seq(*pair)), {})
+        if rows % 2:
+            yield row(forth, const(rows - 1, i.dtype))
+
+
+def _nest(s: For) -> _Nest | None:
+    inner = s.body
+    if not isinstance(inner, For) or min(_length(s), _length(inner)) < 2:
+        return None
+    body = inner.body.stmts if isinstance(inner.body, SeqStmt) else (inner.body,)
+    stores = [store for store in body if isinstance(store, BufferStore)]
+    if len(stores) != len(body) or len(stores) * _length(s) * _length(inner) > MOST:
+        return None
+    nest = _Nest(s, inner, stores)
+    return nest if all(_is_product(nest, store) for store in stores) and _apart(nest) else None
+
+
+def _length(s: For) -> int:
+    """The iterations of an unrolled loop from 0 on; 0 for any other loop."""
+    if s.kind is not ForKind.UNROLLED or s.annotations or not isinstance(s.extent, IntImm):
+        return 0
+    return s.extent.value if isinstance(s.min, IntImm) and s.min.value == 0 else 0
+
+
+def _is_product(nest: _Nest, store: BufferStore) -> bool:
+    """Whether the store adds a factor of the row times one of the column to its own element."""
+    if store.buffer.scope != "local" or has_side_effect(store.value):
+        return False
+    row, column = nest.outer.loop_var, nest.inner.loop_var
+    stored = {other.buffer.data for other in nest.stores}
+    for load in loads_in(store.value):
+        if load.buffer.data in stored and not _is_own(store, load):
+            return False
+    return any(
+        isinstance(e, Mul) and {row, column} <= free_vars(e) and _separates(e, row, column)
+        for e in pre_order(store.value)
+    )
+
+
+def _is_own(store: BufferStore, load: BufferLoad) -> bool:
+    return load.buffer is store.buffer and load.indices == store.indices
+
+
+def _separates(e: Mul, row: Var, column: Var) -> bool:
+    found = [free_vars(e.a) & {row, column}, free_vars(e.b) & {row, column}]
+    return {row} in found and {column} in found
+
+
+def _apart(nest: _Nest) -> bool:
+    """Whether all iterations of all stores have elements of their own."""
+    rows, columns = range(_length(nest.outer)), range(_length(nest.inner))
+    place: dict[Buffer, frozenset[tuple[Expr, int]]] = {}
+    found: set[tuple[Buffer, int]] = set()
+    for store in nest.stores:
+        if len(store.indices) != 1 or store.indices[0].dtype.lanes != 1:
+            return False
+        constant, terms = linear(store.indices[0])
+        own = [terms.pop(loop.loop_var, 0) for loop in (nest.outer, nest.inner)]
+        around = frozenset(terms.items())
+        if place.setdefault(store.buffer, around) != around:
+            return False
+        if any(free_vars(e) & {nest.outer.loop_var, nest.inner.loop_var} for e in terms):
+            return False
+        found |= {(store.buffer, constant + own[0] * i + own[1] * j) for i in rows for j in columns}
+    return len(found) == len(rows) * len(columns) * len(nest.stores)
