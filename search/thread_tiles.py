@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -30,12 +31,17 @@ from autosched.target import HardwareParams
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.linear import linear
+from autosched.transform.device.alignment import WIDEST
 
 _LEVELS = 3
 """Lengths of a split that is tiled: virtual threads, threads, elements of a thread."""
-_ROUNDS, _AT_ONCE = 24, 512
+_ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
 """Of a fast product: threads of a block, elements of a thread, terms of a tile in shared memory."""
+_NEAT_THREADS, _NEAT_OWN, _NEAT_TERMS = (64, 256), (32, 128), (8, 32)
+"""Of the fastest large ones (549 of matmul 4096 on an H200 and 320 before)."""
+_COLUMN_THREADS = 8
+"""Which read 128 bytes in a row, all banks of shared memory, where each reads 16."""
 _BLOCKS = 128
 """Fewer leave multiprocessors of a large GPU (108 of an A100, 132 of an H100) without work."""
 _LARGE = 1 << 16
@@ -43,6 +49,18 @@ _LARGE = 1 << 16
 all multiprocessors, which have room for 32 blocks and, from sm_80 on, for 48 or 64 warps."""
 _FULL = 3 / 4
 """The least share of lanes that work: 49 threads are two warps, and 40 are too few."""
+
+
+class Shape(Enum):
+    """What a tile is to have beside room: see `_Tile.suited`."""
+
+    NEAT = auto()
+    FAST = auto()
+    ANY = auto()
+
+
+_SHAPES = tuple(Shape)
+"""Which are tried one after the other, from the one on that is drawn."""
 
 
 class ThreadTile(NamedTuple):
@@ -118,8 +136,9 @@ def sizes_of(state: State, stage_id: int) -> tuple[int, ...]:
 def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
     """Draw the lengths of tiled stages among those that suit threads and shared memory.
 
-    Half of the time they also have what fast products have (`_Tiled.is_shaped`). Where none was met
-    the lengths stay open. In Ansor's space nothing is drawn here.
+    A third of the time they also have what fast products have, and another third what the fastest
+    have (`_Tile.suited`), if there are such. Where none was met the lengths stay open. In Ansor's
+    space nothing is drawn here.
     """
     if context.options.space == "ansor":
         return state
@@ -130,8 +149,8 @@ def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
             own = _tiled(context, state, stage_id, sizes, width)
             if own is None:
                 continue
-            shaped = pick(rng, 2) == 1
-            found = (own.drawn(rng, shaped=True) if shaped else None) or own.drawn(rng)
+            shapes = _SHAPES[pick(rng, len(_SHAPES)) :]
+            found = next(filter(None, (own.drawn(rng, shape) for shape in shapes)), None)
             for k, lengths in found.items() if found else ():
                 step = steps[k]
                 assert isinstance(step, SplitStep)
@@ -168,18 +187,36 @@ class _Tiled:
     splits: Sequence[SplitStep]
     tile: _Tile
 
-    def drawn(self, rng: Rng, shaped: bool = False) -> dict[int, tuple[int, ...]] | None:
+    def drawn(self, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:
         """Lengths of each split, or None where all attempts failed."""
         limit = self.context.options.max_innermost_split_factor
         choices = [_factorizations(s.extent or 1, len(s.lengths), limit) for s in self.splits]
-        for _ in range(_ROUNDS):
+        rounds = _ROUNDS
+        if shape is Shape.NEAT:
+            choices, rounds = self._neat(choices), _NEAT_ROUNDS
+            smallest = _NEAT_THREADS[0] * _NEAT_OWN[0] * _BLOCKS
+            if not all(map(len, choices)) or math.prod(self.tile.sizes) < smallest:
+                return None
+        for _ in range(rounds):
             drawn = [each[rng.integers(len(each), size=_AT_ONCE)] for each in choices]
             numbers = np.concatenate(drawn, axis=1)
-            found = np.flatnonzero(self.tile.suited(self.context, numbers, shaped))
+            found = np.flatnonzero(self.tile.suited(self.context, numbers, shape))
             if found.size:
                 lengths = [tuple(own[found[0]].tolist()) for own in drawn]
                 return dict(zip(self.places, lengths, strict=True))
         return None
+
+    def _neat(self, choices: Sequence[Numbers]) -> list[Numbers]:
+        """Those in which a thread's elements lie beside one another but for virtual threads: of the
+        last axis of the result 16 bytes, of eight threads or more."""
+        rank = sum(len(split.lengths) >= _LEVELS for split in self.splits)
+        found = list(choices)
+        for k in range(rank):
+            found[k] = found[k][(found[k][:, 2:-1] == 1).all(axis=1)]
+        last = found[rank - 1]
+        wide = (last[:, -1] * self.tile.width == WIDEST) & (last[:, 1] >= _COLUMN_THREADS)
+        found[rank - 1] = last[wide]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +254,13 @@ class _Tile:
         loads = {load for body in op.body for load in tensor_loads(body)}
         return _Tile(columns, sizes, width, axes, list(loads), held)
 
-    def suited(self, context: Context, numbers: Numbers, shaped: bool = False) -> Flags:
+    def suited(self, context: Context, numbers: Numbers, shape: Shape = Shape.ANY) -> Flags:
         """As `suits`, of each row, and whether its tiles have room in shared memory.
 
-        With `shaped` whether it has what fast products have, too: threads, elements and terms of a
-        certain number, blocks enough, more than two products of a thread for each value that it
-        loads, and tiles in a quarter of shared memory: two of each have room, and another block.
+        FAST has what fast products have, too: threads, elements and terms of a certain number,
+        blocks enough, more than two products of a thread for each value that it loads, and tiles in
+        a quarter of shared memory: two of each have room, and another block. For NEAT bounds are
+        closer.
         """
         data = [c for c in self.columns if len(c) >= _LEVELS]
         vthreads, threads = (_product(numbers, [c[level] for c in data]) for level in (0, 1))
@@ -230,9 +268,12 @@ class _Tile:
         own = _product(numbers, [k for c in inside for k in c])
         tile = ThreadTile(vthreads, threads, own)
         found = np.asarray(suits(context.hardware, self.sizes, self.width, tile))
+        shaped, neat = shape is not Shape.ANY, shape is Shape.NEAT
         if shaped:
             terms = _product(numbers, [k for c in self.columns if len(c) < _LEVELS for k in c])
-            found &= _between(threads, _THREADS) & _between(own, _OWN) & _between(terms, _TERMS)
+            found &= _between(threads, _NEAT_THREADS if neat else _THREADS)
+            found &= _between(own, _NEAT_OWN if neat else _OWN)
+            found &= _between(terms, _NEAT_TERMS if neat else _TERMS)
             found &= threads * own <= math.prod(self.sizes) // _BLOCKS
         rows = np.flatnonzero(found)
         if not rows.size:  # as often of those that are drawn

@@ -70,6 +70,35 @@ def test_every_attempt_has_registers_and_warps(size: int) -> None:
         assert threads >= 3 / 4 * 32 * math.ceil(threads / 32)
 
 
+def is_neat(tiles: list[tuple[int, ...]]) -> bool:
+    """Whether threads have 16 bytes of float32 in a row, eight of them side by side, and nothing
+    of the sum between their elements."""
+    *_, columns = tiles
+    return columns[3] == 4 and columns[1] >= 8 and all(tile[2] == 1 for tile in tiles)
+
+
+@pytest.mark.parametrize("size", [1024, 4096])
+def test_a_third_of_large_products_is_neat(size: int) -> None:
+    found = SearchSpace(matmul(size)).attempts(np.random.default_rng(0), 192)
+    neat = [steps for steps in found if is_neat(lengths(steps))]
+    assert 48 <= len(neat) <= 90
+    bounded = 0
+    for steps in neat:
+        i, j = lengths(steps)
+        (terms,) = [math.prod(n or 1 for n in s.lengths) for s in splits(steps) if is_sum(s, size)]
+        own = math.prod((i[0], *i[2:], j[0], *j[2:]))
+        bounded += 64 <= i[1] * j[1] <= 256 and 32 <= own <= 128 and 8 <= terms <= 32
+    assert bounded >= 48  # others are so by chance
+
+
+@pytest.mark.parametrize("size", [63, 222, 333])
+def test_what_has_no_neat_tiles_is_drawn_otherwise(size: int) -> None:
+    """Too small, or without a divisor 4; among them one of 222, which two divides."""
+    found = SearchSpace(matmul(size)).attempts(np.random.default_rng(0), 16)
+    assert len(found) == 16
+    assert not any(is_neat(lengths(steps)) for steps in found)
+
+
 def test_ansors_space_draws_as_before() -> None:
     """Each axis by itself, with arrays beyond the registers and blocks of one warp."""
     space = SearchSpace(matmul(), SearchOptions(space="ansor"))
@@ -112,7 +141,7 @@ def test_rows_suit_as_their_tiles_do(size: int) -> None:
         i, j = lengths(steps)
         v, t = (i[level] * j[level] for level in (0, 1))
         tile = ThreadTile(v, t, v * math.prod((*i[2:], *j[2:])))
-        (k,) = [s.lengths for s in splits(steps) if s.extent == size and len(s.lengths) == 2]
+        (k,) = [s.lengths for s in splits(steps) if is_sum(s, size)]
         loaded = 4 * (math.prod(i) + math.prod(j)) * math.prod(n or 1 for n in k)
         expected.append(
             suits(space.context.hardware, (size, size), 4, tile)
@@ -144,6 +173,11 @@ def test_what_quotients_of_axes_read_counts() -> None:
         assert not suits_well or of_a + of_b <= space.context.shared_bytes
         beyond += of_b <= space.context.shared_bytes < of_a + of_b
     assert beyond > 5
+
+
+def is_sum(step: SplitStep, size: int) -> bool:
+    """Whether a split of a product is that of its terms."""
+    return step.extent == size and len(step.lengths) == 2
 
 
 def splits(steps: tuple[Step, ...]) -> list[SplitStep]:
