@@ -264,6 +264,8 @@ def main() -> int:
         return 2
     finally:
         runner.close()
+    if args.records:
+        args.records.mkdir(parents=True, exist_ok=True)
     report = Report(args.out, args.fake)
     report.add("```", json.dumps(environment, indent=1), "```")
     operators = [(name, _small(a)) for name, a in OPERATORS] if args.fake else OPERATORS
