@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import MeasureError
-from autosched.measure.check import Seen, allowance, telling_share, wrong_answer
+from autosched.measure.check import Allowed, Seen, wrong_answer
 from autosched.measure.run import expected_of
 from autosched.measure.tolerance import tolerances
 from autosched.process.worker import Handler
@@ -36,18 +36,14 @@ _PROBED = 256  # numbers
 
 
 class _Expected(NamedTuple):
-    """What one output must be, and all about it that is the same for every candidate."""
+    """What one output must be, and what it may err by."""
 
     values: Array
-    relative: float  # of the element, that it may err by
-    absolute: float
-    telling: float
+    allowed: Allowed
 
     @classmethod
     def of(cls, values: Array, tolerance: float) -> _Expected:
-        """Takes tens of nanoseconds an element, far longer than most kernels."""
-        allowed = allowance(values, tolerance)
-        return cls(values, *allowed, telling_share(values, *allowed))
+        return cls(values, Allowed.of(values, tolerance))
 
 
 class GpuSession:
@@ -260,10 +256,10 @@ class GpuSession:
             raise _wrong(f"changed its inputs: {', '.join(names)}")
         seen: list[Seen] = []
         for name, expected in zip(self._outputs, self._expected, strict=True):
-            want, relative = expected.values, expected.relative
-            got = self._slab.address[name]
+            want, allowed = expected.values, expected.allowed
+            got, wanted = self._slab.address[name], self._wanted.address[name]
             found = self.device.compare(
-                got, self._wanted.address[name], want.size, want.dtype, relative, expected.absolute
+                got, wanted, want.size, want.dtype, allowed.relative, allowed.absolute
             )
             if found.bad:
                 where = tuple(int(i) for i in np.unravel_index(found.first, want.shape))
@@ -271,9 +267,9 @@ class GpuSession:
                 value = self.device.download(got + found.first * size, size).view(want.dtype)[0]
                 tensor = name.partition(" (")[0]
                 raise _wrong(wrong_answer(tensor, found.bad, want, where, value))
-            seen.append(Seen(expected.telling, found.error * relative, relative))
-        worst = max(seen, key=lambda one: one.error / (one.tolerance or 1.0))
-        return Seen(min(one.telling for one in seen), worst.error, worst.tolerance)
+            relative = allowed.relative
+            seen.append(Seen(allowed.telling, found.error * relative, relative))
+        return Seen.worst(seen)
 
     def _read_outputs(self) -> list[Array]:
         """What the last kernel that ran left."""

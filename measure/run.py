@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from autosched.errors import AutoschedError, MeasureError
 from autosched.layout import LayoutChange
-from autosched.measure.check import Seen, compare
+from autosched.measure.check import Allowed, Seen
 from autosched.measure.disturbance import Moment
 from autosched.measure.flush import Flush
 from autosched.measure.guard import Guarded, poison
@@ -40,7 +40,7 @@ class _Runner:
         self._arrays: list[Array] = []
         self._guarded: list[Guarded] = []
         self._expected: dict[str, list[Array]] = {}
-        self._allowed: dict[str, list[float]] = {}
+        self._allowed: dict[str, list[Allowed]] = {}
         self._kernels: dict[int, CpuKernel] = {}
         self._stored: dict[LayoutChange, Array] = {}
         self._flush: Flush | None = None
@@ -232,13 +232,13 @@ class _Runner:
             del sizes[oldest], self._expected[oldest]
         return found
 
-    def _tolerances(self) -> list[float]:
+    def _tolerances(self) -> list[Allowed]:
         """How much the outputs of the task may err, worked out once."""
         assert self._task is not None
         key = self._task.key
         if key not in self._allowed:
-            inputs = self._arrays[: -self._task.num_outputs]
-            self._allowed[key] = tolerances(self._task, inputs, self._reference())
+            inputs, want = self._arrays[: -self._task.num_outputs], self._reference()
+            self._allowed[key] = list(map(Allowed.of, want, tolerances(self._task, inputs, want)))
         return self._allowed[key]
 
     def _check(self, index: int) -> Seen:
@@ -256,12 +256,15 @@ class _Runner:
             if damage:
                 raise MeasureError(damage, stage="check", kind="wrong_answer")
         names = [t.name for t in self._task.tensors[-self._task.num_outputs :]]
-        allowed = self._tolerances()
-        for name, got, want, tolerance in zip(names, outputs, expected, allowed, strict=True):
-            problem = compare(name, got, want, tolerance)
-            if problem:
-                raise MeasureError(problem, stage="check", kind="wrong_answer")
-        return Seen.of(list(zip(outputs, expected, strict=True)), allowed)
+        found: list[Seen] = []
+        for name, got, want, allowed in zip(
+            names, outputs, expected, self._tolerances(), strict=True
+        ):
+            seen = allowed.seen(name, got, want)
+            if isinstance(seen, str):
+                raise MeasureError(seen, stage="check", kind="wrong_answer")
+            found.append(seen)
+        return Seen.worst(found)
 
 
 def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from autosched import arguments
 from autosched.measure.flush import all_caches, parse_flush
 
+MIN_REPEAT_MS = 10.0
+"""Of a candidate that stays to the end: with 16, winners were no better known, and 64 trials of a
+matmul of 512 took 1.1 times as long (docs/searching.md)."""
 _LEAST_REFERENCE_SECONDS = 10.0  # the limit of calls may be short where kernels are fast
 _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be slower than kernels
 _NEVER = 1e9  # times slower than the best
@@ -31,7 +34,7 @@ class RunOptions:
     """
 
     timeout: float = 10.0
-    min_repeat_ms: float = 16.0
+    min_repeat_ms: float = MIN_REPEAT_MS
     repeats: int = 3
     visits: int = 4
     give_up: float = 1.5

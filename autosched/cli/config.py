@@ -25,7 +25,7 @@ from autosched.features.sets import TUNING, FeatureSetName
 from autosched.measure.cluster.connect import require_address
 from autosched.measure.flush import parse_flush
 from autosched.measure.gpu_pool import ALL
-from autosched.measure.run_options import RunOptions
+from autosched.measure.run_options import MIN_REPEAT_MS, RunOptions
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target, require_threads
@@ -215,7 +215,7 @@ class MeasureSection(_Section):
         description="of the NumPy reference; default: six times timeout_s, at least 10",
     )
     min_repeat_ms: float = Field(
-        default=16.0,
+        default=MIN_REPEAT_MS,
         gt=0,
         le=_DAY,
         description="timing of the candidates that stay in the race of their batch to its end, ms",

@@ -1,11 +1,26 @@
 """Comparing outputs with the reference."""
 
+from collections.abc import Sequence
+
 import ml_dtypes  # noqa: F401  registers bfloat16
 import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.check import Seen, allowance, compare, tolerance_of
+from autosched.measure.check import Allowed, Seen, allowance, compare, tolerance_of
+from kit.types import Array
+
+
+def seen_of(
+    outputs: Sequence[tuple[Array, Array]], tolerances: Sequence[float] | None = None
+) -> Seen:
+    """What the comparison of (found, expected) of each output saw; they agree."""
+    found: list[Seen] = []
+    for k, (got, want) in enumerate(outputs):
+        seen = Allowed.of(want, tolerances[k] if tolerances else None).seen("C", got, want)
+        assert isinstance(seen, Seen)
+        found.append(seen)
+    return Seen.worst(found)
 
 
 def test_equal_arrays_agree() -> None:
@@ -110,7 +125,7 @@ def test_what_a_check_could_see(dtype: str, values: list[float], telling: float)
     if len(values) > 1 and (want == want[0]).all():  # all true are one value, too
         telling = 0.0
     assert compare("C", want.copy(), want) is None
-    seen = Seen.of([(want.copy(), want)])
+    seen = seen_of([(want.copy(), want)])
     assert (seen.telling, seen.error) == (telling, 0.0)
     assert (seen.warning is not None) == (telling == 0)
     assert Seen.from_json(seen.to_json()) == seen
@@ -121,7 +136,7 @@ def test_small_elements_beside_huge_ones_tell_nothing() -> None:
     want = np.array([1e20, -1e20, 1.0, 2.0], np.float32)
     wrong = np.array([1e20, -1e20, -5.0, 9.0], np.float32)
     assert compare("C", wrong, want) is None
-    assert Seen.of([(wrong, want)]).telling == 0.5
+    assert seen_of([(wrong, want)]).telling == 0.5
 
 
 @pytest.mark.parametrize("share", [0.01, 0.4, 0.9])
@@ -132,7 +147,7 @@ def test_the_largest_error_stands_beside_the_tolerance(share: float) -> None:
     allowed = 1e-9 * (1 + np.sqrt(np.mean(want**2)))
     got[5] += share * allowed
     assert compare("C", got, want) is None
-    seen = Seen.of([(got, want)])
+    seen = seen_of([(got, want)])
     assert seen.error == pytest.approx(share * 1e-9, rel=1e-3)
     assert seen.tolerance == 1e-9
     assert ("only within the tolerance" in (seen.warning or "")) == (share > 0.5)
@@ -142,7 +157,7 @@ def test_the_largest_error_stands_beside_the_tolerance(share: float) -> None:
 def test_the_worst_of_several_outputs_is_told() -> None:
     good = np.linspace(1, 2, 8, dtype=np.float32)
     nothing = np.full(8, np.nan, np.float32)
-    seen = Seen.of([(good, good), (nothing, nothing)])
+    seen = seen_of([(good, good), (nothing, nothing)])
     assert seen.telling == 0.0
     assert "could see little: no output is finite" in (seen.warning or "")
 
@@ -181,7 +196,7 @@ def test_the_tolerance_of_long_sums(dtype: str, terms: int, tolerance: float) ->
     found = tolerance_of(want.dtype, terms)
     relative, absolute = allowance(want, found)
     assert (relative, absolute) == pytest.approx((tolerance, tolerance * rms))
-    assert Seen.of([(want, want)], [found]).tolerance == tolerance
+    assert seen_of([(want, want)], [found]).tolerance == tolerance
 
 
 @pytest.mark.parametrize(("dtype", "K"), [("float16", 20_000), ("bfloat16", 500)])
@@ -195,6 +210,54 @@ def test_long_sums_of_16_bit_floats_err_less_than_that(dtype: str, K: int) -> No
     exact = (a * b).sum(axis=0).astype(dtype)
     tolerance = tolerance_of(exact.dtype, K)
     assert compare("C", total, exact, tolerance) is None
-    assert Seen.of([(total, exact)], [tolerance]).error > 0.1 * tolerance
+    assert seen_of([(total, exact)], [tolerance]).error > 0.1 * tolerance
     missing = (exact - (a * b)[: K // 2].sum(axis=0)).astype(dtype)
     assert compare("C", missing, exact, tolerance) is not None  # half of the terms
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
+@pytest.mark.parametrize("tolerance", [None, 1e-2])
+def test_parts_of_an_output_are_compared_as_the_whole(dtype: str, tolerance: float | None) -> None:
+    """Right and wrong ones, with elements of every kind where parts meet and at the end."""
+    rng = np.random.default_rng(0)
+    size, kinds = 3 * (1 << 15) + 5, [0.0, 1e-3, 0.5, 3.0]
+    special = [np.nan, np.inf, -np.inf] if np.dtype(dtype).kind not in "iu" else []
+    verdicts = set()
+    for _ in range(60):
+        want = (rng.standard_normal(size) * 9).astype(dtype)
+        got = want.copy()
+        for place in (0, 1 << 15, size - 1, int(rng.integers(size))):
+            if rng.random() < 0.2:
+                got[place] = (float(want[place]) + rng.choice(kinds)) % 100
+            if special and rng.random() < 0.3:
+                want[place] = rng.choice(special)
+                got[place] = want[place] if rng.random() < 0.6 else rng.choice(special)
+        allowed = Allowed.of(want, tolerance)
+        found = allowed.seen("C", got, want)
+        expected = compare("C", got, want, tolerance)
+        assert expected == (found if isinstance(found, str) else None)
+        verdicts.add(expected is None)
+        if isinstance(found, Seen):
+            exact, value = want.astype(np.float64), got.astype(np.float64)
+            finite = np.isfinite(exact)
+            most = allowed.relative * np.abs(exact[finite]) + allowed.absolute
+            errors = (
+                np.abs(value[finite] - exact[finite]) / most if allowed.tolerance else np.zeros(1)
+            )
+            assert found.error == pytest.approx(errors.max() * allowed.tolerance)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("found", [3.0, -np.inf, np.nan])
+def test_what_is_no_infinity_is_wrong_where_one_is_expected(found: float) -> None:
+    """However far a finite number is from it: an infinite error is not within an infinite limit."""
+    want = np.array([1.0, np.inf, 2.0], np.float32)
+    got = np.array([1.0, found, 2.0], np.float32)
+    message = compare("C", got, want)
+    assert message is not None and "the first at (1,): expected inf" in message
+    assert Allowed.of(want).seen("C", got, want) == message
+
+
+def test_another_shape_is_said() -> None:
+    want = np.ones((2, 3), np.float32)
+    assert "expected shape (2, 3)" in str(Allowed.of(want).seen("C", want.T, want))

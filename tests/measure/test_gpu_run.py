@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from autosched.errors import DeviceError, MeasureError
-from autosched.measure import gpu_run
+from autosched.measure import check, gpu_run
 from autosched.measure.check import Seen
 from autosched.measure.gpu_run import MOST_LAUNCHES
 from autosched.target import cuda_target
@@ -48,8 +49,8 @@ def test_what_is_the_same_for_every_candidate_is_worked_out_once(
 ) -> None:
     asked: list[str] = []
 
-    def noted(name: str) -> Callable[..., Any]:
-        function = getattr(gpu_run, name)
+    def noted(module: ModuleType, name: str) -> Callable[..., Any]:
+        function = getattr(module, name)
 
         def called(*arguments: Any) -> Any:
             asked.append(name)
@@ -57,8 +58,12 @@ def test_what_is_the_same_for_every_candidate_is_worked_out_once(
 
         return called
 
-    for name in ("allowance", "telling_share", "tolerances"):
-        monkeypatch.setattr(gpu_run, name, noted(name))
+    for module, name in (
+        (check, "allowance"),
+        (check, "telling_share"),
+        (gpu_run, "tolerances"),
+    ):
+        monkeypatch.setattr(module, name, noted(module, name))
     found = session()
     assert sorted(asked) == ["allowance", "telling_share", "tolerances"]
     for _ in range(2):
