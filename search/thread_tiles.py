@@ -38,8 +38,10 @@ _LEVELS = 3
 _ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
 """Of a fast product: threads of a block, elements of a thread, terms of a tile in shared memory."""
-_NEAT_THREADS, _NEAT_OWN, _NEAT_TERMS = (64, 256), (32, 128), (8, 32)
+_NEAT_THREADS, _NEAT_TERMS = (64, 256), (8, 32)
 """Of the fastest large ones (549 of matmul 4096 on an H200 and 320 before)."""
+_LEAST_OWN = 32
+"""With rows of four elements, fewer are not twice as many as the values that they need."""
 _COLUMN_THREADS = 8
 """Which read 128 bytes in a row, all banks of shared memory, where each reads 16."""
 _BLOCKS = 128
@@ -194,7 +196,7 @@ class _Tiled:
         rounds = _ROUNDS
         if shape is Shape.NEAT:
             choices, rounds = self._neat(choices), _NEAT_ROUNDS
-            smallest = _NEAT_THREADS[0] * _NEAT_OWN[0] * _BLOCKS
+            smallest = _NEAT_THREADS[0] * _LEAST_OWN * _BLOCKS
             if not all(map(len, choices)) or math.prod(self.tile.sizes) < smallest:
                 return None
         for _ in range(rounds):
@@ -272,7 +274,7 @@ class _Tile:
         if shaped:
             terms = _product(numbers, [k for c in self.columns if len(c) < _LEVELS for k in c])
             found &= _between(threads, _NEAT_THREADS if neat else _THREADS)
-            found &= _between(own, _NEAT_OWN if neat else _OWN)
+            found &= _between(own, _OWN)
             found &= _between(terms, _NEAT_TERMS if neat else _TERMS)
             found &= threads * own <= math.prod(self.sizes) // _BLOCKS
         rows = np.flatnonzero(found)

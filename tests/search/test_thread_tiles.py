@@ -82,13 +82,13 @@ def test_a_third_of_large_products_is_neat(size: int) -> None:
     found = SearchSpace(matmul(size)).attempts(np.random.default_rng(0), 192)
     neat = [steps for steps in found if is_neat(lengths(steps))]
     assert 48 <= len(neat) <= 90
-    bounded = 0
+    bounded = 0  # all of the third, and some of the few that are so by chance
     for steps in neat:
         i, j = lengths(steps)
         (terms,) = [math.prod(n or 1 for n in s.lengths) for s in splits(steps) if is_sum(s, size)]
         own = math.prod((i[0], *i[2:], j[0], *j[2:]))
         bounded += 64 <= i[1] * j[1] <= 256 and 32 <= own <= 128 and 8 <= terms <= 32
-    assert bounded >= 48  # others are so by chance
+    assert bounded >= 0.9 * len(neat)
 
 
 @pytest.mark.parametrize("size", [63, 222, 333])
