@@ -46,7 +46,7 @@ def compare(
     is given; then they may differ by one more.
     """
     if got.shape != want.shape:
-        return f"output {name}: expected shape {want.shape}, found {got.shape}"
+        return _other_shape(name, got, want)
     tolerance = tolerance_of(got.dtype) if tolerance is None else tolerance
     error, allowed = _errors(got, want, tolerance)
     same = (got == want) | (_nan(got) & _nan(want))
@@ -57,6 +57,10 @@ def compare(
     where = tuple(int(i) for i in np.argwhere(bad)[0])
     problem = wrong_answer(name, int(bad.sum()), want, where, got[where])
     return f"{problem} (largest error {np.fmax.reduce(error[bad]):.3g})"
+
+
+def _other_shape(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> str:
+    return f"output {name}: expected shape {want.shape}, found {got.shape}"
 
 
 def wrong_answer(
@@ -187,11 +191,11 @@ class Allowed(NamedTuple):
     def seen(self, name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen | str:
         """What a comparison of an output saw; what `compare` says of a wrong one."""
         if got.shape != want.shape:
-            return compare(name, got, want, self.tolerance) or ""
-        largest = 0.0
+            return _other_shape(name, got, want)
+        found, wanted, largest = got.reshape(-1), want.reshape(-1), 0.0
         for start in range(0, want.size, _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            error = self._largest(got.reshape(-1)[part], want.reshape(-1)[part])
+            error = self._largest(found[part], wanted[part])
             if error is None:
                 problem = compare(name, got, want, self.tolerance)
                 if problem:

@@ -169,15 +169,15 @@ def _separates(e: Mul, row: Var, column: Var) -> bool:
 def _apart(nest: _Nest) -> bool:
     """Whether all iterations of all stores have elements of their own."""
     rows, columns = range(_length(nest.outer)), range(_length(nest.inner))
-    place: dict[Buffer, frozenset[tuple[Expr, int]]] = {}
+    place: dict[Var, tuple[Buffer, frozenset[tuple[Expr, int]]]] = {}
     found: set[tuple[Buffer, int]] = set()
     for store in nest.stores:
         if len(store.indices) != 1 or store.indices[0].dtype.lanes != 1:
             return False
         constant, terms = linear(store.indices[0])
         own = [terms.pop(loop.loop_var, 0) for loop in (nest.outer, nest.inner)]
-        around = frozenset(terms.items())
-        if place.setdefault(store.buffer, around) != around:
+        around = (store.buffer, frozenset(terms.items()))
+        if place.setdefault(store.buffer.data, around) != around:  # or another view of it
             return False
         if any(free_vars(e) & {nest.outer.loop_var, nest.inner.loop_var} for e in terms):
             return False
