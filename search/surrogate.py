@@ -65,7 +65,7 @@ class Surrogate:
     def predict(self, rows: Rows) -> Scores:
         """The logarithm of the score that is expected of each row."""
         found: Scores = self._booster.inplace_predict(self._matrix(rows))
-        return found
+        return found.reshape(len(rows))  # of no rows it is (0, 0) since XGBoost 3.4
 
     def _note_traits(self) -> None:
         for structure in self._structures.known[len(self._traits) :]:

@@ -172,6 +172,24 @@ def test_the_surrogate_learns_what_scores_depend_on(
     assert expected[~legal].max() < expected[legal].min() + 0.5
 
 
+class Boosted:
+    """A booster as of XGBoost 3.4: of no rows it predicts none for no targets."""
+
+    def inplace_predict(self, matrix: np.ndarray) -> np.ndarray:
+        return np.zeros(len(matrix) or (0, 0), np.float32)
+
+
+def test_the_surrogate_predicts_nothing_of_no_rows(
+    make_space: MakeSpace, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    structures = Structures()
+    rows = structures.rows(drawn(make_space(make_task("matmul")), 4))
+    surrogate = Surrogate(structures)
+    monkeypatch.setattr(surrogate, "_booster", Boosted())
+    assert surrogate.predict(rows).shape == (4,)
+    assert surrogate.predict(rows.take(np.arange(0))).shape == (0,)
+
+
 def test_evolution_finds_what_the_surrogate_likes(
     make_space: MakeSpace, make_task: MakeTask
 ) -> None:
