@@ -10,6 +10,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, Never
 
+import pydantic
 import pytest
 from typer.testing import CliRunner
 
@@ -94,6 +95,10 @@ def test_workloads_are_listed_and_described(cli: Cli) -> None:
     assert "did you mean 'matmul'?" in done.err
 
 
+@pytest.mark.skipif(
+    tuple(map(int, pydantic.VERSION.split(".")[:2])) < (2, 11),
+    reason="Pydantic before 2.11 writes schemas in other words",
+)
 def test_the_published_schema_is_current(cli: Cli) -> None:
     printed = cli("schema").out
     assert (ROOT / "docs" / "config.schema.json").read_text() == printed

@@ -82,8 +82,9 @@ def test_the_handler_of_a_program_stays() -> None:
         pass
 
     signal.signal(signal.SIGINT, own)
+    hook = sys.unraisablehook
     interrupts_leave()
     interrupts_raise()
     interrupts_end()
     assert signal.getsignal(signal.SIGINT) is own
-    assert sys.unraisablehook is sys.__unraisablehook__
+    assert sys.unraisablehook is hook
