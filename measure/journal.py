@@ -24,6 +24,7 @@ from autosched.measure.records import (
     RecordLog,
     RecordsError,
     head_lines,
+    is_at,
     line_of,
     read_log,
     task_hash,
@@ -54,8 +55,7 @@ class RunLog(RecordLog):
     ) -> None:
         super().__init__(path, overwrite=overwrite, beside=beside, hosts=hosts)
         self._seen = seen
-        name = f"{self.path.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}"
-        self._journal_path = self.path.with_name(name)
+        self._journal_path = self._next_name()
         self._journal = -1
         self._remove: weakref.finalize[..., RunLog] | None = None
 
@@ -114,33 +114,56 @@ class RunLog(RecordLog):
             self._remove, self._journal = None, -1
 
     def recover(self) -> int:
-        """Write what runs that were killed left to the record file; how many records that are."""
+        """Write what runs that were killed left to the record file; how many records that are.
+
+        What a later version left stays for it.
+        """
         found = 0
         for path in self._others():
             with suppress(OSError), path.open("rb+") as file:  # its run lives, or it is gone
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found += self._take_over(path)
-                path.unlink(missing_ok=True)
+                if is_at(file.fileno(), path):  # otherwise another took it over meanwhile
+                    found += self._take_over(path)
         return found
 
     def _take_over(self, path: Path) -> int:
         contents = read_log(path)
+        if contents.newer:
+            return 0
         last = {(r.task["key"], r.steps): r for r in contents.records}
         contents.records[:] = [r for r in last.values() if r.result.seconds or r.result.failure]
         if contents.records:
             self.copy(contents)
+        path.unlink(missing_ok=True)
         return len(contents.records)
+
+    def _next_name(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}")
+
+    def _create(self) -> int:
+        """A journal of its own, locked. Raises OSError where no file can be made.
+
+        A process of another container or machine may have the same number, and so the same name.
+        """
+        while True:
+            with suppress(FileExistsError):
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+                file = os.open(self._journal_path, flags, 0o666)
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if is_at(file, self._journal_path):
+                    return file
+                os.close(file)  # who looks for journals of dead runs took it for one
+            self._journal_path = self._next_name()
 
     def _begin(self, key: str, task: Mapping[str, Any], states: Sequence[str]) -> None:
         if not self.path.is_file():
             return
         if self._journal < 0:
             try:
-                file = os.open(self._journal_path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+                file = self._create()
             except OSError:  # no file can be made beside the record file: go on without
                 return
             self._remove = weakref.finalize(self, _remove, file, self._journal_path)
-            fcntl.flock(file, fcntl.LOCK_EX)
             self._journal = file
         os.ftruncate(self._journal, 0)
         heads = head_lines(self.environment, {key: task})
@@ -154,7 +177,8 @@ class RunLog(RecordLog):
         """The journals of other runs on the same record file."""
         for path in sorted(self.path.parent.glob("*" + SUFFIX)):
             name = path.name.removesuffix(SUFFIX).rpartition(".")[0]
-            if name == self.path.name and path != self._journal_path:
+            own = self._journal >= 0 and path == self._journal_path
+            if name == self.path.name and not own:
                 yield path
 
     def _news(self, task: str, size: int) -> Iterator[tuple[Steps, str]]:

@@ -267,7 +267,7 @@ class RecordLog:
     def _open(self) -> None:
         """Open the file that has the name now; a new one gets what is lost with the one before."""
         before = self._file
-        if before >= 0 and _is_at(before, self.path):
+        if before >= 0 and is_at(before, self.path):
             return
         overwrite = self._overwrite and before < 0
         require_replaceable(self.path, FileKind.RECORDS, overwrite=overwrite)
@@ -290,7 +290,8 @@ class RecordLog:
             write_whole(self._file, lost.read())
 
 
-def _is_at(file: int, path: Path) -> bool:
+def is_at(file: int, path: Path) -> bool:
+    """Whether the open file still is the one that has the name."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

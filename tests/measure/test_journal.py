@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import itertools
 import os
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from autosched.measure import journal
 from autosched.measure.journal import SUFFIX, RunLog
 from autosched.measure.records import Record, RecordLog, RecordsError, read_log
 from autosched.measure.result import MeasureResult
@@ -54,8 +57,8 @@ def test_what_a_killed_run_knew_is_recorded_by_the_next(
     log.note(record(task_json, 1, 0.5, 0.25))  # after its second visit
     log.note(record(task_json, 3))  # nothing is known of it
     dies(log)
-    (journal,) = journals(tmp_path)
-    journal.write_bytes(journal.read_bytes() + b'{"schema": 2, "ta')  # killed while it wrote
+    (left,) = journals(tmp_path)
+    left.write_bytes(left.read_bytes() + b'{"schema": 2, "ta')  # killed while it wrote
     assert RunLog(path).recover() == 2
     contents = read_log(path)
     assert [r.result.seconds for r in contents.records] == [(1.0,), (0.5, 0.25), ()]
@@ -101,6 +104,88 @@ def test_a_run_that_lives_is_left_alone_and_others_take_other_candidates(
     first.close()
     second.close()
     assert journals(tmp_path) == []
+
+
+def test_runs_of_one_process_number_have_journals_of_their_own(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In two containers, say, whose first process is number 1; the second run waited forever."""
+    path = tmp_path / "r.jsonl"
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    logs = []
+    for states, others in ((["s1"], set()), (["s1", "s2"], {"s1"}), (["s3"], set())):
+        monkeypatch.setattr(journal, "_RUNS", itertools.count())
+        logs.append(RunLog(path))
+        logs[-1].append()
+        assert logs[-1].claim(task_json, states)[0] == others
+        logs[-1].note(record(task_json, len(logs), 0.5))
+    dies(logs[0])
+    assert len(journals(tmp_path)) == 3
+    monkeypatch.setattr(journal, "_RUNS", itertools.count())
+    assert RunLog(path).recover() == 1  # has the name of the dead one
+    assert [r.search["state"] for r in read_log(path).records] == ["s1"]
+    for log in logs[1:]:
+        log.close()
+    assert journals(tmp_path) == []
+
+
+def test_a_journal_that_another_takes_over_is_left_to_it(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs that begin at once: the second opens it, and has the lock when it is gone."""
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append()
+    log.claim(task_json, ["s1"])
+    log.note(record(task_json, 1, 0.5))
+    dies(log)
+    lock, found = fcntl.flock, []
+
+    def late(file: Any, how: int) -> None:
+        if how & fcntl.LOCK_NB and not found:
+            found.append(0)
+            found.append(RunLog(path).recover())
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert RunLog(path).recover() == 0
+    assert (found, len(read_log(path).records)) == ([0, 1], 1)
+
+
+def test_a_journal_that_is_taken_for_a_dead_runs_is_made_again(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its making and its lock."""
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append()
+    lock, found = fcntl.flock, []
+
+    def late(file: Any, how: int) -> None:
+        if journals(tmp_path) and not found:
+            found.append(0)
+            found.append(RunLog(path).recover())
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    log.claim(task_json, ["s1"])
+    log.note(record(task_json, 1, 0.5))
+    assert (found, len(journals(tmp_path))) == ([0, 0], 1)
+    dies(log)
+    assert RunLog(path).recover() == 1
+
+
+def test_what_a_later_version_left_stays_for_it(tmp_path: Path, task_json: dict[str, Any]) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append()
+    log.claim(task_json, ["s1"])
+    log.note(record(task_json, 1, 0.5))
+    dies(log)
+    (left,) = journals(tmp_path)
+    left.write_text(left.read_text().replace('"schema":2', '"schema":3'))
+    assert RunLog(path).recover() == 0
+    assert journals(tmp_path) == [left]
 
 
 def test_what_was_read_before_is_no_news(tmp_path: Path, task_json: dict[str, Any]) -> None:
