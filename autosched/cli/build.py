@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.chosen import chosen
+from autosched.cli.chosen import chosen_of, read
 from autosched.cli.console import plain, print_json, warn
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record
+from autosched.measure.records import Record
 from autosched.session.export import ExportOptions, export
-from autosched.session.reading import read_records
 
 
 def run(
@@ -28,8 +27,8 @@ def run(
     records: list[Record] = []
     environments = {}
     for path in paths:
-        records += chosen(path, choice, keys=keys)
-        contents: LogContents = read_records(path, lambda text: None, keys)
+        contents = read(path, keys)
+        records += chosen_of(path, contents, choice)
         environments.update(contents.environments)
     tell_unused(keys)
     done = export(_best(records), output, options, environments)

@@ -35,7 +35,13 @@ def chosen(
 
     Raises ConfigError when the file holds none.
     """
-    contents = read(path, keys)
+    return chosen_of(path, read(path, keys), choice, option)
+
+
+def chosen_of(
+    path: Path, contents: LogContents, choice: int | str, option: str = "--index"
+) -> list[Record]:
+    """As `chosen`, of what `path` holds."""
     records = contents.records
     if not records:
         raise ConfigError(

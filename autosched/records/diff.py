@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from autosched import arguments
-from autosched.measure.records import LogContents, stream_log
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.machine import Machines
-from autosched.records.standings import Group, TaskEntry, Tell, read_standings, warn
+from autosched.records.standings import (
+    Group,
+    TaskEntry,
+    Tell,
+    number_of,
+    read_standings,
+    warn,
+)
 from autosched.records.top import Found, group_json, places_of
 from autosched.records.writing import PathLike
 
@@ -107,23 +111,16 @@ def diff(
     and a number for each candidate. Raises ConfigError when a file cannot be read or is empty.
     """
     first, second = arguments.file_path("a", a), arguments.file_path("b", b)
-    left = read_standings([first], 1, warning, keys).tasks
-    right = read_standings([second], 1, warning, keys).tasks
+    left = read_standings([first], 1, warning, keys, times=True).tasks
+    right = read_standings([second], 1, warning, keys, times=True).tasks
     found = Differences()
-    pairs: list[tuple[Group, Group]] = []
     matched = _matched(left, right)
     for key, task in left.items():
         if key in matched:
-            pairs.append((_group(task), _group(right[matched[key]])))
+            found.tasks.append(_difference(_group(task), _group(right[matched[key]])))
         else:
             found.only_a.append(task)
     found.only_b.extend(t for key, t in right.items() if key not in matched.values())
-    times = (
-        _times(first, [p[0] for p in pairs], keys),
-        _times(second, [p[1] for p in pairs], keys),
-    )
-    for number, (one, other) in enumerate(pairs):
-        found.tasks.append(_difference(one, other, times[0][number], times[1][number]))
     return found
 
 
@@ -162,26 +159,9 @@ def _group(task: TaskEntry) -> Group:
     return groups[0]
 
 
-def _times(path: Path, groups: list[Group], keys: WorkloadKeys | None) -> list[dict[int, float]]:
-    """For each group the least time of each candidate, by a number that stands for its steps."""
-    wanted = {(g.entry.key, g.machine, g.cache_flush): number for number, g in enumerate(groups)}
-    found: list[dict[int, float]] = [{} for _ in groups]
-    contents, machines = LogContents(), Machines()
-    for record in stream_log(path, contents, keys):
-        result = record.result
-        machine = machines.of(record, contents.environments)
-        number = wanted.get((record.task["key"], machine, result.cache_flush))
-        if number is None or not result.valid:
-            continue
-        if result.cost >= groups[number].entry.least_seconds:
-            name = hash(record.steps)
-            found[number][name] = min(result.cost, found[number].get(name, result.cost))
-    return found
-
-
-def _difference(a: Group, b: Group, in_a: dict[int, float], in_b: dict[int, float]) -> Difference:
+def _difference(a: Group, b: Group) -> Difference:
     one, other = (next(iter(places_of(group, 1)), None) for group in (a, b))
-    common = [(in_a[name], in_b[name]) for name in in_a if name in in_b]
+    common = [(time, b.times[number]) for number, time in a.times.items() if number in b.times]
     apart = False
     ratio = None
     if one is not None and other is not None:
@@ -196,14 +176,14 @@ def _difference(a: Group, b: Group, in_a: dict[int, float], in_b: dict[int, floa
         len(common),
         median(y / x for x, y in common) if common else None,
         _rank_correlation(common) if len(common) > 2 else None,
-        (_time_of(one, in_b), _time_of(other, in_a)),
+        (_time_of(one, b), _time_of(other, a)),
         _changed(a.environment, b.environment),
         _changed_target(a, b),
     )
 
 
-def _time_of(best: Found | None, times: Mapping[int, float]) -> float | None:
-    return None if best is None else times.get(hash(best.place.record.steps))
+def _time_of(best: Found | None, group: Group) -> float | None:
+    return None if best is None else group.times.get(number_of(best.place.record))
 
 
 def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:

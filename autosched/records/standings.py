@@ -12,7 +12,7 @@ from typing import Any
 from autosched.errors import ConfigError
 from autosched.measure.glance import Glance, glances
 from autosched.measure.plausible import least_of
-from autosched.measure.records import LogContents, Record
+from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.machine import Machine, Machines
@@ -31,6 +31,8 @@ class Group:
 
     `cache_flush` are the bytes that were written before each call to empty the caches.
     `candidates` is how many were measured, `valid` how many have a time that can be believed.
+    `times` is the least time of each candidate by a number that stands for its steps (`number_of`),
+    where it was asked for.
     """
 
     entry: TaskEntry
@@ -41,6 +43,7 @@ class Group:
     candidates: int = 0
     valid: int = 0
     impossible: int = 0
+    times: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -89,10 +92,11 @@ class TaskEntry:
 class Standings:
     """What files hold, task by task: the `most` best candidates of each task and machine.
 
-    No other record is kept, however long the files are.
+    No other record is kept, however long the files are; of every candidate a number with `times`.
     """
 
     most: int
+    times: bool = False
     tasks: dict[str, TaskEntry] = field(default_factory=dict)
     records: int = 0
     skipped: list[str] = field(default_factory=list)
@@ -104,7 +108,8 @@ class Standings:
         `keys` as for `read_log`. Raises ConfigError when the file cannot be read.
         """
         contents, machines = LogContents(), Machines()
-        for index, found in enumerate(glances(path, contents, keys)):
+        read = stream_log if self.times else glances
+        for index, found in enumerate(read(path, contents, keys)):
             self._add(path, index, found, contents, machines)
             self.records += 1
         tell_problems(path, contents, warning)
@@ -148,6 +153,9 @@ class Standings:
         elif result.valid:
             group.valid += not again
             group.ranking.add(record, path, index, self.records)
+            if self.times:
+                number = number_of(record)
+                group.times[number] = min(result.cost, group.times.get(number, result.cost))
 
     def _tell_doubted(self, path: Path, warning: Tell) -> None:
         for key, task in self.tasks.items():
@@ -160,14 +168,24 @@ class Standings:
                 )
 
 
+def number_of(record: Record) -> int:
+    """A number that stands for the candidate of a record."""
+    return hash(record.steps)
+
+
 def read_standings(
-    sources: Sequence[Path], most: int, warning: Tell, keys: WorkloadKeys | None = None
+    sources: Sequence[Path],
+    most: int,
+    warning: Tell,
+    keys: WorkloadKeys | None = None,
+    *,
+    times: bool = False,
 ) -> Standings:
-    """The standings of the files together, which are read in turn.
+    """The standings of the files together, which are read in turn, each once.
 
     Raises ConfigError when a file cannot be read, or none of them holds a record.
     """
-    found = Standings(most)
+    found = Standings(most, times)
     for path in sources:
         found.read(path, warning, keys)
     if not found.records:

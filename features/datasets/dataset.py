@@ -38,8 +38,9 @@ def export(
     """Write the dataset in the format of the file's suffix, and a datasheet `<path>.md` beside it.
 
     `samples` is gone through twice; `environments`, filled in meanwhile, and `sources` are for
-    the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written, and
-    when a file of another kind has one of the two names, unless `overwrite` is set.
+    the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written, when
+    `samples` has less the second time (a pipe), and when a file of another kind has one of the two
+    names, unless `overwrite` is set.
     """
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
@@ -49,12 +50,15 @@ def export(
     rows = 0
     try:
         with replacing(path) as partial, open_writer(path.suffix, partial, index, chosen) as writer:
-            for candidate, sample in enumerate(samples):
-                if candidate == len(index.task):  # the file grew meanwhile
+            written = 0
+            for sample in samples:
+                if written == len(index.task):  # the file grew meanwhile
                     break
                 block = _block(sample, chosen)
                 rows += len(block)
-                writer.append(candidate, sample, block)
+                writer.append(written, sample, block)
+                written += 1
+            _require_all(written, len(index.task))
         split_by = None if shares is None else by
         sheet = datasheet(path.name, index, rows, chosen, environments or {}, sources, split_by)
         page_of(path).write_text(sheet, encoding="utf-8")
@@ -65,6 +69,16 @@ def export(
         f"{len(index.tasks)} tasks, {chosen.schema}"
     )
     return summary + _empty_splits(index, shares, by)
+
+
+def _require_all(written: int, expected: int) -> None:
+    """Raise ConfigError when the second reading ended early."""
+    if written < expected:
+        raise ConfigError(
+            f"expected the {expected} candidates of the first reading again, found {written}: "
+            "records that come through a pipe, or of a file that became shorter, cannot be read "
+            "twice; give a file that stays as it is"
+        )
 
 
 def page_of(path: Path) -> Path:

@@ -13,6 +13,7 @@ from autosched.export import cpu as exporting
 from autosched.measure.records import RecordLog, read_log
 from kit.cli import Cli
 from kit.exporting import cuda_record, matmul, record, tiled
+from kit.records import piped
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,14 @@ def test_the_best_of_each_task_of_several_files(cli: Cli, tmp_path: Path) -> Non
     kept = read_log(tmp_path / "out" / "matmul.records.jsonl")
     assert [r.steps for r in kept.records] == [tiled(8), ()]
     assert len(kept.environments) == 1
+
+
+def test_records_of_a_pipe_keep_their_machine(cli: Cli, tmp_path: Path) -> None:
+    RecordLog("a.jsonl").append([record(matmul(8))])
+    with piped(tmp_path / "a.jsonl") as path:
+        assert cli("build", path, "-o", "out").status == 0
+    kept = read_log(tmp_path / "out" / "matmul.records.jsonl")
+    assert kept.environments == read_log("a.jsonl").environments != {}
 
 
 def test_one_record_by_its_number_and_other_shapes(cli: Cli, tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,18 @@ def write(
     """A record file, with lines `also` at its end."""
     path.write_text("".join([*lines_of(records, environments), *also]))
     return path
+
+
+@contextmanager
+def piped(path: Path) -> Iterator[Path]:
+    """The file, not longer than a pipe holds, as a pipe."""
+    end, start = os.pipe()
+    try:
+        os.write(start, path.read_bytes())
+        os.close(start)
+        yield Path(f"/dev/fd/{end}")
+    finally:
+        os.close(end)
 
 
 def drawn(seed: int) -> list[Record]:

@@ -139,7 +139,7 @@ def test_a_journal_that_another_takes_over_is_left_to_it(
     log.claim(task_json, ["s1"])
     log.note(record(task_json, 1, 0.5))
     dies(log)
-    lock, found = fcntl.flock, []
+    lock, found = fcntl.flock, list[int]()
 
     def late(file: Any, how: int) -> None:
         if how & fcntl.LOCK_NB and not found:
@@ -159,7 +159,7 @@ def test_a_journal_that_is_taken_for_a_dead_runs_is_made_again(
     path = tmp_path / "r.jsonl"
     log = RunLog(path)
     log.append()
-    lock, found = fcntl.flock, []
+    lock, found = fcntl.flock, list[int]()
 
     def late(file: Any, how: int) -> None:
         if journals(tmp_path) and not found:

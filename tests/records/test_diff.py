@@ -7,7 +7,7 @@ import pytest
 from autosched import records
 from autosched.session import this_gpu
 from autosched.task import Task
-from kit.records import FAST, SLOW, entry, failed, names, record, write
+from kit.records import FAST, SLOW, entry, failed, names, piped, record, write
 
 STEADY = [1.0, 1.001, 1.002, 1.003]
 
@@ -74,6 +74,20 @@ def test_two_machines_are_compared_task_by_task(tmp_path: Path) -> None:
     assert each.best_elsewhere == pytest.approx((8.0, 3.0), rel=1e-2)
     assert each.changed == {"cpu": ("Fast", "Slow"), "numpy": ("1.26", "2.0")}
     assert ([t.name for t in found.only_a], found.only_b) == (["matmul(M=32, N=16, K=16)"], [])
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """`records diff <(zcat a.gz) <(zcat b.gz)`."""
+    paths = [
+        write(tmp_path / name, [record(k, times(k + first)) for k in range(3)])
+        for name, first in (("a", 1.0), ("b", 2.0))
+    ]
+    (expected,) = records.diff(*paths).tasks
+    with piped(paths[0]) as a, piped(paths[1]) as b:
+        (found,) = records.diff(a, b).tasks
+    assert found.common == expected.common == 3
+    assert (found.median, found.agreement) == (expected.median, expected.agreement)
+    assert found.best_elsewhere == expected.best_elsewhere
 
 
 def test_tasks_of_machines_with_other_numbers_of_cores_are_matched(tmp_path: Path) -> None:

@@ -149,6 +149,14 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         describe(tmp_path / "d.csv")
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_what_cannot_be_read_twice_is_refused(tmp_path: Path, suffix: str) -> None:
+    """A pipe, which made a dataset without rows."""
+    with pytest.raises(ConfigError, match=r"expected the 6 candidates .* found 0: .* a pipe"):
+        dataset.export(iter(SAMPLES), tmp_path / f"d{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
 def test_info(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"d{suffix}"
