@@ -23,6 +23,12 @@ def in_shell(path: str | os.PathLike[str]) -> str:
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
+def escaped(text: str, encoding: str | None = None) -> str:
+    """`text` with `\\udcff` for what an encoding (UTF-8) lacks: names of files need not be text."""
+    encoding = encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def seconds_text(seconds: float) -> str:
     """`1.23 ms` and the like."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):

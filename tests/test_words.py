@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from autosched.words import in_shell
+from autosched.words import escaped, in_shell
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,8 @@ def test_a_path_survives_the_shell(name: str) -> None:
     (word,) = shlex.split(in_shell(name))
     assert word.removeprefix("./") == name
     assert not word.startswith("-")
+
+
+def test_a_name_becomes_text() -> None:
+    assert [escaped(name) for name in ("é.jsonl", "\udcff")] == ["é.jsonl", "\\udcff"]
+    assert escaped("é", "ascii") == "\\xe9"

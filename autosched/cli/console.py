@@ -11,6 +11,7 @@ from typing import Any
 
 from autosched.display.console import literal_console, lose, tell
 from autosched.errors import ConfigError
+from autosched.words import escaped
 from autosched.words import rate_text as rate_text
 from autosched.words import seconds_text as seconds_text
 
@@ -30,11 +31,16 @@ def print_json(data: Any) -> None:
 def plain(text: str) -> None:
     """Text on standard output exactly as it is: no markup, no wrapping.
 
-    Ends the process, with status 0, when the reader of a pipe (such as `head`) went away. Raises
-    ConfigError when the output cannot be written, as on a full disk.
+    Characters that the output cannot have, as in the name of a file, become `\\udcff`. Ends the
+    process, with status 0, when the reader of a pipe (such as `head`) went away. Raises ConfigError
+    when the output cannot be written, as on a full disk.
     """
+    text = text if text.endswith("\n") else text + "\n"
     try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError:
+            sys.stdout.write(escaped(text, sys.stdout.encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         lose(sys.stdout)

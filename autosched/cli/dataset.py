@@ -13,6 +13,7 @@ from autosched.features.datasets import dataset
 from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import SPLIT_BY
 from autosched.output_file import require_apart
+from autosched.words import escaped
 
 _REPLACE = "give another file with -o, or --force to replace it"
 
@@ -48,7 +49,7 @@ def export(
         seed,
         features=features,
         environments=samples.environments,
-        sources=[path.name for path in records],
+        sources=[escaped(path.name) for path in records],
         overwrite=force,
     )
     tell_unused(keys)

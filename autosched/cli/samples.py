@@ -21,6 +21,7 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.reading import tell_problems
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
+from autosched.words import escaped
 
 _AT_ONCE = 2048  # records that are read ahead, and whose rows are worked out together
 _TASKS_AT_ONCE = 16  # whose tables are kept
@@ -57,7 +58,9 @@ class RecordSamples:
         self._paths = paths
         self._features = features
         names = Counter(path.name for path in paths)
-        self._names = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
+        self._names = {
+            path: escaped(path.name if names[path.name] == 1 else str(path)) for path in paths
+        }
         self._tasks: dict[str, Task | None] = {}
         self._batched: dict[tuple[str, bool], BatchedFeatures] = {}
         self._reported = False

@@ -8,6 +8,8 @@ from typing import IO, Any
 
 from rich.console import Console
 
+from autosched.words import escaped
+
 
 class _Console(Console):
     """A console whose reader may go away, as `head` does: what it prints is lost from then on."""
@@ -31,9 +33,9 @@ def literal_console(**options: Any) -> Console:
 
 
 def tell(console: Console, text: str) -> None:
-    """A line, lost where nothing can be written."""
+    """A line, lost where nothing can be written; `\\udcff` is what the stream cannot have."""
     try:
-        console.print(text)
+        console.print(escaped(text, getattr(console.file, "encoding", None)))
     except OSError:
         # rich would print the line with the next one; a capture takes it away.
         with contextlib.suppress(OSError), console.capture():

@@ -19,6 +19,7 @@ from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index
 from autosched.features.datasets.writers import open_writer
 from autosched.features.sets import DEFAULT, FeatureSet, Rows, feature_set
 from autosched.output_file import FileKind, replacing, require_replaceable
+from autosched.words import escaped
 
 FORMATS = (".npz", ".csv", ".parquet")
 
@@ -60,7 +61,9 @@ def export(
                 written += 1
             _require_all(written, len(index.task))
         split_by = None if shares is None else by
-        sheet = datasheet(path.name, index, rows, chosen, environments or {}, sources, split_by)
+        sheet = datasheet(
+            escaped(path.name), index, rows, chosen, environments or {}, sources, split_by
+        )
         page_of(path).write_text(sheet, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error

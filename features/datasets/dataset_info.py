@@ -144,7 +144,7 @@ def _parquet(path: Path) -> _Heads:
         import pyarrow.parquet
     except ImportError as error:
         raise ConfigError(".parquet needs pyarrow: pip install 'autosched[data]'") from error
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with path.open("rb") as data, pyarrow.parquet.ParquetFile(data) as file:
         metadata = file.schema_arrow.metadata or {}
         if b"schema" not in metadata:
             raise ConfigError(f"{path} is not an autosched dataset: it names no feature set")

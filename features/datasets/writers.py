@@ -142,7 +142,8 @@ class _Parquet:
         }
         metadata = {"schema": features.schema, "tasks": json.dumps(index.tasks)}
         self._schema = pyarrow.schema(types.items(), metadata)
-        self._writer = pyarrow.parquet.ParquetWriter(path, self._schema)
+        self._file = path.open("wb")  # pyarrow takes no name that is not text
+        self._writer = pyarrow.parquet.ParquetWriter(self._file, self._schema)
         self._candidates: list[int] = []
         self._origins: list[tuple[Any, ...]] = []
         self._blocks: list[Rows] = []
@@ -172,6 +173,7 @@ class _Parquet:
     def close(self) -> None:
         self._flush()
         self._writer.close()
+        self._file.close()
 
 
 class _Npz:

@@ -1,5 +1,6 @@
 """The front of the command line: statuses, help, wrong files, what an interrupt leaves."""
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 import autosched
 from autosched.cli.app import app, front_of
+from autosched.cli.console import plain
 from autosched.cli.tuning_app import tune
 from autosched.measure.records import read_log
 from autosched.measure.standing import is_race
@@ -120,6 +122,20 @@ def test_a_full_disk_is_no_traceback(cli: Cli, log: Path, monkeypatch: pytest.Mo
     done = cli("show", log)
     assert done.status == 2
     assert "error: cannot write to standard output: No space left on device" in done.err
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [("utf-8", b"\xc3\xa9\\udcff\n"), ("ascii", b"\\xe9\\udcff\n"), ("cp1252", b"\xe9\\udcff\n")],
+)
+def test_characters_that_the_output_cannot_have_are_escaped(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, written: bytes
+) -> None:
+    """A name of a file need not be text; a locale may not have all letters."""
+    data = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(data, encoding, errors="strict"))
+    plain("é\udcff")
+    assert data.getvalue() == written
 
 
 def test_messages_that_cannot_be_written_are_lost(

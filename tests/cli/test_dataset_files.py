@@ -1,8 +1,11 @@
 """`autosched dataset export` replaces datasets only, and never what it reads."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from autosched.output_file import FileKind, kind_of
 
@@ -33,3 +36,13 @@ def test_the_records_are_not_replaced_even_with_force(cli: Cli, log: Path) -> No
     done = cli("dataset", "export", records, "-o", records, "--force")
     assert (done.status, "is a record file of the dataset" in done.err) == (2, True)
     assert records.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
+def test_names_that_are_no_text(cli: Cli, log: Path, suffix: str) -> None:
+    """Bytes of another encoding, as old archives have them."""
+    source, made = (os.fsdecode(name) for name in (b"\xff.jsonl", b"\xfe" + suffix.encode()))
+    log.rename(source)
+    done = cli("dataset", "export", source, "-o", made)
+    assert (done.status, cli("dataset", "info", made).status) == (0, 0), done.err
+    assert "`\\udcff.jsonl`" in Path(f"{made}.md").read_text()
