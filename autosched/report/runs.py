@@ -164,10 +164,15 @@ def _add(
         run.environments.setdefault(record.environment, environments[record.environment])
     if record.result.valid and takes_over(record, run.best):
         run.best = record
-    if is_race(record):
-        run.races += 1
-    else:
+    again = is_race(record)
+    run.races += again
+    if not again or (record.result.valid and not _has_time(run, record)):
         run.trials.append(Trial(record, index, record.result.cost))
+
+
+def _has_time(run: Run, record: Record) -> bool:
+    """Whether a trial has a time of the record's candidate: its line may be damaged, or deleted."""
+    return any(trial.valid and trial.record.steps == record.steps for trial in run.trials)
 
 
 def _with_failures(runs: list[Run]) -> list[Run]:

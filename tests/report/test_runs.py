@@ -11,7 +11,7 @@ import pytest
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import best_of, candidate_hash
-from autosched.report.curve import curve
+from autosched.report.curve import curve, curves
 from autosched.report.facts import environment, remarks
 from autosched.report.runs import read_runs
 
@@ -62,6 +62,22 @@ def test_the_winner_of_a_race_is_the_best_and_no_candidate_more(
         "It took 3 times as long in the race as when it was found: times of this run are "
         "unreliable.",
     ]
+
+
+def test_the_record_of_a_race_stands_for_a_first_one_that_is_gone(
+    log: Path, records: Sequence[Record], tmp_path: Path
+) -> None:
+    """Its line was deleted, or is damaged; a run without trials ended in an IndexError."""
+    best = best_of(records)
+    assert best is not None
+    alone = tmp_path / "alone.jsonl"
+    raced = replace(best, search={"race": {"against": [], "ties": []}})
+    RecordLog(alone).append([raced, raced])
+    runs, _ = read_runs([alone, log], pytest.fail)
+    assert [len(run.trials) for run in runs] == [1, 64]
+    for chart in (curve(runs[0]), curves(runs)):
+        assert chart.traces[0]["x"][-1] == 1
+    assert remarks(runs[0])
 
 
 def test_times_that_no_kernel_has_are_left_out(records: Sequence[Record], tmp_path: Path) -> None:
