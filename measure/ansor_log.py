@@ -9,7 +9,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
-from autosched.measure.result import Failure, MeasureResult, times
+from autosched.measure.result import Failure, MeasureResult, duration, times
 from autosched.measure.workload_keys import (
     WorkloadKeys,
     elements,
@@ -133,13 +133,13 @@ def _with_layout(task: Task, words: list[Any]) -> dict[str, Any]:
     return entry
 
 
-def _result(costs: list[float], error: int, all_cost: float) -> MeasureResult:
+def _result(costs: list[float], error: int, all_cost: Any) -> MeasureResult:
     failure = None
     if error != 0:
         stage, kind = ERRORS.get(error, ("run", "error"))
         failure = Failure(stage, kind, f"Ansor error {error} (its log holds no message)")
     seconds = () if error and costs == [_FAILED_COST] else times(costs)
-    return MeasureResult(seconds, failure, total_seconds=float(all_cost))
+    return MeasureResult(seconds, failure, total_seconds=duration(all_cost, "all_cost"))
 
 
 def format_line(

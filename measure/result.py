@@ -125,10 +125,13 @@ class MeasureResult:
 
 def _duration(data: Mapping[str, Any], key: str) -> float:
     value = data.get(key)
-    if value is None:
-        return 0.0
+    return 0.0 if value is None else duration(value, f"result.{key}")
+
+
+def duration(value: Any, name: str) -> float:
+    """`value` as seconds from 0 on. Raises ConfigError for anything else."""
     if type(value) not in (int, float) or not 0 <= value <= MOST_SECONDS:
-        raise ConfigError(f"result.{key}: expected seconds from 0 on, found {short(value)}")
+        raise ConfigError(f"{name}: expected seconds from 0 on, found {short(value)}")
     return float(value)
 
 

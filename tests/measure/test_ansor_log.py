@@ -106,6 +106,19 @@ def test_a_foreign_line_is_refused(change: tuple[str, str], words: str) -> None:
         ansor_log.parse(json.loads(WORKED.replace(*change)))
 
 
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-1", "1e10", '"1"', "true", "[]"])
+def test_seconds_that_no_record_may_have_are_refused(tmp_path: Path, seconds: str) -> None:
+    """What is read can be written as a record, and read again."""
+    line = json.loads(WORKED)
+    line["r"][2] = "here"
+    path = tmp_path / "ansor.json"
+    path.write_text(f"{WORKED}\n" + json.dumps(line).replace('"here"', seconds) + "\n")
+    log = read_log(path)
+    assert len(log.records) == 1
+    (problem,) = log.problems
+    assert "ansor.json:2: all_cost: expected seconds from 0 on, found " in problem
+
+
 def test_an_expression_has_no_v06_name() -> None:
     task = {"workload": {"expr": "..."}, "target": {"kind": "cpu"}, "hardware": {}}
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
