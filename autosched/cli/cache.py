@@ -115,7 +115,7 @@ def _name(entry: dict[str, Any]) -> str:
     try:
         return Task.from_json(entry).name
     except ConfigError:  # it needs a file that is not trusted, or is no more
-        return str(entry["workload"])
+        return str(entry.get("workload") or f"task {entry['key']}")
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

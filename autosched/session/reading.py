@@ -82,7 +82,9 @@ class Earlier:
         number = _candidates(self.elsewhere)
         if not number:
             return ""
-        device = "GPU" if self.elsewhere[0].task["target"].get("kind") == "cuda" else "CPU"
+        target = self.elsewhere[0].task.get("target")
+        on_gpu = isinstance(target, Mapping) and target.get("kind") == "cuda"
+        device = "GPU" if on_gpu else "CPU"
         another = f"another {device}" if len(self.cpus) == 1 else f"other {device}s"
         verb = "trains" if number == 1 else "train"
         names = ", ".join(self.cpus)
@@ -140,11 +142,14 @@ def earlier_records(
 
 
 def identity(entry: dict[str, Any]) -> str:
-    """All that makes a task differ from another: workload, kind of target, threads, hardware."""
+    """All that makes a task differ from another: workload, kind of target, threads, hardware.
+
+    The workload alone where the task cannot be rebuilt, the key where it has none.
+    """
     try:
         task = Task.from_json(entry)
     except ConfigError:
-        return str(entry["workload"])
+        return str(entry.get("workload") or f"task {entry['key']}")
     hardware = task.target.hardware.as_list()
     return f"{task.name} on {task.target.kind}, {task.target.threads} threads, limits {hardware}"
 

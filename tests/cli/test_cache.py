@@ -44,6 +44,13 @@ def test_records_are_added_listed_and_found(cli: Cli, log: Path, folder: Path) -
     assert read_log(file).records == read_log(log).records
 
 
+def test_a_task_without_a_workload_is_listed_by_its_key(cli: Cli, log: Path, folder: Path) -> None:
+    folder.mkdir()
+    key = read_log(log).records[0].task["key"]
+    (folder / f"matmul-{key}.jsonl").write_text(log.read_text().replace('"workload":', '"other":'))
+    assert f"task {key}  1 ms" in cli("cache", "list").out
+
+
 def test_kernels_are_removed_by_name(cli: Cli, log: Path, folder: Path) -> None:
     cli("cache", "add", log)
     for words, message in (
