@@ -14,7 +14,7 @@ from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
 from autosched.session.reading import read_records
-from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
+from autosched.session.this_cpu import best_elsewhere, cpu_name, for_this_cpu, measured_here
 from autosched.task import Task
 from autosched.words import count, last_line
 
@@ -73,7 +73,9 @@ def chosen_of(
         how = id(record) not in here, record.result.cache_flush
         groups.setdefault(record.task["key"], {}).setdefault(how, []).append(record)
     for key, group in groups.items():
-        first = best_of(group[min(group)])
+        elsewhere, flush = min(group)
+        mine = group[elsewhere, flush]
+        first = best_elsewhere(mine, contents.environments) if elsewhere else best_of(mine)
         assert first is not None
         best[key] = first
     flushed = {key: record.result.cache_flush for key, record in best.items()}
@@ -81,9 +83,9 @@ def chosen_of(
     if len(alike) < len(valid):
         other = "with another measure.cache_flush"
         warn(f"note: {path}: {len(valid) - len(alike)} timed {other} left out; --index takes them")
-    mine = {key: record.result.cost for key, record in best.items() if id(record) in here}
-    elsewhere = [r for r in alike if id(r) not in here]
-    faster = [r for r in elsewhere if r.result.cost < mine.get(r.task["key"], 0.0)]
+    times = {key: record.result.cost for key, record in best.items() if id(record) in here}
+    others = [r for r in alike if id(r) not in here]
+    faster = [r for r in others if r.result.cost < times.get(r.task["key"], 0.0)]
     if faster:  # on another CPU, or it would be the best
         cpus = ", ".join(dict.fromkeys(cpu_name(r, contents.environments) for r in faster))
         warn(f"note: {path}: faster ones of other CPUs ({cpus}) are left out; --index takes them")

@@ -11,11 +11,12 @@ from autosched.measure.glance import Glance
 from autosched.measure.plausible import least_of
 from autosched.measure.records import Record
 from autosched.measure.standing import is_race, takes_over
-from autosched.session.this_cpu import cpu_name, measured_here
+from autosched.session.this_cpu import cpu_name, machine_of, measured_here
 from autosched.task import Task
 
 _NOWHERE: Mapping[str, Any] = {}
 _Times = tuple[int, float]  # bytes of the emptied caches, seconds: in the order of preference
+_Machine = tuple[bool, object]  # whether it is this one; of others what tells them apart
 
 
 class Summary:
@@ -28,9 +29,9 @@ class Summary:
         self._impossible = 0
         self._least = least_of(task)
         self._failures: Counter[str] = Counter()
-        self._fastest: dict[bool, Record] = {}
-        self._best: dict[bool, tuple[_Times, dict[str, Any]]] = {}  # by whether it is of this CPU
-        self._here: dict[tuple[int, int], tuple[bool, Any]] = {}
+        self._fastest: dict[_Machine, Record] = {}
+        self._best: dict[_Machine, tuple[_Times, dict[str, Any]]] = {}
+        self._machines: dict[tuple[int, int], tuple[_Machine, Any]] = {}
 
     def add(
         self, number: int, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
@@ -48,10 +49,10 @@ class Summary:
         """Whether it only counts: one that was measured on the same CPU is not slower."""
         environment = environments.get(found.environment, _NOWHERE)
         key = id(found.task), id(environment)
-        known = self._here.get(key)
-        if known is None:
-            here = measured_here(found.whole(), environments)
-            known = self._here[key] = here, (found.task, environment)  # which keeps their ids taken
+        known = self._machines.get(key)
+        if known is None:  # task and environment are kept, so that their ids stay taken
+            machine = _machine(found.whole(), environments)
+            known = self._machines[key] = machine, (found.task, environment)
         best = self._fastest.get(known[0])
         if best is None or best.result.cache_flush != found.cache_flush:
             return False
@@ -71,26 +72,26 @@ class Summary:
         if result.cost < self._least:
             self._impossible += 1
             return
-        here = measured_here(record, environments)
+        machine = _machine(record, environments)
         times = (result.cache_flush, result.cost)
-        before = self._fastest.get(here)
+        before = self._fastest.get(machine)
         if before is not None and before.result.cache_flush != result.cache_flush:
             if result.cache_flush > before.result.cache_flush:
                 return
             before = None
         if takes_over(record, before):
-            self._fastest[here] = record
+            self._fastest[machine] = record
             entry = {
                 "index": number,
                 "seconds": result.cost,
                 "cpu": cpu_name(record, environments),
-                "here": here,
+                "here": machine[0],
                 "cache_flush": result.cache_flush,
                 "checked": result.checked,
                 "largest_error": result.accuracy,
                 "time": record.time or None,
             }
-            self._best[here] = (times, entry)
+            self._best[machine] = (times, entry)
 
     def to_json(self) -> dict[str, Any]:
         """What --json says; docs/semantics/records.md explains the keys."""
@@ -108,8 +109,8 @@ class Summary:
             operations = 0.0
         for _, time in self._best.values():
             time["flops_per_second"] = operations / time["seconds"] if operations > 0 else None
-        best = self._best.get(True) or self._best.get(False)
-        other = self._best.get(False)
+        other = self._best_of(here=False)
+        best = self._best_of(here=True) or other
         # Times that were taken with other caches are not compared.
         faster = best and other and other[0][0] == best[0][0] and other[0] < best[0]
         return {
@@ -122,3 +123,14 @@ class Summary:
             "best": best and best[1],
             "faster_elsewhere": other[1] if faster and other else None,
         }
+
+    def _best_of(self, *, here: bool) -> tuple[_Times, dict[str, Any]] | None:
+        """The best of this machine, or of the fastest other one."""
+        found = [best for machine, best in self._best.items() if machine[0] == here]
+        return min(found, key=lambda best: best[0], default=None)
+
+
+def _machine(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> _Machine:
+    if measured_here(record, environments):
+        return True, None
+    return False, machine_of(record, environments)

@@ -8,10 +8,8 @@ from typing import Any
 
 from autosched.measure.glance import Glance
 from autosched.measure.records import Record
-from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
+from autosched.session.this_cpu import UNKNOWN_CPU, machine_of, measured_here
 from autosched.session.this_gpu import gpu_of
-
-_CODE = ("kind", "triple", "cpu", "features", "arch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,8 @@ class Machines:
         known = self._known.get(key)
         if known is None or known[0] is not found.task or known[1] is not environment:
             record = found.whole() if isinstance(found, Glance) else found
-            target = record.task.get("target")
-            code = target if isinstance(target, Mapping) else {}
-            machine = Machine(
-                cpu_name(record, environments),
-                tuple(str(code.get(name, "")) for name in _CODE),
-                _is_here(record, environments, code.get("kind") == "cuda"),
-            )
+            name, code = machine_of(record, environments)
+            machine = Machine(name, code, _is_here(record, environments, code[0] == "cuda"))
             # The objects are kept, so that no other one gets their identity.
             known = self._known[key] = record.task, environment, machine
         return known[2]

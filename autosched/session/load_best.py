@@ -19,7 +19,7 @@ from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import identity, read_records
-from autosched.session.this_cpu import cpu_name, for_this_cpu, measured_here
+from autosched.session.this_cpu import best_elsewhere, cpu_name, for_this_cpu, measured_here
 from autosched.session.this_gpu import gpu_of
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
@@ -113,13 +113,14 @@ def best_for_here(
     """The best of the valid records of a task, at least one.
 
     Those that were measured on this machine come first, and of those the ones that were timed
-    without emptying the caches. `environments` are those of their file, `gpu` is the one that is
-    here, where they are for one and it is known.
+    without emptying the caches; of several other machines the fastest one's best. `environments`
+    are those of their file, `gpu` is the one that is here, where they are for one and it is known.
     """
     here = [record for record in records if measured_here(record, environments, gpu)]
     known = here or records
     flush = min(record.result.cache_flush for record in known)
-    best = best_of(record for record in known if record.result.cache_flush == flush)
+    alike = [record for record in known if record.result.cache_flush == flush]
+    best = best_of(alike) if here else best_elsewhere(alike, environments)
     assert best is not None
     return best
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,10 +11,13 @@ from autosched.errors import ConfigError
 from autosched.measure.environment import cpu_model
 from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record
+from autosched.measure.standing import best_of
 from autosched.target import Target, cpu_target
 from autosched.task import Task
 
 UNKNOWN_CPU = "unknown"
+
+_MADE_FOR = ("kind", "triple", "cpu", "features", "arch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,29 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
         model = None
     target = record.task.get("target")
     return str(model or (isinstance(target, Mapping) and target.get("cpu")) or UNKNOWN_CPU)
+
+
+def machine_of(
+    record: Record, environments: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, tuple[str, ...]]:
+    """The machine that a record was measured on: its name, and what its code was made for.
+
+    Times of one machine can be compared, and its races are about them alone.
+    """
+    target = record.task.get("target")
+    code = target if isinstance(target, Mapping) else {}
+    return cpu_name(record, environments), tuple(str(code.get(name, "")) for name in _MADE_FOR)
+
+
+def best_elsewhere(
+    records: Iterable[Record], environments: Mapping[str, Mapping[str, Any]]
+) -> Record | None:
+    """The fastest of the bests of all machines; None without a valid record."""
+    machines: dict[tuple[str, tuple[str, ...]], list[Record]] = {}
+    for record in records:
+        machines.setdefault(machine_of(record, environments), []).append(record)
+    found = [best for mine in machines.values() if (best := best_of(mine)) is not None]
+    return min(found, key=lambda best: best.result.cost, default=None)
 
 
 def for_this_cpu(task: Task) -> Task:

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from autosched.measure.records import RecordLog, read_log
+from autosched.session.load_best import best_for_here
+from autosched.state.steps import steps_to_json
 from kit.cli import Cli, MakeRecord
-from kit.records import SLOW, entry, record, write
+from kit.records import SLOW, STEPS, entry, record, write
 
 
 @pytest.fixture
@@ -81,6 +83,31 @@ def make_faster(tmp_path: Path, record: MakeRecord) -> Path:
     path = tmp_path / "faster.jsonl"
     RecordLog(path).append([record(1e-4)])
     return path
+
+
+def test_races_say_nothing_of_other_machines(cli: Cli, tmp_path: Path) -> None:
+    """Whoever looks for the best takes the fastest of each machine's bests, before and after."""
+    task = entry(cpu=SLOW)
+    path = write(
+        tmp_path / "r.jsonl",
+        [
+            record(0, 1e-3, task=task, environment="one"),
+            record(1, 4e-3, task=task, environment="two"),
+            record(1, 3e-3, [0], task=task, environment="two"),  # where 0 takes longer
+        ],
+        {"one": {"cpu": "One"}, "two": {"cpu": "Two"}},
+    )
+    for _ in "ab":
+        (group,) = json.loads(cli("records", "best", path, "--json").out)["tasks"]
+        (about,) = json.loads(cli("records", "info", path, "--json").out)["tasks"]
+        found = [group["best"]["seconds"], about["best"]["seconds"], about["best"]["cpu"]]
+        assert found == [1e-3, 1e-3, "One"]
+        shown = cli("show", path, "--best", "--as", "steps").out
+        assert json.loads(shown) == steps_to_json(STEPS[0])[0]
+        contents = read_log(path)
+        assert best_for_here(contents.records, contents.environments).result.cost == 1e-3
+        cli("records", "trim", path, "--best", 1, "-o", "small.jsonl", "--force")
+        path = tmp_path / "small.jsonl"
 
 
 def test_merge_and_trim_say_what_they_wrote(cli: Cli, log: Path, other: Path) -> None:
