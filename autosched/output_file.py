@@ -83,7 +83,7 @@ def require_apart(
     wanted = [(name, path) for name, path in written if path is not None]
     for index, (name, path) in enumerate(wanted):
         for other, earlier in (*wanted[:index], *read):
-            if path.resolve() == earlier.resolve():
+            if _resolved(path) == _resolved(earlier):
                 raise ConfigError(f"{name}: {path} is {other}; give another file")
 
 
@@ -96,13 +96,21 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # /dev/stdout is a link to what has no path
         yield path
         return
-    target = path.resolve() if path.is_symlink() else path
+    target = _resolved(path) if path.is_symlink() else path
     partial = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         yield partial
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _resolved(path: Path) -> Path:
+    """What the path leads to. Raises ConfigError for a link that leads to itself."""
+    found = Path(os.path.realpath(path))
+    if found.is_symlink():
+        raise ConfigError(f"{path} is a link that leads to itself; give another file")
+    return found
 
 
 def kind_of(path: Path) -> FileKind | None:

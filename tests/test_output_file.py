@@ -200,6 +200,16 @@ def test_two_outputs_or_an_output_and_an_input_are_never_one_file(tmp_path: Path
         require_apart([("one", path)], [("the input", other)])
 
 
+def test_a_link_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(ConfigError, match="link is a link that leads to itself; give another"):
+        require_apart([("the output", link)], [("an input", tmp_path / "a")])
+    with pytest.raises(ConfigError, match="leads to itself"), replacing(link):
+        pytest.fail("nothing is written")
+    assert link.is_symlink()
+
+
 def test_a_pipe_that_a_link_of_the_system_leads_to_is_written_to(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{writer}")

@@ -94,12 +94,13 @@ def _machines(a: Side, b: Side) -> list[str]:
 
 def _verdict(found: Difference) -> str:
     """One sentence about the two bests."""
-    if found.ratio is None:
+    a, b = found.a.best, found.b.best
+    if a is None or b is None or found.ratio is None:
         return "nothing to compare: one of them has no valid record"
     if found.a.group.cache_flush != found.b.group.cache_flush:
         return "times are not comparable: one was taken with empty caches"
     if not found.apart:
         return f"no clear difference: B takes {found.ratio:.2f} of A's time, the intervals meet"
     if found.ratio < 1:
-        return f"B's best is {1 / found.ratio:.2f} times as fast as A's"
+        return f"B's best is {a.seconds / b.seconds:.2f} times as fast as A's"
     return f"A's best is {found.ratio:.2f} times as fast as B's"

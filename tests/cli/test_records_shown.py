@@ -85,6 +85,15 @@ def make_faster(tmp_path: Path, record: MakeRecord) -> Path:
     return path
 
 
+def test_times_at_the_ends_of_what_records_hold_are_compared(cli: Cli, tmp_path: Path) -> None:
+    """The task cannot be rebuilt, so that nothing says which times are impossible."""
+    task = {**entry(), "workload": {"op": "future"}}
+    a, b = (write(tmp_path / f"{s}", [record(0, s, task=task)]) for s in (1e9, 5e-324))
+    assert "B's best is inf times as fast as A's" in cli("records", "diff", a, b).out
+    assert "A's best is inf times as fast as B's" in cli("records", "diff", b, a).out
+    assert json.loads(cli("records", "diff", a, b, "--json").out)["tasks"][0]["ratio"] == 0
+
+
 def test_races_say_nothing_of_other_machines(cli: Cli, tmp_path: Path) -> None:
     """Whoever looks for the best takes the fastest of each machine's bests, before and after."""
     task = entry(cpu=SLOW)
