@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from autosched import arguments
+from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.workload_keys import WorkloadKeys
@@ -28,7 +30,8 @@ def convert(
 
         autosched.records.convert("old.jsonl", "new.jsonl")
 
-    Records of older schemas are written in that of this program. Raises as `merge`.
+    Records of older schemas are written in that of this program. Raises as `merge`, and ConfigError
+    for a record that Ansor's format cannot hold.
     """
     path = arguments.file_path("source", source)
     target = arguments.file_path("output", output)
@@ -38,20 +41,26 @@ def convert(
         contents = LogContents()
         read = cold = 0
         for record in stream_log(path, contents, keys):
-            read += 1
             cold += bool(record.result.cache_flush)
             if to == "autosched":
                 writer.add(record, contents.environments)
             else:
-                file.write(_ansor_line(record) + "\n")
+                file.write(_ansor_line(path, read, record) + "\n")
+            read += 1
         tell_problems(path, contents, warning)
         require_records([path], [contents], read)
     return Written(read, read, cold=cold)
 
 
-def _ansor_line(record: Record) -> str:
+def _ansor_line(path: Path, index: int, record: Record) -> str:
+    """The line of record `index`. Raises ConfigError where Ansor has no such record."""
     try:
         when = int(datetime.fromisoformat(record.time).timestamp()) if record.time else 0
     except (ValueError, OverflowError):  # whatever a file says
         when = 0
-    return ansor_log.format_line(record.task, record.steps, record.result, when)
+    try:
+        return ansor_log.format_line(record.task, record.steps, record.result, when)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{path}: record {index} cannot be converted: {error}; nothing was written"
+        ) from error

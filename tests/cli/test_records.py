@@ -12,6 +12,7 @@ from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.plausible import least_of
 from autosched.measure.records import RecordLog, read_log
+from autosched.task import Task
 from kit.cli import Cli, MakeRecord
 from kit.measurer import failure_of
 
@@ -91,6 +92,15 @@ def test_what_cannot_be_converted_is_said(
     assert message in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+def test_the_record_that_ansor_cannot_have_is_named(cli: Cli, log: Path) -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16, in_dtype="int8")
+    RecordLog(log).append([replace(read_log(log).records[0], task=task.to_json())])
+    done = cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
+    assert done.status == 2
+    assert f"{log}: record 3 cannot be converted: only workloads of float32" in done.err
+    assert "nothing was written" in done.err and not Path("a.v06").exists()
 
 
 def test_a_damaged_file_is_read_as_far_as_it_goes(cli: Cli, log: Path) -> None:
