@@ -36,6 +36,7 @@ Steps = tuple[Step, ...]
 
 SUFFIX = ".measuring"
 _RUNS = count()  # of this process
+_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)  # what reading JSON may end in
 
 
 class RunLog(RecordLog):
@@ -190,7 +191,7 @@ class RunLog(RecordLog):
             file.seek(start)
             lines = file.read(size - start).splitlines()
         for line in lines:
-            with suppress(ValueError, KeyError, TypeError, AttributeError, ConfigError):
+            with suppress(*_DAMAGED, AttributeError, ConfigError):
                 data = json.loads(line)
                 if data["task"] == task:
                     yield steps_from_json(data["steps"]), str(data["search"].get("state", ""))
@@ -198,10 +199,10 @@ class RunLog(RecordLog):
 
 def _claims(path: Path, task: str) -> Collection[str]:
     """The states of the candidates of the task that the run of the journal `path` measures."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, *_DAMAGED):
         with path.open("rb") as file:
             claims = json.loads(file.readline())["claims"]
-        return [state for other, state in claims if other == task]
+        return [str(state) for other, state in claims if other == task]
     return []
 
 

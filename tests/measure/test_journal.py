@@ -16,7 +16,14 @@ import pytest
 
 from autosched.measure import journal
 from autosched.measure.journal import SUFFIX, RunLog
-from autosched.measure.records import Record, RecordLog, RecordsError, read_log
+from autosched.measure.records import (
+    Record,
+    RecordLog,
+    RecordsError,
+    line_of,
+    read_log,
+    task_hash,
+)
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
@@ -186,6 +193,21 @@ def test_what_a_later_version_left_stays_for_it(tmp_path: Path, task_json: dict[
     left.write_text(left.read_text().replace('"schema":2', '"schema":3'))
     assert RunLog(path).recover() == 0
     assert journals(tmp_path) == [left]
+
+
+@pytest.mark.parametrize("line", ['{"claims": [["HASH", {}], ["HASH", "s1"]]}', "[" * 100_000, "7"])
+def test_damaged_lines_and_claims_stop_no_run(
+    tmp_path: Path, task_json: dict[str, Any], line: str
+) -> None:
+    line = line.replace("HASH", task_hash(task_json)) + "\n"
+    path = tmp_path / "r.jsonl"
+    path.write_text(line_of({"environment": {}, "hash": "e"}) + line)
+    (tmp_path / f"r.jsonl.1-0{SUFFIX}").write_text(line)
+    log = RunLog(path)
+    taken, new = log.claim(task_json, ["s1", "s2"])
+    assert (taken, new) == ({"s1"} if "claims" in line else set(), [])
+    log.close()
+    assert RunLog(path).recover() == 0
 
 
 def test_what_was_read_before_is_no_news(tmp_path: Path, task_json: dict[str, Any]) -> None:
