@@ -86,9 +86,14 @@ def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
 
 def file_path(name: str, value: Any) -> Path:
     """`value` as a path, if it names a file or nothing yet."""
-    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or "\0" in text:
         raise ConfigError(f"{name}: expected the path of a file, {found(value)}")
     path = Path(value)
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except OSError as error:  # a folder that is closed to us, a name that is too long
+        raise ConfigError(f"{name}: cannot look at {value}: {error.strerror}") from error
+    if folder:
         raise ConfigError(f"{name}: expected a file, found the folder {value}")
     return path

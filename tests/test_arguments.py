@@ -34,6 +34,8 @@ def test_right_values_pass() -> None:
         (arguments.positive, 0.0, "n: expected a number above 0, found 0"),
         (arguments.flag, 1, r"n: expected True or False, found 1 \(int\)"),
         (arguments.file_path, None, "n: expected the path of a file, found None"),
+        (arguments.file_path, "a\0", r"n: expected the path of a file, found 'a\\x00' \(str\)"),
+        (arguments.file_path, "x" * 300, "n: cannot look at x+: File name too long"),
         (arguments.integer, "x" * 500, r"found 'x+\.\.\. \(str\)$"),
     ],
 )
