@@ -56,6 +56,7 @@ class RunLog(RecordLog):
     ) -> None:
         super().__init__(path, overwrite=overwrite, beside=beside, hosts=hosts)
         self._seen = seen
+        self._file_itself = Path(os.path.realpath(self.path))  # runs may know it by several links
         self._journal_path = self._next_name()
         self._journal = -1
         self._remove: weakref.finalize[..., RunLog] | None = None
@@ -139,7 +140,8 @@ class RunLog(RecordLog):
         return len(contents.records)
 
     def _next_name(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}")
+        beside = self._file_itself
+        return beside.with_name(f"{beside.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}")
 
     def _create(self) -> int:
         """A journal of its own, locked. Raises OSError where no file can be made.
@@ -176,10 +178,10 @@ class RunLog(RecordLog):
 
     def _others(self) -> Iterator[Path]:
         """The journals of other runs on the same record file."""
-        for path in sorted(self.path.parent.glob("*" + SUFFIX)):
+        for path in sorted(self._file_itself.parent.glob("*" + SUFFIX)):
             name = path.name.removesuffix(SUFFIX).rpartition(".")[0]
             own = self._journal >= 0 and path == self._journal_path
-            if name == self.path.name and not own:
+            if name == self._file_itself.name and not own:
                 yield path
 
     def _news(self, task: str, size: int) -> Iterator[tuple[Steps, str]]:

@@ -136,6 +136,22 @@ def test_runs_of_one_process_number_have_journals_of_their_own(
     assert journals(tmp_path) == []
 
 
+def test_a_link_to_the_record_file_is_the_record_file(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path, link = tmp_path / "r.jsonl", tmp_path / "links" / "latest.jsonl"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    first, second = RunLog(path), RunLog(link)
+    first.append()
+    first.claim(task_json, ["s1"])
+    assert second.claim(task_json, ["s1", "s2"])[0] == {"s1"}
+    second.note(record(task_json, 2, 0.5))
+    dies(second)
+    assert (len(journals(tmp_path)), journals(link.parent)) == (2, [])
+    assert first.recover() == 1
+
+
 def test_a_journal_that_another_takes_over_is_left_to_it(
     tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
