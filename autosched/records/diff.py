@@ -107,7 +107,8 @@ def diff(
 
     Tasks are the same by their keys; those that are left are matched by their workload and kind of
     target, such as of machines with different numbers of cores. Of a file with records of several
-    machines those of this machine are taken, otherwise those that are most. Memory holds the best
+    machines those of this machine are taken, otherwise those that are most; of times with warm and
+    with empty caches the warm ones, or those that both have. Memory holds the best
     and a number for each candidate. Raises ConfigError when a file cannot be read or is empty.
     """
     first, second = arguments.file_path("a", a), arguments.file_path("b", b)
@@ -117,7 +118,7 @@ def diff(
     matched = _matched(left, right)
     for key, task in left.items():
         if key in matched:
-            found.tasks.append(_difference(_group(task), _group(right[matched[key]])))
+            found.tasks.append(_difference(*_groups(task, right[matched[key]])))
         else:
             found.only_a.append(task)
     found.only_b.extend(t for key, t in right.items() if key not in matched.values())
@@ -154,9 +155,20 @@ def _target(task: TaskEntry) -> Mapping[str, Any]:
     return target if isinstance(target, Mapping) else {}
 
 
-def _group(task: TaskEntry) -> Group:
+def _groups(a: TaskEntry, b: TaskEntry) -> tuple[Group, Group]:
+    """What is compared: times that were taken in one way, where both have such, caches warm."""
+    one, other = _of_one_machine(a), _of_one_machine(b)
+    both = {group.cache_flush for group in one} & {group.cache_flush for group in other}
+    if both:
+        one, other = ([g for g in side if g.cache_flush == min(both)] for side in (one, other))
+    return one[0], other[0]
+
+
+def _of_one_machine(task: TaskEntry) -> list[Group]:
+    """The groups of this machine, otherwise of the most records, warm caches first."""
     groups = sorted(task.ordered(), key=lambda g: (not g.valid, not g.machine.here, -g.valid))
-    return groups[0]
+    mine = [g for g in task.ordered() if g.machine == groups[0].machine]
+    return [g for g in mine if g.valid] or mine
 
 
 def _difference(a: Group, b: Group) -> Difference:

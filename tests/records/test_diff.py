@@ -102,6 +102,18 @@ def test_tasks_of_machines_with_other_numbers_of_cores_are_matched(tmp_path: Pat
         assert (found.tasks, len(found.only_a) + len(found.only_b)) == ([], 3)
 
 
+@pytest.mark.parametrize("only", ["warm", "cold"])
+def test_times_that_were_taken_in_one_way_are_compared(tmp_path: Path, only: str) -> None:
+    warm, cold = [record(0, 1e-3)], [record(k, 9e-3, flush=4096) for k in range(3)]
+    a = write(tmp_path / "a", warm if only == "warm" else cold)
+    b = write(tmp_path / "b", [*warm, *cold, failed(4)])
+    for pair in ((a, b), (b, a), (b, b)):
+        (each,) = records.diff(*pair).tasks
+        flush = 4096 if only == "cold" and pair != (b, b) else 0
+        assert each.a.group.cache_flush == each.b.group.cache_flush == flush
+        assert each.ratio == 1.0
+
+
 def test_a_side_without_a_valid_record_has_no_ratio(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a", [record(0)]), write(tmp_path / "b", [failed(0)])
     (each,) = records.diff(a, b).tasks
