@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autosched.measure.environment import cpu_model
 from autosched.measure.glance import Glance
 from autosched.measure.records import Record
 from autosched.session.this_cpu import UNKNOWN_CPU, machine_of, measured_here
@@ -45,7 +46,10 @@ class Machines:
         if known is None or known[0] is not found.task or known[1] is not environment:
             record = found.whole() if isinstance(found, Glance) else found
             name, code = machine_of(record, environments)
-            machine = Machine(name, code, _is_here(record, environments, code[0] == "cuda"))
+            here = _is_here(record, environments, code[0] == "cuda")
+            if here and code[0] == "cpu":  # whatever an environment that is lost would tell
+                name = cpu_model()
+            machine = Machine(name, code, here)
             # The objects are kept, so that no other one gets their identity.
             known = self._known[key] = record.task, environment, machine
         return known[2]

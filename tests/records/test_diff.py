@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from autosched import records
+from autosched.measure.environment import cpu_model
 from autosched.session import this_gpu
+from autosched.target import cpu_target
 from autosched.task import Task
 from kit.records import FAST, SLOW, entry, failed, names, piped, record, write
 
@@ -50,6 +52,18 @@ def test_times_of_a_gpu_are_this_machines_where_it_is_here(
         (best,) = records.best(path)
         assert (best.seconds, best.group.machine.here) == (seconds, here is not None)
         assert ("this machine" in best.group.machine.text) is (here is not None)
+
+
+def test_records_of_this_machine_are_one_group_whatever_environment_is_lost(tmp_path: Path) -> None:
+    task = entry(cpu=cpu_target().cpu)
+    made = [
+        record(0, 1e-3, task=task, environment="lost"),
+        record(1, 3e-3, [0], task=task, environment="e"),
+    ]
+    path = write(tmp_path / "a", made, {"e": {"cpu": cpu_model()}})
+    ((first, second),) = records.top(path, 2)
+    assert (first.seconds, first.race, second.race) == (3e-3, "won", "lost")
+    assert first.group.machine.here
 
 
 def test_two_machines_are_compared_task_by_task(tmp_path: Path) -> None:
