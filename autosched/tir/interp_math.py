@@ -380,6 +380,11 @@ def _leading_zeros(x: Array, bits: int) -> Array:
     return bits - np.frexp(x.astype(np.float64))[1]
 
 
+def _ones(x: Array) -> Array:
+    octets = np.ascontiguousarray(x)[..., None].view(np.uint8)  # NumPy 1 cannot count bits
+    return np.unpackbits(octets, axis=-1).sum(axis=-1)
+
+
 _VECTORISED: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
@@ -404,7 +409,7 @@ def integer_call(op: str, source: DType, dtype: DType, *args: Any) -> Any:
         return _VECTORISED[op](*args).astype(dtype.numpy, copy=False)
     if many and op in ("clz", "popcount"):
         bits = _unsigned(np.asarray(args[0], source.numpy), source.bits)
-        count = _leading_zeros(bits, source.bits) if op == "clz" else np.bitwise_count(bits)
+        count = _leading_zeros(bits, source.bits) if op == "clz" else _ones(bits)
         return np.asarray(count).astype(dtype.numpy)
     if not many:
         result = wrap(_exact(op, source, *args), dtype)
