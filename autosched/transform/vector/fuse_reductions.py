@@ -29,17 +29,18 @@ So a layer norm, which needs the sum of a row and that of its squares, reads the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 from autosched.nest.core import core_of
-from autosched.tir.expr import BufferLoad, Var
+from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import loads_in
 from autosched.tir.stmt import Allocate, AssertStmt, AttrStmt, BufferStore, For, SeqStmt, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
-from autosched.tir.walk import direct_exprs, free_vars, map_children, stmts
+from autosched.tir.walk import direct_exprs, free_vars, map_children, stmts, substitute
 from autosched.transform.expressions.effects import has_side_effect
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -47,6 +48,8 @@ from autosched.transform.vector.held_reduction import HeldReduction, held_reduct
 
 OPERANDS = 8
 """Registers that stay free of accumulators, for what is read meanwhile."""
+
+_AS_IT_IS: Mapping[Var, Expr] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -108,34 +111,45 @@ class _Fuser:
                 first += 1
         return parts
 
-    def _pair(self, one: Stmt, two: Stmt) -> Stmt | None:
-        """Both statements, which do not depend on each other, in the same loops."""
+    def _pair(self, one: Stmt, two: Stmt, renamed: Mapping[Var, Expr] = _AS_IT_IS) -> Stmt | None:
+        """Both statements, which do not depend on each other, in the same loops.
+
+        `renamed` has, for variables of loops around `two`, those of the loops around `one`.
+        """
         while isinstance(two, AttrStmt) and is_pragma(two):
             two = two.body
         match one, two:
             case AttrStmt(), _ if is_pragma(one):
-                body = self._pair(one.body, two)
+                body = self._pair(one.body, two, renamed)
                 return None if body is None else one.with_(body=body)
-            case For(), For() if _is_alike(one, two):
-                body = self._pair(one.body, _renamed(two, one.loop_var))
+            case For(), For() if _is_alike(one, two, renamed):
+                body = self._pair(one.body, two.body, {**renamed, two.loop_var: one.loop_var})
                 return None if body is None else one.with_(body=body)
         if isinstance(one, SeqStmt) and isinstance(two, SeqStmt):
-            parts = self._parts([*one.stmts, *two.stmts])
+            second = substitute_stmt(two, renamed)
+            assert isinstance(second, SeqStmt)
+            parts = self._parts([*one.stmts, *second.stmts])
             return seq(*parts) if len(parts) < len(one.stmts) + len(two.stmts) else None
         mine, theirs = held_reduction(one), held_reduction(two)
         if mine is None or theirs is None or mine.bytes + theirs.bytes > self._room:
             return None
+        if not _stored(mine).isdisjoint(_stored(theirs)):
+            return None  # they depend on each other, as parts of one stage do
+        if _memory(mine.steps).isdisjoint(_memory(theirs.steps)):
+            return None
+        theirs = held_reduction(substitute_stmt(two, renamed))
+        assert theirs is not None
         return _merged(mine, theirs)
 
 
-def _is_alike(one: For, two: For) -> bool:
+def _is_alike(one: For, two: For, renamed: Mapping[Var, Expr]) -> bool:
     same = one.kind is two.kind and one.thread_binding is two.thread_binding is None
     same = same and one.loop_var.dtype is two.loop_var.dtype
-    return same and (one.min, one.extent, one.annotations) == (two.min, two.extent, two.annotations)
-
-
-def _renamed(loop: For, var: Var) -> Stmt:
-    return substitute_stmt(loop.body, {loop.loop_var: var})
+    same = same and one.annotations == two.annotations
+    return same and (one.min, one.extent) == (
+        substitute(two.min, renamed),
+        substitute(two.extent, renamed),
+    )
 
 
 class _Uses:
@@ -177,7 +191,7 @@ def _merged(one: HeldReduction, two: HeldReduction) -> Stmt | None:
     if len(one.loops) != len(two.loops):
         return None
     pairs = list(zip(one.loops, two.loops, strict=True))
-    if not all(_is_alike(mine, theirs) for mine, theirs in pairs):
+    if not all(_is_alike(mine, theirs, _AS_IT_IS) for mine, theirs in pairs):
         return None
     table = {theirs.loop_var: mine.loop_var for mine, theirs in pairs}
     steps = tuple(substitute_stmt(s, table) for s in two.steps)
@@ -188,6 +202,16 @@ def _merged(one: HeldReduction, two: HeldReduction) -> Stmt | None:
     before, after = (*one.before, *two.before), (*one.after, *two.after)
     steps = (*one.steps, *steps)
     return HeldReduction(allocated, one.pragmas, before, one.loops, steps, after).stmt()
+
+
+def _stored(reduction: HeldReduction) -> set[Var]:
+    """The memory that the results are stored to."""
+    return {s.buffer.data for s in reduction.after if isinstance(s, BufferStore)}
+
+
+def _memory(steps: Sequence[Stmt]) -> set[Var]:
+    """The memory that the steps read."""
+    return {load.buffer.data for s in steps for e in direct_exprs(s) for load in loads_in(e)}
 
 
 def _loads(steps: Sequence[Stmt], own: set[Var]) -> set[BufferLoad]:
