@@ -17,7 +17,7 @@ from autosched.codegen.llvm_expr import HANDLERS
 from autosched.codegen.llvm_masks import updated_buffers
 from autosched.codegen.llvm_module import ModuleBuilder
 from autosched.codegen.llvm_stmt import statement
-from autosched.codegen.llvm_storage import epilogue, prologue
+from autosched.codegen.llvm_storage import computed_addresses, epilogue, prologue
 from autosched.codegen.llvm_tiles import permission
 from autosched.codegen.llvm_types import llvm_type
 from autosched.errors import CompileError
@@ -119,6 +119,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         scales={"+avx512f", "+avx512vl", "+avx512dq"} <= features,
         has_masks="+avx512vl" in features,
         permutes_bytes="+avx512vbmi" in features,
+        addressed=cache(partial(computed_addresses, func.body)),
         updated=cache(partial(updated_buffers, func.body)),
     )
 

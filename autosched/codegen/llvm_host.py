@@ -44,6 +44,7 @@ def emit_host(module: IRModule, target: Target) -> str:
         # What a function outside does to the memory of the arguments is not known.
         calls = any(True for _ in _called(func))
         builder.symbol, builder.noalias = name, own.noalias and not calls
+        builder.addressed, builder.updated = own.addressed, own.updated
         builder.functions.append(_body(name, func, builder))
         if func.attrs.get("calling_conv") == PACKED:
             builder.functions.append(_entry(name, func))

@@ -51,8 +51,8 @@ class ModuleBuilder:
     lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI).
     `scalar_loops` counts innermost loops that compute scalars, `of_vectors` has the hints of the
     others, by the place of their node in `metadata`; `local` are the functions that
-    others of the module may call; `updated` tells the buffers that are loaded and stored at one
-    place, which few ask for.
+    others of the module may call; `addressed` tells the pointers with computed addresses,
+    `updated` the buffers that are loaded and stored at one place, which few ask for.
     """
 
     handlers: Handlers
@@ -75,6 +75,7 @@ class ModuleBuilder:
     shared: dict[str, str] = field(default_factory=dict)
     pure: dict[Expr, bool] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
+    addressed: Callable[[], set[Var]] = set
     updated: Callable[[], frozenset[Var]] = frozenset
 
     def declare(self, name: str, signature: str) -> str:

@@ -59,7 +59,7 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
         size = constant_bytes(stmt)
         if size is not None:
             sizes[stmt] = size
-    addressed = computed_addresses(body) if sizes else set()
+    addressed = b.module.addressed() if sizes else set()
     b.unmasked = near_arrays(sizes, addressed)
     on_stack = _on_stack(sizes, addressed)
     for stmt, size in sizes.items():
