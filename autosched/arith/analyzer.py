@@ -305,12 +305,9 @@ class Analyzer:
         if self.values and not self.values.keys().isdisjoint(variables):
             return self._simplify(e)
         known = tuple(map(self.bounds.env.get, variables)), self._truths, self.as_ansor
-        try:
-            remembered, result = e._simple
-            if remembered == known:
-                return e if result is None else result
-        except AttributeError:
-            pass
+        remembered, result = getattr(e, "_simple", (None, None))
+        if remembered == known:
+            return e if result is None else result
         found = self._simplify(e)
         # None for the node itself: a node must not keep itself alive.
         e._simple = known, None if found is e else found

@@ -19,10 +19,9 @@ _OF_INDICES = BITWISE | {"if_then_else", "likely", "vscale", "ptx_lane_id"}
 
 def is_data(e: Expr) -> bool:
     """True when the value of `e` comes from memory or calls, so that its arithmetic may wrap."""
-    try:
-        return e._data
-    except AttributeError:
-        pass
+    known: bool | None = getattr(e, "_data", None)
+    if known is not None:
+        return known
     e._data = result = is_source(e) or any(map(is_data, e.children()))
     return result
 

@@ -35,6 +35,7 @@ class DType:
     bits: int
     lanes: int
     name: str
+    _of_lanes: dict[int, DType]  # cache of with_lanes
 
     def __new__(cls, name: str | DType) -> DType:
         """The one object for the type called `name`, such as float32x8."""
@@ -49,6 +50,7 @@ class DType:
         self = object.__new__(cls)
         self.name = name
         self.code, self.bits, self.lanes = _parse(name)
+        self._of_lanes = {self.lanes: self}
         cls._table[name] = self
         return self
 
@@ -118,10 +120,12 @@ class DType:
 
     def with_lanes(self, lanes: int) -> DType:
         """The vector type of `lanes` elements of this type."""
-        if lanes == self.lanes:
-            return self
-        base = self.name[: self.name.rindex("x")] if self.lanes > 1 else self.name
-        return DType(base if lanes == 1 else f"{base}x{lanes}")
+        found = self._of_lanes.get(lanes)
+        if found is None:
+            base = self.name[: self.name.rindex("x")] if self.lanes > 1 else self.name
+            found = DType(base if lanes == 1 else f"{base}x{lanes}")
+            self._of_lanes[lanes] = found
+        return found
 
     @cached_property
     def is_custom(self) -> bool:

@@ -224,7 +224,8 @@ class Node(Expr):
     @classmethod
     def _make(cls, dtype: DType, *fields: Any) -> Any:
         key = (cls, dtype, *fields)
-        node: Any = lookup(key)
+        ref = _refs.get(key)
+        node: Any = None if ref is None else ref()
         if node is None:
             node = object.__new__(cls)
             node.dtype = dtype

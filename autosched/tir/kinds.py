@@ -42,10 +42,9 @@ _LOADS = bits_of(BufferLoad)
 
 def kinds(e: Expr) -> int:
     """The bits of all nodes in `e`."""
-    try:
-        return e._kinds
-    except AttributeError:
-        pass
+    known: int | None = getattr(e, "_kinds", None)
+    if known is not None:
+        return known
     own = e.__class__, e.dtype
     found = _of_node.get(own)
     if found is None:
@@ -54,20 +53,16 @@ def kinds(e: Expr) -> int:
             found |= POINTER
         _of_node[own] = found
     for child in e.children():
-        try:
-            found |= child._kinds
-        except AttributeError:
-            found |= kinds(child)
+        found |= kinds(child)
     e._kinds = found
     return found
 
 
 def kinds_in(s: Stmt) -> int:
     """The bits of all expressions in `s` and below, and of the types of what is allocated there."""
-    try:
-        return s._kinds
-    except AttributeError:
-        pass
+    known: int | None = getattr(s, "_kinds", None)
+    if known is not None:
+        return known
     found = _bit(s.dtype) if isinstance(s, Allocate | AllocateConst) else 0
     for e in direct_exprs(s):
         found |= kinds(e)

@@ -109,10 +109,9 @@ def free_vars(expr: Expr) -> frozenset[Var]:
     """
     if isinstance(expr, Var):
         return frozenset((expr,))
-    try:
-        return expr._vars
-    except AttributeError:
-        pass
+    known: frozenset[Var] | None = getattr(expr, "_vars", None)  # an exception takes twice as long
+    if known is not None:
+        return known
     result = _NO_VARS
     for child in expr.children():
         inner = free_vars(child)
