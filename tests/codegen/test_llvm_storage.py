@@ -8,11 +8,13 @@ import pytest
 
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import Level, optimized
+from autosched.codegen.llvm_host import emit_host
 from autosched.codegen.llvm_storage import ALLOC, STACK_BYTES, computed_addresses
 from autosched.target import cpu_target
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import bool_, handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Var
+from autosched.tir.function import IRModule
 from autosched.tir.op import broadcast, cast, const
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, Evaluate, For, ForKind, Stmt, seq
@@ -65,6 +67,23 @@ def test_an_accumulator_is_on_the_stack_when_arrays_before_it_take_all_the_room(
     assert sorted(stack_elements(text)) == [16, elements]
     assert f"call noalias align 64 ptr @{ALLOC}" not in text
     same_as_interpreted(f, np.zeros(64, np.float32))
+
+
+def test_of_each_function_of_a_module_its_own_pointers_count() -> None:
+    """With those of the first, large arrays of the others would be taken for registers."""
+    first = parse_func("""
+        def first(A: Buffer((64,), float32)):
+            for i in range(64):
+                A[i] = 1.0
+    """)
+    second = parse_func(f"""
+        def second(A: Buffer((64,), float32)):
+            large = allocate(({STACK_BYTES // 4 + 1},), float32, "global")
+            for i in range(64):
+                large[i] = 1.0
+    """)
+    text = emit_host(IRModule({"first": first, "second": second}), cpu_target(2))
+    assert stack_elements(text) == [] and f"call noalias align 64 ptr @{ALLOC}" in text
 
 
 def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(
