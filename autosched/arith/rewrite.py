@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -208,10 +209,7 @@ class RewriteSimplifier:
         children = e.children()
         settled = self.analyzer.settled
         new = tuple([c if c in settled else self.visit(c) for c in children])
-        for old, changed in zip(children, new):
-            if old is not changed:
-                return e.with_children(new)
-        return e
+        return e if all(map(is_, children, new)) else e.with_children(new)
 
     def _leaf(self, e: Expr) -> Expr:
         return e

@@ -13,6 +13,7 @@ A pass over statements is a `match` function that ends in `map_children`:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import is_
 
 from autosched.tir.expr import (
     BinaryExpr,
@@ -68,10 +69,7 @@ def map_expr_children(expr: Expr, fn: ExprFn) -> Expr:
     if not children:
         return expr
     new = tuple(map(fn, children))
-    for old, changed in zip(children, new, strict=True):
-        if old is not changed:
-            return expr.with_children(new)
-    return expr
+    return expr if all(map(is_, children, new)) else expr.with_children(new)
 
 
 def rewrite_expr(expr: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
@@ -206,10 +204,7 @@ def map_exprs(exprs: tuple[Expr, ...], fn: ExprFn) -> tuple[Expr, ...]:
         changed = fn(only)
         return exprs if changed is only else (changed,)
     new = tuple(map(fn, exprs))
-    for old, changed in zip(exprs, new, strict=True):
-        if old is not changed:
-            return new
-    return exprs
+    return exprs if all(map(is_, exprs, new)) else new
 
 
 def map_children(stmt: Stmt, stmt_fn: StmtFn, expr_fn: ExprFn = same) -> Stmt:
@@ -236,7 +231,7 @@ def map_children(stmt: Stmt, stmt_fn: StmtFn, expr_fn: ExprFn = same) -> Stmt:
             return BufferStore(stmt.buffer, value, indices, predicate)
         case SeqStmt():
             new = tuple(map(stmt_fn, stmt.stmts))
-            if all(a is b for a, b in zip(stmt.stmts, new, strict=True)):
+            if all(map(is_, stmt.stmts, new)):
                 return stmt
             return seq(*new)
         case IfThenElse():
