@@ -65,6 +65,18 @@ class Buffer:
         """The storage scope of the data pointer; empty where it is still to be inferred."""
         return self.data.scope
 
+    def is_laid_out_as(self, other: Buffer) -> bool:
+        """Whether equal indices are as far from the pointer of `other` as from this one's.
+
+        Memory is then the same where the pointer is.
+        """
+        return self is other or (
+            self.dtype is other.dtype
+            and self.elem_offset is other.elem_offset
+            and self.strides == other.strides
+            and (self.strides != () or self.shape[1:] == other.shape[1:])
+        )
+
     def __getitem__(
         self, indices: Expr | IterVar | int | tuple[Expr | IterVar | int, ...]
     ) -> BufferLoad:

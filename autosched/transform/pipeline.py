@@ -297,6 +297,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectSoftwarePipeline": InjectSoftwarePipeline,
     "InjectVirtualThread": InjectVirtualThread,
     "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
+    "InterleaveFunctions": InterleaveFunctions,
     "JoinWindows": JoinWindows,
     "LoopPartition": LoopPartition,
     "LowerCustomDatatypes": LowerCustomDatatypes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autosched.tir.buffer import decl_buffer
+from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32, handle
 from autosched.tir.expr import BufferLoad, IntImm, Range, Var
 from autosched.tir.printer import to_text
@@ -46,3 +46,19 @@ def test_regions_of_seed_document_002() -> None:
     region = BufferRegion(a, (Range.of(4, 0), Range.of(4, 2)))
     assert to_text(region) == "A[0:4, 2:6]"
     assert to_text(BufferRegion.full(a)) == "A[0:8, 0:8]"
+
+
+@pytest.mark.parametrize(
+    ("view", "alike"),
+    [
+        (decl_buffer((4, 4), name="same"), True),
+        (decl_buffer((2, 4), name="fewer rows"), True),
+        (decl_buffer((8, 2), name="short rows"), False),
+        (decl_buffer((4, 4), "int32", "other type"), False),
+        (decl_buffer((4, 4), name="later", elem_offset=4), False),
+        (decl_buffer((4, 4), name="apart", strides=(8, 1)), False),
+    ],
+)
+def test_where_equal_indices_are_equally_far(view: Buffer, alike: bool) -> None:
+    plain = decl_buffer((4, 4), name="A")
+    assert view.is_laid_out_as(plain) is plain.is_laid_out_as(view) is alike

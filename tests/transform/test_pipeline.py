@@ -30,6 +30,7 @@ from autosched.transform.loops.instrument_profile_intrinsics import InstrumentPr
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 from autosched.transform.pipeline import (
     CPU_PIPELINE,
+    DEVICE_PIPELINE,
     FEATURE_CHECK,
     GPU_PIPELINE,
     HOST_PIPELINE,
@@ -115,6 +116,11 @@ def test_host_code_is_found() -> None:
 @pytest.mark.parametrize("name", PASSES)
 def test_every_pass_is_registered_under_its_name(name: str) -> None:
     assert PASSES[name]().info.name == name
+
+
+def test_every_pass_of_a_pipeline_has_its_name_among_them() -> None:
+    pipelines = (*CPU_PIPELINE, *GPU_PIPELINE, *DEVICE_PIPELINE, *HOST_PIPELINE, *FEATURE_CHECK)
+    assert {pass_.name for pass_ in pipelines} - {"UserPasses"} <= set(PASSES)
 
 
 OPTIONS = {

@@ -120,7 +120,8 @@ def zero_steps(store: BufferStore, patterns: Mapping[Var, Sequence[Pattern]]) ->
 def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
     """By pointer, what is known of the buffers that `func` makes and stores to at one place.
 
-    Its arguments are none of them: others see what is stored there.
+    Its arguments are none of them: others see what is stored there. Nor are those that are read
+    through a view laid out in another way.
     """
     arguments = {buffer.data for buffer in func.buffer_map.values()}
     made: set[Var] = set()
@@ -136,8 +137,13 @@ def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
             patterns = tuple(p for _, p in stored_residues(stores[data][0]) if p is not None)
             if patterns:
                 found[data] = patterns
-    passed = {e for e in all_exprs(func.body) if isinstance(e, Var) and e.dtype.is_handle}
-    return {data: known for data, known in found.items() if data not in passed} if found else {}
+    for e in all_exprs(func.body) if found else ():
+        if isinstance(e, Var) and e.dtype.is_handle:
+            found.pop(e, None)
+        elif isinstance(e, BufferLoad) and e.buffer.data in found:
+            if not e.buffer.is_laid_out_as(stores[e.buffer.data][0].buffer):
+                del found[e.buffer.data]
+    return found
 
 
 def stored_residues(store: BufferStore) -> list[tuple[Residue, Pattern | None]]:

@@ -180,8 +180,9 @@ class _Skipper:
         leaves = _leaves(root)
         if not leaves or not all(map(_is_pointwise, leaves)):
             return None
-        data = leaves[0].store.buffer.data
-        if any(leaf.store.buffer.data is not data for leaf in leaves):
+        first = leaves[0].store.buffer
+        stored = [leaf.store.buffer for leaf in leaves]
+        if not all(b.data is first.data and b.is_laid_out_as(first) for b in stored):
             return None
         sums = [
             (leaf, found) for leaf in leaves if (found := zero_steps(leaf.store, self._patterns))
@@ -199,7 +200,7 @@ class _Skipper:
 def _is_pointwise(leaf: _Leaf) -> bool:
     """Whether a store reads nothing of its buffer but the element it stores."""
     return all(
-        e.indices == leaf.store.indices
+        e.indices == leaf.store.indices and e.buffer.is_laid_out_as(leaf.store.buffer)
         for e in pre_order(leaf.store.value)
         if isinstance(e, BufferLoad) and e.buffer.data is leaf.store.buffer.data
     )

@@ -50,7 +50,7 @@ def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) ->
             return False
         if e.buffer.data is source and not (
             store is not None
-            and e.dtype is store.value.dtype
+            and e.buffer.is_laid_out_as(store.buffer)
             and e.indices == store.indices
             and e.predicate is store.predicate
         ):

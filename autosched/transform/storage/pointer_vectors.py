@@ -68,6 +68,8 @@ def _vector_width(buffer: Buffer, indices: tuple[Expr, ...]) -> int:
     index = indices[-1]
     if len(indices) != 1 or buffer.dtype.lanes > 1 or not isinstance(index, Ramp):
         return 1
+    if buffer.elem_offset is not None or buffer.strides:
+        return 1
     if not (isinstance(index.stride, IntImm) and index.stride.value == 1):
         return 1
     constant, terms = linear(index.base)

@@ -16,7 +16,9 @@ def widen_allocate(alloc: Allocate, parts: int, var: Expr, *, innermost: bool) -
     """`alloc` with room for `parts` copies, its body using copy number `var`.
 
     `innermost` interleaves the copies (index * parts + var); otherwise they follow one another
-    (index + var * extent). Raises ScheduleError when the bare pointer is used in the body.
+    (index + var * extent). Raises ScheduleError when the bare pointer is used in the body, or a
+    view that has other places for the copies: one of another type or with strides, and, where they
+    follow one another, one of rows of another length.
     """
     widener = _Widener(alloc, parts, var, innermost)
     extents = widener.widened(alloc.extents)
@@ -108,5 +110,20 @@ class _Widener:
     def _buffer(self, buffer: Buffer) -> Buffer:
         new = self._buffers.get(buffer)
         if new is None:
-            new = self._buffers[buffer] = buffer.with_(shape=self.widened(buffer.shape))
+            self._check(buffer)
+            offset = buffer.elem_offset
+            if offset is not None and self._innermost:
+                offset = mul(offset, self._parts)
+            shape = self.widened(buffer.shape)
+            new = self._buffers[buffer] = buffer.with_(shape=shape, elem_offset=offset)
         return new
+
+    def _check(self, buffer: Buffer) -> None:
+        alloc = self._alloc
+        rows = self._innermost or buffer.shape[1:] == alloc.extents[1:]
+        if buffer.dtype is not alloc.dtype or buffer.strides or not rows:
+            raise ScheduleError(
+                f"{buffer.name} is a view of {alloc.buffer_var.name}, which cannot be given "
+                f"{self._parts} copies: it takes {alloc.dtype} of shape {alloc.extents} without "
+                f"strides, found {buffer.dtype} of shape {buffer.shape}, strides {buffer.strides}"
+            )

@@ -46,7 +46,7 @@ def _footprint(part: Stmt, var: Var) -> Footprint | None:
         part = part.body
     if not isinstance(part, BufferStore) or part.predicate is not None:
         return None
-    if part.buffer.dtype.lanes > 1 or output_reads(part) is None:
+    if part.buffer.dtype.lanes > 1 or part.buffer.strides or output_reads(part) is None:
         return None
     *outer, last = part.indices
     base, lanes = last, last.dtype.lanes
@@ -63,7 +63,8 @@ def _footprint(part: Stmt, var: Var) -> Footprint | None:
     changing = {var, *loops}
     if any(not changing.isdisjoint(free_vars(t)) for t in terms):
         return None
-    place = part.buffer.data, constant, frozenset(terms.items())
+    buffer = part.buffer
+    place = buffer.data, buffer.dtype, buffer.elem_offset, constant, frozenset(terms.items())
     axes = [(stride, loops[v]) for v, stride in inner.items()]
     return footprint(place, step, [*axes, (1, lanes)])
 

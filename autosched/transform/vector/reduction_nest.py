@@ -126,9 +126,7 @@ def output_reads(store: BufferStore) -> int | None:
                 if (
                     indices != store.indices
                     or predicate is not None
-                    or buffer.dtype is not store.buffer.dtype
-                    or buffer.elem_offset is not store.buffer.elem_offset
-                    or buffer.strides != store.buffer.strides
+                    or not buffer.is_laid_out_as(store.buffer)
                 ):
                     return None
                 found += 1

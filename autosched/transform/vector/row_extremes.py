@@ -36,7 +36,7 @@ class RowExtremes:
         self.output: Elements | None = None
         self.outputs: dict[int, Extreme] = {}
         self._held: dict[tuple[Var, int], Extreme] = {}
-        self._own: set[Var] = set()
+        self._own: dict[Var, Buffer | None] = {}
         self._at: dict[Var, int] = {}
         self._places: dict[tuple[Buffer, tuple[Expr, ...]], Place] = {}
 
@@ -68,7 +68,7 @@ class RowExtremes:
             case AttrStmt():
                 self._stmt(s.body)
             case Allocate():
-                self._own.add(s.buffer_var)
+                self._own[s.buffer_var] = None
                 self._stmt(s.body)
             case For(extent=IntImm(extent)):
                 for k in range(extent):
@@ -80,7 +80,7 @@ class RowExtremes:
         values = self._value(s.value)
         elements, offsets = self._place(s.buffer, s.indices)
         data = s.buffer.data
-        if data in self._own:
+        if self._is_own(s.buffer):
             if elements.terms:
                 raise UnlikeError
             self._held.update(((data, at), v) for at, v in zip(offsets, values, strict=True))
@@ -116,7 +116,7 @@ class RowExtremes:
     def _load(self, e: BufferLoad) -> list[Extreme]:
         elements, offsets = self._place(e.buffer, e.indices)
         data = e.buffer.data
-        if data in self._own:
+        if self._is_own(e.buffer):
             known = [None if elements.terms else self._held.get((data, at)) for at in offsets]
         elif self.output is not None and data is self.output.buffer.data:
             known = [self.outputs.get(at) if elements == self.output else None for at in offsets]
@@ -130,6 +130,15 @@ class RowExtremes:
         if len(found) < len(offsets):
             raise UnlikeError
         return found
+
+    def _is_own(self, buffer: Buffer) -> bool:
+        """Whether the statements allocate the buffer; UnlikeError for a second view of one."""
+        if buffer.data not in self._own:
+            return False
+        first = self._own[buffer.data] = self._own[buffer.data] or buffer
+        if first is not buffer:
+            raise UnlikeError
+        return True
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Elements, list[int]]:
         """What an index moves over, and where each lane is in this iteration."""

@@ -104,6 +104,7 @@ def windows_of(steps: Sequence[Step]) -> list[Window] | None:
     by_place: dict[tuple[Expr, ...], Step] = {}
     for step in steps:
         alike = step.load.buffer is head.load.buffer and step.fold is head.fold
+        alike = alike and step.store.buffer is head.store.buffer
         if not alike or step.terms != head.terms:
             return None
         first = by_place.setdefault(step.store.indices, step)

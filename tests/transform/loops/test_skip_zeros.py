@@ -289,3 +289,35 @@ def main(X: Buffer((6,), float32), N: Buffer((8,), int32), Y: Buffer((8,), float
     interp.run(before, [x, n, expected])
     interp.run(SkipZeros()(before), [x, n, found])
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        """\
+    V = view(Y, (15, 1), float32, elem_offset=1)
+    for h in range(15):
+        for r in range(4):
+            Y[h, 0] = Y[h, 0] + if_then_else((h + r) % 2 == 0, V[h, 0], 0.0) * X[r]""",
+        """\
+    V = view(Y, (15, 1), float32, elem_offset=1)
+    for h in range(15):
+        Y[h, 0] = 1.0
+        for r in range(4):
+            V[h, 0] = V[h, 0] + if_then_else((h + r) % 2 == 0, X[r], 0.0) * X[h]""",
+        """\
+    realize(P[0:16, 0:1], float32, "global")
+    V = view(P, (15, 1), float32, elem_offset=1)
+    for h in range(16):
+        P[h, 0] = if_then_else(h % 2 == 0, X[h // 2], 0.0)
+    for s in range(12):
+        for r in range(4):
+            Y[s, 0] = Y[s, 0] + V[s + r, 0] * X[r]""",
+    ],
+    ids=["value", "store", "pattern"],
+)
+def test_views_that_begin_elsewhere_are_other_elements(lines: str, same_result: SameResult) -> None:
+    before = parse_func(
+        f"def main(X: Buffer((16,), float32), Y: Buffer((16, 1), float32)):\n{lines}\n"
+    )
+    same_result(before, SkipZeros()(before))

@@ -7,6 +7,8 @@ from autosched.transform.storage.pointer_vectors import vectorise_pointers
 
 A = decl_buffer((64,), "float32", "A")
 P = decl_buffer((16,), "float32", "P")
+LATER = decl_buffer((12,), "float32", "later", data=P.data, elem_offset=2)
+EVEN = decl_buffer((8,), "float32", "even", data=P.data, strides=(2,))
 i = Var("i")
 
 
@@ -39,6 +41,8 @@ A[0:4] = P[3 - i]"""
         BufferStore(A, P[ramp(i * 2, 1, 2)], (ramp(0, 1, 2),)),
         BufferStore(A, P[ramp(i * 2)], (ramp(0),)),
         BufferStore(A, P[ramp(i * 4, 2)], (ramp(0),)),
+        BufferStore(A, LATER[ramp(i * 4)], (ramp(0),)),
+        BufferStore(A, EVEN[ramp(i * 4)], (ramp(0),)),
         BufferStore(A, BufferLoad(P, (ramp(0),), ramp(0) < ramp(1, 0)), (ramp(0),)),
         Evaluate(Call(A.dtype, "call_extern", (StringImm("f"), P.data))),
         DeclBuffer(P, Evaluate(IntImm(1))),

@@ -82,3 +82,11 @@ def test_large_outputs_stay_together() -> None:
     extent = MAX_ELEMENTS + 1
     big = loop(I, extent, seq(BufferStore(Y, ZERO, (I,)), step(I, op.const(1.0))))
     assert distribute(big) is big
+
+
+def test_views_that_begin_elsewhere_are_other_elements() -> None:
+    """The next iteration starts what this one has added to."""
+    later = decl_buffer((32,), "float32", "V", data=Y.data, elem_offset=1)
+    value = BufferLoad(later, (I,)) + BufferLoad(A, (I,))
+    before = loop(I, 14, seq(BufferStore(Y, ZERO, (I,)), BufferStore(later, value, (I,))))
+    assert distribute(before) is before

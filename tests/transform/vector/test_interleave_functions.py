@@ -77,3 +77,14 @@ def test_what_stays_for_wide_vectors_and_where_arguments_may_overlap() -> None:
     assert InterleaveFunctions(64)(func) is func
     overlapping = func.with_attrs(**{"tir.noalias": False})
     assert InterleaveFunctions()(overlapping) is overlapping
+
+
+def test_views_that_begin_elsewhere_hold_other_elements() -> None:
+    """V[0:8] is Y[4:12], which the next iteration reads."""
+    func = parse_func("""
+def main(Y: Buffer((36,), float32)):
+    V = view(Y, (32,), float32, elem_offset=4)
+    for i in range(4):
+        V[i * 8:i * 8 + 8] = exp(Y[i * 8:i * 8 + 8])
+""")
+    assert InterleaveFunctions()(func) is func

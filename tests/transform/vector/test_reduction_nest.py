@@ -13,7 +13,8 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
-from autosched.tir.stmt import BufferStore
+from autosched.tir.stmt import BufferStore, DeclBuffer, For
+from autosched.transform.vector.distribute_loops import distribute
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.reduction_nest import match_nest
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -121,3 +122,18 @@ def main(N: Buffer((33,), int32)):
         V[i] = N[i] + 1
 """)
     assert VectorizeInnermost(64)(before) is before
+
+
+def test_views_of_other_rows_hold_other_elements() -> None:
+    """V[1, 0] is N[0, 4], which is stored to afterwards."""
+    before = parse_func("""
+def main(N: Buffer((4, 8), int32)):
+    V = declare(N, (8, 4), int32)
+    for i in range(4):
+        N[i, 0] = 0
+        for k in range(2):
+            N[i, 0] = N[i, 0] + V[i, 0]
+""")
+    assert isinstance(before.body, DeclBuffer)
+    nest = before.body.body
+    assert isinstance(nest, For) and distribute(nest) is nest
