@@ -30,15 +30,20 @@ def is_aligned(buffer: Buffer, index: Expr, analyzer: Analyzer | None = None) ->
     if buffer.data_alignment < size:
         return False
     base = index.base if buffer.elem_offset is None else add(index.base, buffer.elem_offset)
-    known = (analyzer or Analyzer()).modular_set(rewrite_expr(base, _division))
+    known = (analyzer or Analyzer()).modular_set(rewrite_expr(base, as_division))
     return known.coeff % index.lanes == 0 and known.base % index.lanes == 0
 
 
-def _division(e: Expr) -> Expr | None:
-    """Shifts and masks as the divisions that they were made of, of which residues are known."""
+def as_division(e: Expr) -> Expr | None:
+    """Shifts and masks as the divisions that they were made of, of which residues are known.
+
+    None for anything else, and where the type does not hold the divisor.
+    """
     match e:
         case Call(op="shift_right", args=(value, IntImm(value=count))):
-            return floordiv(value, const(1 << count, e.dtype))
+            known = 0 <= count < e.dtype.bits - 1
+            return floordiv(value, const(1 << count, e.dtype)) if known else None
         case Call(op="bitwise_and", args=(value, IntImm(value=mask))) if not mask & (mask + 1):
-            return floormod(value, const(mask + 1, e.dtype)) if mask > 0 else None
+            known = 0 < mask < e.dtype.max_value
+            return floormod(value, const(mask + 1, e.dtype)) if known else None
     return None

@@ -16,8 +16,9 @@ from autosched.arith import Analyzer
 from autosched.arith.facts import conjuncts_of
 from autosched.tir.expr import LT, Add, Call, Expr, FloorMod, IntImm, Mod, Ramp, Range, Var
 from autosched.tir.linear import combine, linear, sum_of
-from autosched.tir.op import const, floordiv, floormod
+from autosched.tir.op import const
 from autosched.tir.walk import free_vars, rewrite_expr
+from autosched.transform.device.alignment import as_division
 from autosched.transform.device.thread_access import Access
 from autosched.transform.device.thread_index import LANE, Place, Span, is_plain
 
@@ -141,7 +142,7 @@ def _rest(
         if isinstance(e, Add) and sums:
             constant, parts = linear(e)
             return sum_of(_by_sums(parts, sums), constant, e.dtype)
-        return _division(e)
+        return as_division(e)
 
     high = low
     left = {term: factor for term, factor in terms.items() if term not in without}
@@ -203,14 +204,5 @@ def _plain(e: Expr) -> Expr:
     """A remainder that is written as a mask, or of what is never negative."""
     if isinstance(e, Mod):
         return FloorMod(e.a, e.b)
-    found = _division(e)
+    found = as_division(e)
     return e if found is None else found
-
-
-def _division(e: Expr) -> Expr | None:
-    match e:
-        case Call(op="shift_right", args=(value, IntImm(value=count))):
-            return floordiv(value, const(1 << count, e.dtype))
-        case Call(op="bitwise_and", args=(value, IntImm(value=mask))) if not mask & (mask + 1):
-            return floormod(value, const(mask + 1, e.dtype)) if mask > 0 else None
-    return None

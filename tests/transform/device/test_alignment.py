@@ -58,6 +58,18 @@ def test_shifts_and_masks_are_divisions(lanes: int) -> None:
     assert not is_aligned(buffer, ramp(call("shift_right", I * 8, const(3)), lanes))
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        *(call("shift_right", I, const(count)) * 4 for count in (30, 31, 32, -1, 2**31 - 1)),
+        call("bitwise_and", I, const(2**31 - 1)) * 4,
+    ],
+    ids=str,
+)
+def test_shifts_and_masks_by_all_bits(index: Expr) -> None:
+    assert is_aligned(decl_buffer((64,), "float32", "A"), ramp(index, 4))
+
+
 def test_offset_and_alignment_of_the_buffer_count() -> None:
     data = decl_buffer((64,), "float32", "A").data
     f32, shape = decl_buffer((1,), "float32").dtype, (const(64),)
