@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Ramp, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Ramp, Var
 from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear
-from autosched.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt
+from autosched.tir.stmt import AttrStmt, BufferStore, For, LetStmt, Stmt, While
 from autosched.tir.walk import direct_exprs, free_vars, stmts
 
 
@@ -15,12 +15,16 @@ def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
     So it is when `stmt` holds one store to `target`, reaching no element twice, that reads
     `source` only at the stored indices, and nothing else in `stmt` touches either.
     """
-    loops: list[For] = []
+    loops: dict[Var, Expr] = {}
     bound: set[Var] = set()
     store: BufferStore | None = None
     for s in stmts(stmt):
         if isinstance(s, For):
-            loops.append(s)
+            loops[s.loop_var] = s.extent
+        elif isinstance(s, While):
+            return False  # the next iteration would read what this one has written
+        elif isinstance(s, AttrStmt) and isinstance(s.node, IterVar):
+            loops[s.node.var] = s.value
         elif isinstance(s, LetStmt):
             bound.add(s.var)
         elif isinstance(s, AttrStmt) and s.key == "extern_scope":
@@ -59,18 +63,19 @@ def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) ->
     return all(_reads_only(c, target, source, store) for c in e.children())
 
 
-def _reaches_once(indices: tuple[Expr, ...], loops: list[For], bound: set[Var]) -> bool:
+def _reaches_once(indices: tuple[Expr, ...], loops: dict[Var, Expr], bound: set[Var]) -> bool:
     """True when different iterations of `loops` give different scalar or vector indices.
 
-    What is `bound` in them, and what memory holds, may be another in each.
+    These are the extents by variables, of threads, too. What is `bound` in them, and what memory
+    holds, may be another in each.
     """
     if len(indices) != 1:
         return False
     extents: dict[Var, int] = {}
-    for loop in loops:
-        if not isinstance(loop.extent, IntImm):
+    for var, count in loops.items():
+        if not isinstance(count, IntImm):
             return False
-        extents[loop.loop_var] = loop.extent.value
+        extents[var] = count.value
     index, steps = indices[0], []
     if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
         steps.append((abs(index.stride.value), index.lanes))

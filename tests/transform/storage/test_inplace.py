@@ -1,9 +1,19 @@
 import pytest
 
 from autosched.tir.buffer import decl_buffer
-from autosched.tir.expr import Call, Expr, IntImm, Ramp, StringImm, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterKind, IterVar, Ramp, StringImm, Var
 from autosched.tir.op import floormod
-from autosched.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, LetStmt, Stmt, seq
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    LetStmt,
+    Stmt,
+    While,
+    seq,
+)
 from autosched.transform.storage.inplace import can_run_in_place
 
 S = decl_buffer((64,), "float32", "S")
@@ -11,6 +21,7 @@ T = decl_buffer((64,), "float32", "T")
 U = decl_buffer((64,), "float32", "U")
 N = decl_buffer((1,), "int32", "N")
 i, j, k = Var("i"), Var("j"), Var("k")
+THREAD = IterVar(None, Var("t"), IterKind.THREAD, "threadIdx.x")
 
 
 def nest(body: Stmt, outer: int = 8, inner: int = 8) -> For:
@@ -48,6 +59,11 @@ at = i * 8 + j
         (nest(BufferStore(U, U[at] + 1.0, (at,))), False),
         (nest(seq(store(at), Evaluate(Call(S.dtype, "call_extern", (S.data,))))), False),
         (AttrStmt(None, "extern_scope", IntImm(1), nest(store(at))), False),
+        (While(N[0] < 3, nest(store(at))), False),  # S is what it is only the first time
+        (nest(While(N[0] < 3, store(at))), False),
+        (AttrStmt(THREAD, "thread_extent", IntImm(8), nest(store(at))), False),
+        (AttrStmt(THREAD, "thread_extent", IntImm(8), store(THREAD.var * 2)), True),
+        (AttrStmt(THREAD, "virtual_thread", IntImm(2), nest(store(at))), False),
     ],
 )
 def test_can_run_in_place(stmt: Stmt, expected: bool) -> None:
