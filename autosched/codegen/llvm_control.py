@@ -88,7 +88,8 @@ def run_loop(b: FunctionBuilder, stmt: For, low: str, high: str, body: StmtFn) -
     multiples = b.multiples.pop(stmt.loop_var, {})
     for factor, register in multiples.items():
         b.line(f"{register}.next = add nsw i64 {register}, {factor}")
-    b.line(f"{following} = add nuw nsw i64 {counter}, 1")
+    exact = "nuw nsw" if _not_negative(stmt.min) else "nsw"  # from -1 to 0 an unsigned one wraps
+    b.line(f"{following} = add {exact} i64 {counter}, 1")
     test = b.emit(f"icmp slt i64 {following}, {high}")
     done = b.new_block("done")
     hint = _unrolling(b, stmt, innermost)

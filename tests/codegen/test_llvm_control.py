@@ -108,3 +108,17 @@ def test_where_an_addressing_mode_multiplies_nothing_is_added_up() -> None:
             "for i in range(40):", f"    B[{place}:{place} + 16] = A[{place}:{place} + 16]"
         )
         assert emit_llvm(func, TARGET).count(".next = add nsw") == added
+
+
+@pytest.mark.parametrize("low", ["-3", "k"])
+def test_loops_from_below_zero(run: RunKernel, low: str) -> None:
+    func = parse_func(f"""
+def f(A: Buffer((8,), float32), B: Buffer((8,), float32), k: int32):
+    for i in range({low}, {low} + 6):
+        for j in range(2):
+            B[i + 3] = B[i + 3] + A[i + 3]
+""")
+    a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    run(func, a, b, -3)
+    np.testing.assert_array_equal(b[:6], 2 * a[:6])
+    assert "nuw" in emit_llvm(func, TARGET)  # of the loop inside
