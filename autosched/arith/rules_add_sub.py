@@ -41,8 +41,8 @@ x + (c1 - y) => (x - y) + c1
 (x + c1) + y => (x + y) + c1
 x + (y + c1) => (x + y) + c1
 c1 + x => x + c1
-x + max(y, z) => max(y, z) + x if x.__class__ not in (Min, Max)
-x + min(y, z) => min(y, z) + x if x.__class__ not in (Min, Max)
+x + max(y, z) => max(y, z) + x if (x.b if x.__class__ is Add else x).__class__ not in (Min, Max)
+x + min(y, z) => min(y, z) + x if (x.b if x.__class__ is Add else x).__class__ not in (Min, Max)
 y % c1 + x * c2 => x * c2 + y % c1
 """
 

@@ -96,6 +96,21 @@ def test_simplification_is_idempotent(expressions: Any, seed: int) -> None:
         assert other.simplify(simple) is simple, f"{e!r}"
 
 
+@pytest.mark.parametrize("others", [0, 1, 2])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_sums_of_extremes_keep_their_order(count: int, others: int) -> None:
+    """What is not sorted was turned round by each simplification."""
+    i, j, k = Var("i"), Var("j"), Var("k")
+    extremes = [min_(i, j + 2), max_(j, k), min_(k * 3, i), max_(i, k * 5), min_(j, i * 7)]
+    terms = [*[i * 8, floordiv(j, 2)][:others], *extremes[:count]]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    assert Analyzer().simplify(total) is total
+    behind = Analyzer().simplify(total + k)
+    assert Analyzer().simplify(behind) is behind
+
+
 @each_seed(150)
 def test_under_a_constraint_values_are_kept_where_it_holds(
     evaluate: Any, all_points: Any, expressions: Any, seed: int
