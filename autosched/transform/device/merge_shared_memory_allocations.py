@@ -291,10 +291,11 @@ class _Rewriter:
         return found
 
     def _moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-        if len(indices) != 1:
+        if len(indices) != 1 or buffer.strides:
+            what = "strides" if buffer.strides else f"{len(indices)} indices"
             raise ScheduleError(
                 f"MergeSharedMemoryAllocations: {self.function}: an access to {buffer.name} has "
-                f"{len(indices)} indices; flatten storage first"
+                f"{what}; flatten storage first"
             )
         (index,) = indices
         by = self._elements(buffer.data, buffer.dtype)

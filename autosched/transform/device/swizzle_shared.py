@@ -193,6 +193,11 @@ class _Swizzler:
 
     def _placed(self, buffer: Buffer, index: Expr) -> Expr:
         swizzle = self.marked[buffer.data]
+        if buffer.elem_offset is not None or buffer.strides:
+            raise ScheduleError(
+                f"SwizzleShared: {self.function}: {buffer.name} does not begin where its memory "
+                "does, or has strides; flatten storage first"
+            )
         if index.dtype.lanes == 1:
             return swizzle.place(index)
         together = 1 << swizzle.base

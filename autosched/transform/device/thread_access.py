@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from autosched.errors import ScheduleError
+from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import And, BufferLoad, Call, Expr, IntImm, Ramp, StringImm, Var
 from autosched.tir.intrin import POINTER_OFFSETS
+from autosched.tir.lanes import add_lanes
 from autosched.tir.linear import linear
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import BufferStore, Evaluate, Stmt
@@ -113,7 +115,7 @@ def accesses_of(s: Stmt, scope: str, table: Mapping[Var, Expr]) -> list[Access]:
     for root in direct_exprs(s):
         found += _of_expr(root, scope, table)
     if isinstance(s, BufferStore) and s.buffer.scope == scope:
-        place = _place(s.indices, table)
+        place = _place(s.buffer, s.indices, table)
         found.append(Access(s.buffer.data, s.buffer.dtype, True, place))
     return found
 
@@ -124,7 +126,7 @@ def _of_expr(root: Expr, scope: str, table: Mapping[Var, Expr]) -> Iterator[Acce
         if isinstance(e, Call) and e.op in POINTER_OFFSETS:
             named |= {a.args[0] for a in e.args if isinstance(a, Call) and a.op == "address_of"}
         if isinstance(e, BufferLoad) and e.buffer.scope == scope and e not in named:
-            place = _place(e.indices, table)
+            place = _place(e.buffer, e.indices, table)
             yield Access(e.buffer.data, e.buffer.dtype, False, place)
         elif isinstance(e, Call):
             yield from _of_call(e, scope, table)
@@ -179,16 +181,19 @@ def _of_rows(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]
     """The elements that each lane gets of rows that a warp loads, or stores of a result."""
     loads = e.op == "ptx_ldmatrix"
     pointer, offset = (e.args[5], e.args[6]) if loads else (e.args[0], e.args[1])
+    first: Expr | None
     match pointer:
         case Var():
             data, dtype, first = pointer, pointer.element or e.dtype, offset
-        case Call(op="address_of", args=(BufferLoad(indices=(index,)) as load,)):
-            data, dtype, first = load.buffer.data, load.buffer.dtype, add(index, offset)
+        case Call(op="address_of", args=(BufferLoad() as load,)):
+            data, dtype = load.buffer.data, load.buffer.dtype
+            index = _element(load.buffer, load.indices)
+            first = None if index is None else add(index, offset)
         case _:
             return
     if data.scope != scope:
         return
-    if dtype is not e.dtype:
+    if dtype is not e.dtype or first is None:
         yield Access(data, dtype, not loads, None)
         return
     first, inner = _of_lane(e, first) if loads else _of_result(first, e.args[2])
@@ -202,12 +207,18 @@ def _of_product(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Acce
         raise ScheduleError(f"ptx_wgmma: {product}: {e!r}")
     tiles = ((product.left, product.place_of_a()), (product.right, product.place_of_b()))
     for k, (dtype, places) in zip(WGMMA_TILES, tiles, strict=True):
-        data, first = e.args[k], e.args[k + 1]
+        data = e.args[k]
+        first: Expr | None = e.args[k + 1]
         if isinstance(data, Call) and data.op == "address_of":
             (load,) = data.args
             assert isinstance(load, BufferLoad)
-            data, first = load.buffer.data, add(load.indices[0], first)
+            index = _element(load.buffer, load.indices)
+            first = None if index is None else add(index, e.args[k + 1])
+            data = load.buffer.data
         if not isinstance(data, Var) or data.scope != scope:
+            continue
+        if first is None:
+            yield Access(data, dtype, False, None)
             continue
         row = product.row
         rows = int(places.max()) // row + 1
@@ -253,7 +264,14 @@ def _is_lane(e: Expr) -> bool:
     return isinstance(e, Call) and e.op == "ptx_lane_id"
 
 
-def _place(indices: tuple[Expr, ...], table: Mapping[Var, Expr]) -> Place | None:
-    if len(indices) != 1:
+def _place(buffer: Buffer, indices: tuple[Expr, ...], table: Mapping[Var, Expr]) -> Place | None:
+    index = _element(buffer, indices)
+    return None if index is None else Place(substitute(index, table))
+
+
+def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr | None:
+    """How many elements from its pointer on flat memory is accessed; None where it is not flat."""
+    if len(indices) != 1 or buffer.strides:
         return None
-    return Place(substitute(indices[0], table))
+    (index,) = indices
+    return index if buffer.elem_offset is None else add_lanes(index, buffer.elem_offset)

@@ -405,6 +405,13 @@ def test_memory_that_is_not_flat() -> None:
     )
     with pytest.raises(ScheduleError, match="an access to A has 2 indices; flatten storage first"):
         MergeSharedMemoryAllocations()(parse_func(text))
+    text = HEAD + textwrap.indent(
+        'A = allocate((4,), float32, "shared.dyn")\nB = allocate((4,), float32, "shared.dyn")\n'
+        "V = view(A, (2,), float32, strides=(2,))\nV[1] = 1.0\nB[0] = V[1]\n",
+        "    ",
+    )
+    with pytest.raises(ScheduleError, match="an access to V has strides; flatten storage first"):
+        MergeSharedMemoryAllocations()(parse_func(text))
 
 
 # -- random programs ----------------------------------------------------------------------------

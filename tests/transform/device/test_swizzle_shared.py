@@ -71,6 +71,13 @@ REFUSED = {
         "S[i * 32 + threadIdx.x] = A[i * 32 + threadIdx.x]",
         "ptx_ldmatrix of S moves more than the 4 elements",
     ),
+    "a view that begins elsewhere": (
+        "3 3 6",
+        "        for j",
+        "        with V = declare(S, (64,), float16, elem_offset=8):\n"
+        "            V[threadIdx.x] = float16(0.0)\n        for j",
+        "V does not begin where its memory does",
+    ),
     "rows at a distance": ("3 3 6", "        for j", ROWS, "ptx_mma_store of S moves more than"),
     "a bare pointer": ("3 3 6", "        for j", POINTER, "the address of S is used as a value"),
     "the address of an element": (

@@ -49,6 +49,11 @@ def has_race(func: PrimFunc) -> bool:
 
 
 SAFE = {
+    "the same element in a view": """\
+V = view(S, (60,), float32, elem_offset=4)
+S[threadIdx.x + 4] = A[threadIdx.x]
+B[threadIdx.x] = V[threadIdx.x]
+""",
     "the same element": """\
 S[threadIdx.x] = A[threadIdx.x]
 B[threadIdx.x] = S[threadIdx.x]
@@ -101,6 +106,30 @@ S[threadIdx.x + 1] = A[threadIdx.x]
 S[threadIdx.x] = A[threadIdx.x]
 sync
 S[threadIdx.x + 1] = A[threadIdx.x]""",
+    ),
+    "a view that begins at the next thread's element": (
+        """\
+V = view(S, (63,), float32, elem_offset=1)
+S[threadIdx.x] = A[threadIdx.x]
+B[threadIdx.x] = V[threadIdx.x]
+""",
+        """\
+V = view(S, (63,), float32, elem_offset=1)
+S[threadIdx.x] = A[threadIdx.x]
+sync
+B[threadIdx.x] = V[threadIdx.x]""",
+    ),
+    "a view of every other element": (
+        """\
+V = view(S, (32,), float32, strides=(2,))
+S[threadIdx.x] = A[threadIdx.x]
+B[threadIdx.x] = V[threadIdx.x]
+""",
+        """\
+V = view(S, (32,), float32, strides=(2,))
+S[threadIdx.x] = A[threadIdx.x]
+sync
+B[threadIdx.x] = V[threadIdx.x]""",
     ),
     "write after read": (
         """\
