@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autosched.codegen.cuda_types import memory_type, vector_type
 from autosched.codegen.cuda_writer import Level, Text, Writer
+from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var
@@ -69,15 +70,6 @@ def address_of(w: Writer, e: Expr) -> Text:
     index = only_index(e.buffer, e.indices)
     first = index.base if isinstance(index, Ramp) else index
     return Text(f"&{_element(w, e.buffer, first)}", Level.UNARY)
-
-
-def only_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The index of flat memory, with the buffer's offset. CompileError when there are several."""
-    if len(indices) != 1:
-        raise CompileError(
-            f"an access to {buffer.name} has {len(indices)} indices: flatten storage first"
-        )
-    return indices[0]
 
 
 def _element(w: Writer, buffer: Buffer, index: Expr) -> str:

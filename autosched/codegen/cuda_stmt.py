@@ -8,6 +8,7 @@ from collections.abc import Callable
 from autosched.codegen import cuda_memory
 from autosched.codegen.cuda_types import is_half, memory_type, value_type, vector_type
 from autosched.codegen.cuda_writer import Level, Text, Writer
+from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
 from autosched.tir.expr import Call, IntImm, StringImm
 from autosched.tir.op import add, const
@@ -169,7 +170,7 @@ def _let(w: Writer, stmt: LetStmt) -> None:
 
 
 def _store(w: Writer, stmt: BufferStore) -> None:
-    index = cuda_memory.only_index(stmt.buffer, stmt.indices)
+    index = only_index(stmt.buffer, stmt.indices)
     text = cuda_memory.store(w, stmt.buffer, index, stmt.value)
     if stmt.predicate is not None:
         if stmt.predicate.dtype.lanes > 1:

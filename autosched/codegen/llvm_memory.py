@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from autosched.codegen.flat_access import only_index
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_masks import is_masked, masked_load, masked_store
 from autosched.codegen.llvm_module import Terms
@@ -90,7 +91,7 @@ def _partial(b: FunctionBuilder, data: Var, element: str, terms: Terms) -> str:
 
 def load(b: FunctionBuilder, e: BufferLoad) -> str:
     """`buffer[index]`; lanes where the predicate (or the enclosing mask) is false are not read."""
-    (index,) = e.indices
+    index = only_index(e.buffer, e.indices)
     known = b.inner.loads.get(e.buffer.data)
     if known is not None and b.mask is None and (found := known.get(e)) is not None:
         return found

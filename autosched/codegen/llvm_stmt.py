@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.codegen import llvm_call, llvm_memory, llvm_parallel, llvm_scope
+from autosched.codegen.flat_access import only_index
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_control import conditional, serial_loop
 from autosched.codegen.llvm_storage import allocate, allocate_const
@@ -80,11 +81,7 @@ def _evaluate(b: FunctionBuilder, stmt: Evaluate) -> None:
 
 
 def _store(b: FunctionBuilder, stmt: BufferStore) -> None:
-    if len(stmt.indices) != 1:
-        raise CompileError(
-            f"a store to {stmt.buffer.name} has {len(stmt.indices)} indices: flatten storage first"
-        )
-    (index,) = stmt.indices
+    index = only_index(stmt.buffer, stmt.indices)
     stored, dtype = b.value(stmt.value), stmt.value.dtype
     lanes = index.dtype.lanes * stmt.buffer.dtype.lanes
     if dtype.lanes == 1 and lanes > 1:

@@ -159,8 +159,14 @@ def test_sizes_and_messages_of_a_function() -> None:
 def test_several_indices_are_refused(func: MakeKernel) -> None:
     a = decl_buffer((4, 4), name="A")
     body = BufferStore(a, op.const(0.0), (IntImm(0), IntImm(0)))
-    with pytest.raises(CompileError, match="flatten storage first"):
+    flat = decl_buffer((16,), name="A")
+    with pytest.raises(CompileError, match="A has 2 indices: flatten storage first"):
         emit_llvm(func(body, [a]), TARGET)
+    view = decl_buffer((4,), name="V", data=flat.data, strides=(2,))
+    for target, source in ((view, op.const(0.0)), (flat, view[0])):
+        body = BufferStore(target, source, (IntImm(0),))
+        with pytest.raises(CompileError, match="V has strides: flatten storage first"):
+            emit_llvm(func(body, [flat]), TARGET)
 
 
 def test_names_must_be_identifiers(func: MakeKernel) -> None:

@@ -27,7 +27,7 @@ def is_aligned(buffer: Buffer, index: Expr, analyzer: Analyzer | None = None) ->
     size = index.lanes * buffer.dtype.bytes
     if index.stride.value != 1 or buffer.dtype.lanes != 1 or size > WIDEST or size & (size - 1):
         return False
-    if buffer.data_alignment < size:
+    if buffer.data_alignment < size or buffer.strides:
         return False
     base = index.base if buffer.elem_offset is None else add(index.base, buffer.elem_offset)
     known = (analyzer or Analyzer()).modular_set(rewrite_expr(base, as_division))

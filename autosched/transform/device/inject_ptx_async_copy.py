@@ -105,6 +105,8 @@ def _copy(s: BufferStore) -> Stmt | None:
         return None
     if len(s.indices) != 1 or len(load.indices) != 1:
         return None
+    if s.buffer.strides or load.buffer.strides:
+        return None
     to, at = _first(s.indices[0]), _first(load.indices[0])
     lanes = s.value.dtype.lanes
     if to is None or at is None or lanes * dtype.bytes not in _SIZES:

@@ -155,6 +155,8 @@ def _guarded(s: BufferStore, written: set[Var]) -> tuple[Expr, BufferLoad, Expr]
     """(condition, load, value without it) of a store that the instruction can make."""
     if s.buffer.scope != "local" or s.predicate is not None or len(s.indices) != 1:
         return None
+    if s.buffer.strides:
+        return None
     match s.value:
         case Call(op="if_then_else", args=(on, BufferLoad() as load, FloatImm() | IntImm() as no)):
             condition, other = on, no

@@ -174,7 +174,7 @@ class _Dealer:
         return found.pop()
 
     def _base(self, indices: Sequence[Expr], buffer: Buffer) -> Expr:
-        if len(indices) != 1 or buffer.elem_offset is not None:
+        if len(indices) != 1 or buffer.elem_offset is not None or buffer.strides:
             self._fail(f"the access to {buffer.name} is not flat")
         (index,) = indices
         if index.dtype.lanes == 1:

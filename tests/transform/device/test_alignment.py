@@ -76,3 +76,4 @@ def test_offset_and_alignment_of_the_buffer_count() -> None:
     assert not is_aligned(Buffer(data, f32, shape, elem_offset=const(2)), ramp(0, 4))
     assert is_aligned(Buffer(data, f32, shape, elem_offset=const(8)), ramp(0, 4))
     assert not is_aligned(Buffer(data, f32, shape, data_alignment=4), ramp(0, 4))
+    assert not is_aligned(Buffer(data, f32, shape, strides=(const(2),)), ramp(0, 4))

@@ -21,6 +21,7 @@ HEAD = """\
 def main(A: Buffer((512,), {t}), B: Buffer((512,), {t}), n: int32):
     launch(threadIdx.x, 32)
     S = allocate((512,), {t}, "{scope}")
+    E = view(S, (256,), {t}, strides=(2,))
     L = allocate((16,), {t}, "local")
 """
 WAIT = """\
@@ -124,6 +125,7 @@ KEPT: dict[str, tuple[str, str]] = {
         "float32",
         "S[ramp(threadIdx.x * 8, 2, 4)] = A[ramp(threadIdx.x * 4, 1, 4)]",
     ),
+    "to a view of every second element": ("float32", "E[threadIdx.x] = A[threadIdx.x]"),
     "masked": (
         "float32",
         "store(S[0:4], A[0:4], predicate=ramp(threadIdx.x, 1, 4) < broadcast(n, 4))",

@@ -21,6 +21,7 @@ HEAD = """\
 def main(G: Buffer((64,), {t}), B: Buffer((64,), {t}), I: Buffer((64,), int32), n: int32):
     launch(threadIdx.x, 32)
     L = allocate((8,), {t}, "local")
+    E = view(L, (4,), {t}, strides=(2,))
     S = allocate((64,), {t}, "shared")
 """
 
@@ -78,6 +79,7 @@ KEPT = {
         "float32",
         "L[3] = if_then_else(n > 0, G[5 // n], 0.0)",
     ),
+    "to a view of every second element": ("float32", "E[1] = if_then_else(n < 5, G[0], 0.0)"),
     "no condition": ("float32", "L[3] = G[0]"),
 }
 

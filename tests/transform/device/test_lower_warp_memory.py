@@ -189,6 +189,12 @@ OWN = "B[threadIdx.x] = S[threadIdx.x]"
             "must begin at a multiple of its lanes",
         ),
         ("S[ramp(threadIdx.x * 4, 2, 2)] = A[0:2]", OWN, 32, "must go to neighbours"),
+        (
+            "with V = declare(S, (8,), float32, strides=(2,)):\n    V[threadIdx.x] = 1.0",
+            OWN,
+            32,
+            "the access to V is not flat",
+        ),
     ],
 )
 def test_refused(store: str, load: str, width: int, message: str) -> None:

@@ -1,0 +1,15 @@
+"""What code is generated for: accesses to flat memory."""
+
+from __future__ import annotations
+
+from autosched.errors import CompileError
+from autosched.tir.buffer import Buffer
+from autosched.tir.expr import Expr
+
+
+def only_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The index of flat memory. CompileError when there are several, or elements lie apart."""
+    if len(indices) != 1 or buffer.strides:
+        what = "strides" if buffer.strides else f"{len(indices)} indices"
+        raise CompileError(f"an access to {buffer.name} has {what}: flatten storage first")
+    return indices[0]
