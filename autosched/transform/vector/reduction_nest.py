@@ -138,8 +138,15 @@ def output_reads(store: BufferStore) -> int | None:
 
 
 def is_reduction(nest: Nest) -> bool:
-    """True when the nest updates its outputs more than once, lane by lane."""
+    """True when the nest updates its outputs more than once, lane by lane.
+
+    It reads them through the buffer that it stores to: another view of the same memory would not
+    see what is kept in registers.
+    """
     if not any(a.reduces and a.extent > 1 for a in nest.axes):
+        return False
+    buffer = nest.buffer
+    if any(e.buffer.data is buffer.data and e.buffer is not buffer for e in loads_in(nest.value)):
         return False
     if nest.width > 1 and lane_slice(nest.value, 0, 1) is None:
         return False  # the lanes of its value cannot be told apart

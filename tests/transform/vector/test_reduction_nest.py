@@ -137,3 +137,16 @@ def main(N: Buffer((4, 8), int32)):
     assert isinstance(before.body, DeclBuffer)
     nest = before.body.body
     assert isinstance(nest, For) and distribute(nest) is nest
+
+
+def test_outputs_read_through_another_view_stay_in_memory(same_result: SameResult) -> None:
+    """V[0] is Y[0], which the first step changes."""
+    before = parse_func("""
+def main(A: Buffer((32,), float32), Y: Buffer((8,), float32)):
+    V = view(Y, (8,), float32)
+    for k in range(4):
+        for i in range(8):
+            V[i] = V[i] + (Y[i] + A[k * 8 + i])
+""")
+    assert PromoteAccumulators(32, 16)(before) is before
+    same_result(before, VectorizeInnermost(32)(before))
