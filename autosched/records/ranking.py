@@ -16,7 +16,7 @@ class Place:
     """A record and where it is: `index` is its place in its file, as `show --index` takes it.
 
     `number` counts the records of all files that were read, `candidate` names its steps, `against`
-    those that it won a race against.
+    those that it won a race against, `ties` those of them that may be as fast.
     """
 
     record: Record
@@ -25,6 +25,7 @@ class Place:
     number: int
     candidate: str
     against: frozenset[str] = frozenset()
+    ties: frozenset[str] = frozenset()
 
     @property
     def seconds(self) -> float:
@@ -85,10 +86,12 @@ class Ranking:
     def add(self, record: Record, path: Path, index: int, number: int) -> None:
         """The next valid record."""
         race = record.search.get("race")
-        against = race.get("against") if isinstance(race, dict) else None
+        race = race if isinstance(race, dict) else {}
+        against, ties = race.get("against"), race.get("ties")
         if isinstance(against, list):
-            losers = frozenset(map(str, against))
-            place = Place(record, path, index, number, candidate_hash(record.steps), losers)
+            rivals = frozenset(map(str, against))
+            tied = frozenset(map(str, ties)) if isinstance(ties, list) else frozenset[str]()
+            place = Place(record, path, index, number, candidate_hash(record.steps), rivals, tied)
             self._stretches.append(_Stretch(self._most, place))
         else:
             self._stretches[-1].add(record, path, index, number)

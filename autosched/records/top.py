@@ -18,14 +18,15 @@ from autosched.records.writing import PathLike, source_paths
 class Found:
     """A candidate that stands at `rank` (from 1) among those of its task and machine.
 
-    `group` has the task, the machine and how many candidates there are; `lost` says that it lost
-    the race that the best won.
+    `group` has the task, the machine and how many candidates there are. Where there was a race
+    about the best, `race` says how it ended: `won`, `tied` (with the best, or, of the best, with
+    others) or `lost`; otherwise it is empty.
     """
 
     group: Group
     place: Place
     rank: int
-    lost: bool
+    race: str
 
     @property
     def name(self) -> str:
@@ -46,11 +47,6 @@ class Found:
     def interval(self) -> tuple[float, float]:
         """Where its time lies with 95% confidence."""
         return interval(self.place.record.result.seconds)
-
-    @property
-    def race(self) -> str:
-        """`won` or `lost` where there was a race about the best, otherwise empty."""
-        return "won" if self.place.against else "lost" if self.lost else ""
 
     @property
     def flops_per_second(self) -> float | None:
@@ -126,10 +122,17 @@ def best_of_task(groups: Sequence[Group]) -> Found | None:
 def places_of(group: Group, most: int) -> list[Found]:
     """The best candidates of a group, the best first."""
     places = ranked(group, most)
-    losers = places[0].against - {places[0].candidate} if places else frozenset()
     return [
-        Found(group, place, rank, place.candidate in losers) for rank, place in enumerate(places, 1)
+        Found(group, place, rank, _race(place, places[0])) for rank, place in enumerate(places, 1)
     ]
+
+
+def _race(place: Place, best: Place) -> str:
+    if place is not best and place.candidate in best.against:
+        return "tied" if place.candidate in best.ties else "lost"
+    if not place.against:
+        return ""
+    return "tied" if place.ties else "won"
 
 
 def group_json(group: Group) -> dict[str, Any]:

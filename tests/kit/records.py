@@ -37,14 +37,16 @@ def record(
     seconds: float | Sequence[float] = 1e-3,
     against: Sequence[int] | None = None,
     *,
+    ties: Sequence[int] = (),
     task: dict[str, Any] | None = None,
     environment: str = "",
     time: str = "2026-01-01T00:00:00+00:00",
     flush: int = 0,
 ) -> Record:
-    """Candidate `k` of STEPS with a time; of a race where it won `against` others."""
+    """Candidate `k` of STEPS with a time; of a race where it won `against` others or `ties`."""
     times = (seconds,) if isinstance(seconds, float) else tuple(seconds)
-    race = {} if against is None else {"race": {"against": [names(k) for k in against]}}
+    ended = {"against": [*map(names, against or ())], "ties": [*map(names, ties)]}
+    race = {} if against is None else {"race": ended}
     result = MeasureResult(times, checked=True, cache_flush=flush)
     return Record(task or entry(), STEPS[k], result, race, environment, time)
 

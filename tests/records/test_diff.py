@@ -37,6 +37,16 @@ def test_top_ranks_each_machine_by_itself_and_knows_races(tmp_path: Path) -> Non
     assert best.seconds == 1e-3  # neither was measured here: the fastest
 
 
+def test_a_tie_is_no_win(tmp_path: Path) -> None:
+    raced = record(0, 1e-3, [1, 2], ties=[2])
+    path = write(tmp_path / "a", [record(1, 2e-3), record(2, 3e-3), record(3, 4e-3), raced])
+    (found,) = records.top(path, 4)
+    assert [each.race for each in found] == ["tied", "lost", "tied", ""]
+    won = record(2, 1e-3, [0, 1])
+    path = write(tmp_path / "b", [record(1, 2e-3), raced, won])
+    assert [each.race for each in records.top(path, 3)[0]] == ["won", "lost", "lost"]
+
+
 def test_times_of_a_gpu_are_this_machines_where_it_is_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
