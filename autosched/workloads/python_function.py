@@ -1,8 +1,9 @@
 """Workloads in the user's own Python file: `my_ops.py:my_matmul`.
 
 The function is called with the workload's arguments and returns the argument tensors, inputs first.
-A function `my_matmul_reference(inputs, **args)` beside it, if there is one, is the reference;
-otherwise the tensors are evaluated with NumPy as they are declared. A function
+A function `my_matmul_reference(inputs, **args)` beside it, if there is one, is the reference: it
+takes the arrays of the inputs as a list and returns those of the outputs as one; otherwise the
+tensors are evaluated with NumPy as they are declared. A function
 `my_matmul_inputs(rng, **args)`, if there is one, makes the inputs that it returns by name.
 """
 
@@ -140,7 +141,7 @@ class PythonWorkload:
         if self.reference_function is None:
             results = evaluate(tensors, inputs)
         else:
-            results = self._called(self.reference_function, "reference", list(inputs))
+            results = self._referred(self.reference_function, inputs)
         outputs = tensors[len(tensors) - self.num_outputs :]
         if len(results) != len(outputs):
             raise ConfigError(
@@ -158,14 +159,20 @@ class PythonWorkload:
                 ) from error
         return arrays
 
-    def _called(self, function: Callable[..., Any], role: str, first: Any) -> list[Any]:
-        """What a function beside the user's returns; ConfigError says where it failed."""
+    def _referred(self, function: Callable[..., Any], inputs: Sequence[Array]) -> Sequence[Any]:
+        """What the user's reference returns; ConfigError says where it failed."""
         path, _, name = self.spec.rpartition(":")
         try:
-            return list(function(first, **dict(self.args)))
+            results = function(list(inputs), **dict(self.args))
         except (Exception, SystemExit) as error:
-            failed = failure_in(path, error, f"{name}_{role}")
+            failed = failure_in(path, error, f"{name}_reference")
             raise ConfigError(f"python: {failed}") from error
+        if not isinstance(results, list | tuple):
+            raise ConfigError(
+                f"{self._where('reference')} must return a list of arrays, one for each output, "
+                f"{found(results)}"
+            )
+        return results
 
     def _where(self, role: str) -> str:
         """The place and name of the function beside the user's that has that role."""

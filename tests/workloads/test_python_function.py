@@ -237,6 +237,18 @@ def ragged(n=4):
 
 def ragged_reference(inputs, n=4):
     return ["text"]
+
+def alone(n=4):
+    return good(n)
+
+def alone_reference(inputs, n=4):
+    return inputs[0] * 2
+
+def silent(n=4):
+    return good(n)
+
+def silent_reference(inputs, n=4):
+    inputs[0] * 2
 """
 
 
@@ -270,6 +282,8 @@ def test_a_function_that_fails_has_file_and_line(
         ("raises", ".nothing", "raises_reference failed: AttributeError: "),
         ("too_few", "def too_few_r", "too_few_reference returned 0 arrays, expected 1"),
         ("ragged", "def ragged_r", "ragged_reference returned no array of float32 for B: "),
+        ("alone", "def alone_r", "alone_reference must return a list of arrays, .*, found array"),
+        ("silent", "def silent_r", "silent_reference must return a list .*, found None"),
     ],
 )
 def test_a_reference_that_fails_has_file_and_line(
