@@ -189,7 +189,8 @@ class Target:
 
     def __str__(self) -> str:
         if self.kind == "cpu":
-            return f"cpu ({self.cpu}, {self.threads} threads, {self.vector_bytes * 8}-bit vectors)"
+            threads = count(self.threads, "thread")
+            return f"cpu ({self.cpu}, {threads}, {self.vector_bytes * 8}-bit vectors)"
         return f"cuda ({self.arch}{', tf32' if self.tf32 else ''})"
 
 

@@ -151,7 +151,8 @@ def identity(entry: dict[str, Any]) -> str:
     except ConfigError:
         return str(entry.get("workload") or f"task {entry['key']}")
     hardware = task.target.hardware.as_list()
-    return f"{task.name} on {task.target.kind}, {task.target.threads} threads, limits {hardware}"
+    threads = count(task.target.threads, "thread")
+    return f"{task.name} on {task.target.kind}, {threads}, limits {hardware}"
 
 
 def unused(path: Path) -> Path:

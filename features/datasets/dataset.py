@@ -19,7 +19,7 @@ from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index
 from autosched.features.datasets.writers import open_writer
 from autosched.features.sets import DEFAULT, FeatureSet, Rows, feature_set
 from autosched.output_file import FileKind, replacing, require_replaceable
-from autosched.words import escaped
+from autosched.words import count, escaped
 
 FORMATS = (".npz", ".csv", ".parquet")
 
@@ -68,8 +68,8 @@ def export(
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
     summary = (
-        f"{path}: {rows} rows, {len(index.task)} candidates ({int((~index.valid).sum())} failed), "
-        f"{len(index.tasks)} tasks, {chosen.schema}"
+        f"{path}: {count(rows, 'row')}, {count(len(index.task), 'candidate')} "
+        f"({int((~index.valid).sum())} failed), {count(len(index.tasks), 'task')}, {chosen.schema}"
     )
     return summary + _empty_splits(index, shares, by)
 

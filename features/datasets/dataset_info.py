@@ -18,6 +18,7 @@ from autosched.errors import ConfigError
 from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.sample import LEADING, ORIGIN
 from autosched.features.sets import FEATURE_SETS
+from autosched.words import count
 
 
 def describe(path: Path) -> str:
@@ -171,11 +172,11 @@ def _text(
     split: Iterable[str],
 ) -> str:
     lines = [
-        f"{path}: {rows} rows, {len(valid)} candidates, {int((~valid).sum())} failed, "
-        f"{tasks} tasks, schema {schema}"
+        f"{path}: {count(rows, 'row')}, {count(len(valid), 'candidate')}, "
+        f"{int((~valid).sum())} failed, {count(tasks, 'task')}, schema {schema}"
     ]
     counts = Counter(workloads)
-    lines += [f"    {n:6} candidates of {workload}" for workload, n in counts.items()]
+    lines += [f"    {count(n, 'candidate'):>17} of {workload}" for workload, n in counts.items()]
     reasons = Counter(str(reason) for reason in failure if reason)
     if reasons:
         lines.append("failures: " + ", ".join(f"{k} {n}" for k, n in sorted(reasons.items())))

@@ -10,6 +10,7 @@ import numpy as np
 
 from autosched.features.datasets.sample import Index
 from autosched.features.sets import FeatureSet
+from autosched.words import count
 
 _MEASURED = """\
 `seconds` is the time of one call of the compiled kernel: the lower quartile of the repeats in its
@@ -50,10 +51,11 @@ def datasheet(
     lines = [
         f"# {name}",
         "",
-        f"{rows} rows of {len(index.task)} candidates ({failed} failed) of {len(index.tasks)} "
-        f"tasks. A row describes one stored buffer of one candidate schedule; a candidate has as "
-        f"many rows as it stores buffers. Features: `{features.schema}`, {len(features.columns)} "
-        "columns, log-scaled as log2(x + 1) except one-hots and shares.",
+        f"{count(rows, 'row')} of {count(len(index.task), 'candidate')} ({failed} failed) of "
+        f"{count(len(index.tasks), 'task')}. A row describes one stored buffer of one candidate "
+        "schedule; a candidate has as many rows as it stores buffers. Features: "
+        f"`{features.schema}`, {len(features.columns)} columns, log-scaled as log2(x + 1) except "
+        "one-hots and shares.",
     ]
     if sources:
         lines += ["", f"Made from: {', '.join(f'`{source}`' for source in sources)}."]
@@ -101,10 +103,11 @@ def _splits(index: Index, by: str | None) -> str:
 
 def _where(index: Index, environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
-    for key, count in index.environments.items():
+    for key, number in index.environments.items():
+        those = count(number, "candidate")
         known = environments.get(key)
         if known is None:
-            lines.append(f"- {count} candidates: the records do not say where")
+            lines.append(f"- {those}: the records do not say where")
             continue
         listed, memory = known.get("packages"), known.get("memory_bytes")
         packages = ", ".join(
@@ -112,7 +115,7 @@ def _where(index: Index, environments: Mapping[str, Mapping[str, Any]]) -> list[
         )
         size = f"{memory / 2**30:.0f}" if type(memory) is int and 0 <= memory < 2**60 else "?"
         lines.append(
-            f"- {count} candidates: {known.get('cpu', 'unknown CPU')}, {known.get('cores', '?')} "
+            f"- {those}: {known.get('cpu', 'unknown CPU')}, {known.get('cores', '?')} "
             f"cores, {size} GiB, {known.get('system', '')}, "
             f"Python {known.get('python', '')}; {packages} (`{key}`)"
         )

@@ -23,7 +23,7 @@ def test_the_sheet(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     dataset.export(samples, path, environments=environments, sources=["log.jsonl"])
     text = (tmp_path / "d.csv.md").read_text()
-    assert "5 rows of 3 candidates (1 failed) of 1 tasks" in text
+    assert "5 rows of 3 candidates (1 failed) of 1 task." in text
     assert "Made from: `log.jsonl`." in text
     assert '| 0 | 3 | 1 | 0.25 | `{"args": {"M": 4}, "op": "matmul"}` | cpu |' in text
     assert "- 2 candidates: Fast CPU, 8 cores" in text
