@@ -27,7 +27,7 @@ def test_the_sheet(tmp_path: Path) -> None:
     assert "Made from: `log.jsonl`." in text
     assert '| 0 | 3 | 1 | 0.25 | `{"args": {"M": 4}, "op": "matmul"}` | cpu |' in text
     assert "- 2 candidates: Fast CPU, 8 cores" in text
-    assert "- 1 candidates: the records do not say where" in text
+    assert "- 1 candidate: the records do not say where" in text
     assert "`ansor-0.19/1`" in text
     for name in FEATURE_NAMES:
         assert f"| `{name}` |" in text
