@@ -35,10 +35,9 @@ from typing import ClassVar
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, cast, const, mul, sub
+from autosched.tir.op import add, const, mul, sub
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -53,11 +52,11 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import map_children, map_expr_children, stmts
 from autosched.transform.expressions.facts import Facts
+from autosched.transform.expressions.flat_access import flat_load, flat_store, stored_type
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
 _NAME = "FlattenBuffer"
-_INT8 = DType("int8")
 
 
 @dataclass(frozen=True)
@@ -146,8 +145,7 @@ class _Flatten:
         layout = self._layout(load.buffer)
         if layout.flat is load.buffer:
             return load
-        flat = BufferLoad(layout.flat, self._indices(layout, load.indices), load.predicate)
-        return cast(load.dtype, flat) if load.buffer.dtype.is_bool else flat
+        return flat_load(load, layout.flat, self._indices(layout, load.indices))
 
     def _store(self, s: BufferStore) -> Stmt:
         new = map_children(s, self.stmt, self.expr)
@@ -155,11 +153,7 @@ class _Flatten:
         layout = self._layout(s.buffer)
         if layout.flat is s.buffer:
             return new
-        value = new.value
-        if s.buffer.dtype.is_bool:
-            value = cast(_INT8.with_lanes(value.dtype.lanes), value)
-        indices = self._indices(layout, new.indices)
-        return BufferStore(layout.flat, value, indices, new.predicate)
+        return flat_store(new, layout.flat, self._indices(layout, new.indices))
 
     def _indices(self, layout: _Layout, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return tuple(map(self._simple, layout.offsets(indices)))
@@ -181,7 +175,7 @@ class _Flatten:
             self._check_separators(s)
             extents = s.extents if len(s.extents) == 1 else (self._simple(_product(s.extents)),)
         extents = tuple(map(self.expr, extents))
-        dtype = _stored(s.dtype)
+        dtype = stored_type(s.dtype)
         var = s.buffer_var
         if dtype is not s.dtype:
             var = pointer(var.name, dtype, var.scope)
@@ -217,7 +211,7 @@ class _Flatten:
         strides = tuple(map(self.expr, strides))
         flat = buffer.with_(
             data=data,
-            dtype=_stored(buffer.dtype),
+            dtype=stored_type(buffer.dtype),
             shape=tuple(self._simple(self.expr(e)) for e in _extents(shape, strides, groups)),
             strides=(),
             elem_offset=None,
@@ -296,8 +290,3 @@ def _product(extents: tuple[Expr, ...]) -> Expr:
     for extent in extents:
         total = mul(total, extent)
     return total
-
-
-def _stored(dtype: DType) -> DType:
-    """The type a value is kept as in memory."""
-    return _INT8.with_lanes(dtype.lanes) if dtype.element is bool_ else dtype

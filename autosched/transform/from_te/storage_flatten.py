@@ -29,10 +29,9 @@ from typing import ClassVar
 
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Range, Var, pointer
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import add, all_, cast, const, eq, floormod, mul, sub
+from autosched.tir.op import add, all_, const, eq, floormod, mul, sub
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -45,12 +44,11 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.expressions.flat_access import flat_load, flat_store, stored_type
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.from_te.flat_prefetch import flat_prefetch
 from autosched.transform.from_te.thread_scope_propagate import infer_scope
-
-_INT8 = DType("int8")
 
 
 @dataclass(frozen=True)
@@ -141,8 +139,7 @@ class _Flatten:
         layout = self._layout(load.buffer)
         if layout.flat is load.buffer:
             return load
-        flat = BufferLoad(layout.flat, (layout.offset(load.indices),), load.predicate)
-        return cast(load.dtype, flat) if load.buffer.dtype.is_bool else flat
+        return flat_load(load, layout.flat, (layout.offset(load.indices),))
 
     def _layout(self, buffer: Buffer) -> _Layout:
         found = self.layouts.get(buffer)
@@ -160,7 +157,7 @@ class _Flatten:
         start = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
         flat = Buffer(
             data,
-            _stored(buffer.dtype),
+            stored_type(buffer.dtype),
             (_size(buffer.shape, strides),),
             name=buffer.name,
             data_alignment=buffer.data_alignment,
@@ -175,10 +172,7 @@ class _Flatten:
         layout = self._layout(s.buffer)
         if layout.flat is s.buffer:
             return new
-        value = new.value
-        if s.buffer.dtype.is_bool:
-            value = cast(_INT8.with_lanes(value.dtype.lanes), value)
-        return BufferStore(layout.flat, value, (layout.offset(new.indices),), new.predicate)
+        return flat_store(new, layout.flat, (layout.offset(new.indices),))
 
     def _attr(self, s: Stmt) -> Stmt:
         assert isinstance(s, AttrStmt)
@@ -212,7 +206,7 @@ class _Flatten:
         shape = tuple(self.expr(r.extent) for r in s.bounds)
         strides = _aligned_strides(shape, self.align.pop(buffer, {}))
         scope = infer_scope(buffer.scope, self.threads)
-        dtype = _stored(buffer.dtype)
+        dtype = stored_type(buffer.dtype)
         data = buffer.data
         if scope != data.scope or data.element is not dtype:
             data = self.pointers[buffer.data] = pointer(data.name, dtype, scope)
@@ -260,8 +254,3 @@ class _Flatten:
         DeclBuffer: _decl,
         Prefetch: _prefetch,
     }
-
-
-def _stored(dtype: DType) -> DType:
-    """The type a value is kept as in memory."""
-    return _INT8.with_lanes(dtype.lanes) if dtype.element is bool_ else dtype
