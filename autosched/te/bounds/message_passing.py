@@ -146,19 +146,10 @@ def is_zero(e: Expr) -> bool:
 
 def _thread_bound(stage: Stage) -> set[IterVar]:
     """The loops from which a thread-bound one derives."""
-    found = {iv for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
-    if not found:
-        return found
-    for relation in reversed(stage.relations):
-        if isinstance(relation, Split):
-            if relation.outer in found or relation.inner in found:
-                found.add(relation.parent)
-        elif isinstance(relation, Fuse):
-            if relation.fused in found:
-                found |= {relation.outer, relation.inner}
-        elif isinstance(relation, Rebase) and relation.rebased in found:
-            found.add(relation.parent)
-    return found
+    masks = {iv: 1 for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
+    if masks:
+        pass_up_bit_mask(stage, masks, allow_missing=True)
+    return {iv for iv, mask in masks.items() if mask}
 
 
 def pass_up_index(

@@ -17,31 +17,14 @@ from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.state.steps import JsonStep, Step, steps_from_json
-from autosched.target import HardwareParams, Target
 from autosched.task import Task
+from kit.cpus import CPUS
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("softmax", {"M": 12, "N": 48}),
     ("layer_norm", {"M": 8, "N": 32}),
 ]
 COUNT = 24
-_AVX2 = "+avx,+avx2,+fma"
-TARGETS = {
-    cpu: Target(
-        "cpu",
-        HardwareParams.default("cpu", threads=2),
-        2,
-        cpu,
-        features,
-        "x86_64-unknown-linux-gnu",
-        width,
-        caches=(32 << 10, 512 << 10, 32 << 20),
-    )
-    for cpu, features, width in [
-        ("haswell", _AVX2, 32),
-        ("skylake-avx512", f"{_AVX2},+avx512f,+avx512vl,+avx512bw,+avx512dq", 64),
-    ]
-}
 REFUSED = (
     "a stage that may leave all loops of another",
     "a stage that leaves a loop with a limit of unrolling",
@@ -84,11 +67,11 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> _Moved:
 
 
 @pytest.mark.parametrize(("name", "args"), CASES)
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", CPUS)
 def test_candidates_whose_stages_move_are_worked_out_at_once(
     name: str, args: dict[str, Any], cpu: str, moved: _Moved
 ) -> None:
-    task = Task.from_workload(name, target=TARGETS[cpu], **args)
+    task = Task.from_workload(name, target=CPUS[cpu], **args)
     space = SearchSpace(task, SearchOptions(space="autosched"))
     found = space.sample(np.random.default_rng(7), COUNT)
     batched = BatchedTuningFeatures(task.dag, task.target)
@@ -99,7 +82,7 @@ def test_candidates_whose_stages_move_are_worked_out_at_once(
 
 
 def test_a_program_whose_stages_stay_is_as_it_was(moved: _Moved) -> None:
-    task = Task.from_workload("softmax", target=TARGETS["haswell"], M=4, N=12)
+    task = Task.from_workload("softmax", target=CPUS["haswell"], M=4, N=12)
     (rows,) = BatchedTuningFeatures(task.dag, task.target).rows_of([()])
     assert _bits(rows) == _bits(_one(task, ()))
     assert moved.same and not moved.moved
@@ -118,7 +101,7 @@ LIMITED: list[JsonStep] = [*ROW, ["PR", 4, 1, "auto_unroll_max_step$16"]]
 def test_stages_leave_a_loop_but_not_its_limit_of_unrolling(
     written: list[JsonStep], why: str, moved: _Moved
 ) -> None:
-    task = Task.from_workload("softmax", target=TARGETS["haswell"], M=4, N=12)
+    task = Task.from_workload("softmax", target=CPUS["haswell"], M=4, N=12)
     steps = steps_from_json(written)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])
@@ -142,7 +125,7 @@ PAST: list[JsonStep] = [
 
 
 def test_a_stage_that_moves_past_a_start_that_may_stay_goes_one_by_one(moved: _Moved) -> None:
-    target = TARGETS["haswell"]
+    target = CPUS["haswell"]
     task = Task.from_workload(
         "transpose_batch_matmul_softmax", target=target, B=1, S=128, H=12, D=64
     )
@@ -166,7 +149,7 @@ BETWEEN: list[JsonStep] = [*COLUMNS, ["CA", 1, 7, 0]]
 ALL = "a stage that may leave all loops of another"
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     ("name", "sizes", "written", "why"),
     [
@@ -178,7 +161,7 @@ ALL = "a stage that may leave all loops of another"
 def test_stages_leave_all_loops_of_another(
     name: str, sizes: dict[str, Any], written: list[JsonStep], why: str, cpu: str, moved: _Moved
 ) -> None:
-    task = Task.from_workload(name, target=TARGETS[cpu], **sizes)
+    task = Task.from_workload(name, target=CPUS[cpu], **sizes)
     steps = steps_from_json(written)
     batched = BatchedTuningFeatures(task.dag, task.target)
     (rows,) = batched.rows_of([steps])

@@ -7,26 +7,8 @@ import pytest
 from autosched.features.batched.autosched_1.batch import BatchedTuningFeatures
 from autosched.features.lowering import rows_of_steps
 from autosched.state.steps import JsonStep, steps_from_json
-from autosched.target import HardwareParams, Target
 from autosched.task import Task
-
-_AVX2 = "+avx,+avx2,+fma"
-TARGETS = {
-    cpu: Target(
-        "cpu",
-        HardwareParams.default("cpu", threads=2),
-        2,
-        cpu,
-        features,
-        "x86_64-unknown-linux-gnu",
-        width,
-        caches=(32 << 10, 512 << 10, 32 << 20),
-    )
-    for cpu, features, width in [
-        ("haswell", _AVX2, 32),
-        ("skylake-avx512", f"{_AVX2},+avx512f,+avx512vl,+avx512bw,+avx512dq", 64),
-    ]
-}
+from kit.cpus import CPUS
 
 # Tiles that do not divide an axis: of the exponentials, which stay in the output; of the output's
 # rows, whose elements are then stored under a condition.
@@ -34,13 +16,13 @@ KEPT: list[JsonStep] = [["SP", 2, 1, 10, [4], 1], ["CA", 3, 4, 0], ["CA", 2, 4, 
 APART: list[JsonStep] = [["SP", 4, 0, 5, [2], 1], ["CA", 3, 4, 0], ["CA", 2, 4, 0]]
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(("written", "stored"), [(KEPT, False), (APART, True)])
 def test_rows_are_those_of_one_by_one(
     written: list[JsonStep], stored: bool, cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
-    task = Task.from_workload("softmax", target=TARGETS[cpu], M=5, N=10)
+    task = Task.from_workload("softmax", target=CPUS[cpu], M=5, N=10)
     steps = steps_from_json(written)
     one = rows_of_steps(task.dag, steps, task.target, "autosched-1")
     batched = BatchedTuningFeatures(task.dag, task.target)

@@ -12,28 +12,10 @@ from autosched.features.batched.autosched_1.texts import _moves
 from autosched.features.lowering import rows_of_steps
 from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
-from autosched.target import HardwareParams, Target
 from autosched.task import Task
 from autosched.tir.expr import Var
 from autosched.tir.op import add, floordiv, floormod, mul
-
-_AVX2 = "+avx,+avx2,+fma,+sse2"
-TARGETS = {
-    cpu: Target(
-        "cpu",
-        HardwareParams.default("cpu", threads=2),
-        2,
-        cpu,
-        features,
-        "x86_64-unknown-linux-gnu",
-        width,
-        caches=(32 << 10, 512 << 10, 32 << 20),
-    )
-    for cpu, features, width in [
-        ("haswell", _AVX2, 32),
-        ("skylake-avx512", f"{_AVX2},+avx512f,+avx512vl,+avx512bw,+avx512dq", 64),
-    ]
-}
+from kit.cpus import CPUS
 
 
 def test_digits_of_two_dimensions_join() -> None:
@@ -52,7 +34,7 @@ def test_digits_that_do_not_join_move_in_blocks() -> None:
     assert moves.extents == {0: [30, 49], 1: [1, 7]}
 
 
-@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     "sizes", [{"B": 1, "M": 30, "N": 49}, {"B": 3, "M": 35, "N": 77}, {"B": 2, "M": 31, "N": 37}]
 )
@@ -60,7 +42,7 @@ def test_rows_are_those_of_one_by_one(
     sizes: dict[str, Any], cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
-    task = Task.from_workload("norm_bmn", target=TARGETS[cpu], **sizes)
+    task = Task.from_workload("norm_bmn", target=CPUS[cpu], **sizes)
     found = SearchSpace(task, SearchOptions(space="autosched")).sample(np.random.default_rng(3), 12)
     batched = BatchedTuningFeatures(task.dag, task.target)
     for rows, steps in zip(batched.rows_of(found), found, strict=True):
