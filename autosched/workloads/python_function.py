@@ -138,6 +138,7 @@ class PythonWorkload:
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs: of the user's reference, or evaluated from the declaration."""
         tensors = self.tensors()
+        results: Sequence[Any]
         if self.reference_function is None:
             results = evaluate(tensors, inputs)
         else:
