@@ -9,6 +9,7 @@ import typer
 
 from autosched.cli.help import Group, examples
 from autosched.cli.options import TUNING, Features, Force, Trust, Workload
+from autosched.errors import ConfigError
 from autosched.user_file import trusting
 
 dataset_app = typer.Typer(
@@ -29,9 +30,10 @@ def export(
         str | None, typer.Option(help="Shares of the splits, e.g. 0.8/0.1/0.1.")
     ] = None,
     by: Annotated[
-        str, typer.Option(help="What a split keeps together: workload, shape, random.")
-    ] = "workload",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+        str | None,
+        typer.Option(help="What a split keeps together: workload (the default), shape, random."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the split (0).")] = None,
     features: Features = TUNING,
     workload: Workload = None,
     trust: Trust = False,
@@ -40,6 +42,10 @@ def export(
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
 
+    for name, value in (("--by", by), ("--seed", seed)):
+        if value is not None and split is None:
+            raise ConfigError(f"{name} is about --split SHARES; add that, e.g. 0.8/0.1/0.1")
+    by, seed = by or "workload", seed or 0
     with trusting(trust):
         command.export(
             records, output, split, by, seed, features, force=force, workloads=workload or ()

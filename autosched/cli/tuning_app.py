@@ -139,8 +139,9 @@ def lower(
         typer.Option(help="FILE or FILE:N: run that candidate, print the time of each loop (CPU)."),
     ] = None,
     profile_depth: Annotated[
-        int, typer.Option(help="Of --profile: loops inside at most so many others are timed.")
-    ] = 1,
+        int | None,
+        typer.Option(help="Of --profile: loops inside at most so many others (1) are timed."),
+    ] = None,
     profile_serial: Annotated[
         bool,
         typer.Option(
@@ -162,8 +163,12 @@ def lower(
         unused |= {"--print-after": print_after, "--host": host or None}
         unused |= {"--passes": passes, "--target": target, "--time-passes": time_passes or None}
         with trusting(trust):
-            command.profile(profile, profile_depth, profile_serial, workload or (), unused)
+            depth = 1 if profile_depth is None else profile_depth
+            command.profile(profile, depth, profile_serial, workload or (), unused)
         return
+    for given, name in ((profile_depth is not None, "depth"), (profile_serial, "serial")):
+        if given:
+            raise ConfigError(f"--profile-{name} is about --profile FILE:N; add that")
     from autosched.cli.asked import Asked
 
     asked = Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ())

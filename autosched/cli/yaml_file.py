@@ -17,6 +17,8 @@ from ruamel.yaml.events import (
 )
 
 from autosched.errors import ConfigError
+from autosched.output_file import FileKind, kind_of
+from autosched.words import in_shell
 
 MOST_BYTES = 1 << 20
 DEEPEST = 32
@@ -34,6 +36,11 @@ def read_yaml(path: Path) -> Any:
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "a device or pipe"
             raise ConfigError(f"cannot read the configuration file {path}: it is {kind}")
+        if kind_of(path) is FileKind.RECORDS:
+            raise ConfigError(
+                f"{path} is a record file, not a configuration; `autosched replay "
+                f"{in_shell(path)}` takes it"
+            )
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:

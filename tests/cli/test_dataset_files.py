@@ -46,3 +46,11 @@ def test_names_that_are_no_text(cli: Cli, log: Path, suffix: str) -> None:
     done = cli("dataset", "export", source, "-o", made)
     assert (done.status, cli("dataset", "info", made).status) == (0, 0), done.err
     assert "`\\udcff.jsonl`" in Path(f"{made}.md").read_text()
+
+
+def test_options_of_a_split_want_one(cli: Cli, log: Path) -> None:
+    for option in (("--by", "shape"), ("--seed", "1")):
+        done = cli("dataset", "export", log, "-o", "d.csv", *option)
+        assert done.status == 2
+        assert done.err.startswith(f"error: {option[0]} is about --split SHARES; add that")
+        assert not (log.parent / "d.csv").exists()

@@ -193,6 +193,8 @@ def test_a_profile_inside_parallel_loops(cli: Cli, log: Path) -> None:
         ((), "lower: expected CONFIG, a YAML file or operator, or --profile FILE:N"),
         (("--profile", "mm.jsonl:0", "mm.yaml"), "as it was recorded; leave out CONFIG"),
         (("--profile", "mm.jsonl:0", "--time-passes"), "leave out --time-passes"),
+        (("mm.yaml", "--profile-depth", "2"), "--profile-depth is about --profile FILE:N; add"),
+        (("mm.yaml", "--profile-serial"), "--profile-serial is about --profile FILE:N; add"),
         (("--profile", "mm.jsonl:0", "--profile-depth", "-1"), "-1: expected 0 or more"),
         (("--profile", "mm.jsonl:7"), "--profile FILE:N: 7 is not one of 0 to 2"),
         (("--profile", "gpu.jsonl:0"), "a candidate for cuda (sm_80); profiles are taken on CPUs"),

@@ -28,6 +28,10 @@ _DEEP = "workload:\n" + "\n".join("  " * k + " a:" for k in range(400))
         (f"search: {{trials: {'9' * 5000}}}\n", r"c\.yaml: not valid YAML: Exceeds the limit"),
         (f"search: {{trials: 0x{'f' * 9000}}}\n", r"c\.yaml: an integer of 36000 bits"),
         ("x" * (1 << 21), r"c\.yaml: it has more than 1 MiB"),
+        (
+            '{"environment": {}, "hash": "1"}\n' * 70_000,
+            r"c\.yaml is a record file, not a configuration; `autosched replay c\.yaml` takes it",
+        ),
         ("inputs: {A: {constant: 1" + "0" * 400 + "}}\n", "expected a number up to 1.8e308"),
         ("inputs: {A: {file: /dev/zero}}\n", "inputs: A: expected a file, found the folder, dev"),
         ("inputs: {A: {file: pipe}}\n", "inputs: A: expected a file, found the folder, dev"),

@@ -64,7 +64,7 @@ def _value(name: str, key: str, text: str, default: Any) -> Any:
         value = text
     if default is not None and type(value) is not type(default):
         raise ConfigError(
-            f"passes: {name}{{{key}={text}}}: expected a {type(default).__name__} such as "
-            f"{default!r}"
+            f"passes: {name}{{{key}={text}}}: expected a value of type "
+            f"{type(default).__name__}, such as {default!r}"
         )
     return value

@@ -38,7 +38,10 @@ def test_text(text: str, passes: tuple[FunctionPass, ...]) -> None:
         ("Simplify UnrollLoop", "at 'Simplify UnrollLoop', separated by commas"),
         ("UnrollLoop{step=3}", "UnrollLoop has no option 'step=3'; expected .* auto_max_step"),
         ("UnrollLoop{auto_max_step}", "has no option 'auto_max_step'; expected option=value"),
-        ("UnrollLoop{auto_max_step=True}", "auto_max_step=True}: expected a int such as 0"),
+        (
+            "UnrollLoop{auto_max_step=True}",
+            "auto_max_step=True}: expected a value of type int, such as 0",
+        ),
         ("HoistIfThenElse{x=1}", "expected option=value with one of no options"),
     ],
 )
