@@ -75,5 +75,8 @@ def _print_program(path: Path, index: int, record: Record | None, records: int) 
         f"print('recorded:', {said})\n"
         f'with Measurer.create(workers=1, check="all", target="{task.target.kind}") as measurer:\n'
         "    (result,) = measurer.measure(task, [steps])\n"
-        "print('now:', result.failure or f'valid, {result.cost:.3g} s')"
+        "if (failed := result.failure) is None:\n"
+        "    print(f'now: valid, {result.cost:.3g} s')\n"
+        "else:\n"
+        "    print(f'now: {failed.stage} {failed.kind}: {failed.message}')"
     )

@@ -49,9 +49,9 @@ def test_the_program_tries_it_again(cli: Cli, path: Path) -> None:
     program = cli("failures", path, "--repro", 2).out
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    recorded, now = done.stdout.splitlines()
+    recorded, now, *_ = done.stdout.splitlines()
     assert recorded == "recorded: lower illegal: stage 'C' has no iterator 9"
-    assert now.startswith("now: Failure(stage='lower', kind='illegal', message=")
+    assert now.startswith("now: lower illegal: ")
 
 
 @pytest.mark.parametrize(
