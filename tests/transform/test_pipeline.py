@@ -204,6 +204,11 @@ def test_user_passes_by_phase() -> None:
         pytest.raises(ConfigError, match="has phase 7"),
     ):
         run(CPU_PIPELINE, before)
+    with (
+        PassContext(config={"tir.add_lower_pass": [Count([])]}),
+        pytest.raises(ConfigError, match=r"expected a list of \[phase, pass\], found Count"),
+    ):
+        run(CPU_PIPELINE, before)
 
 
 def lowered_text(sch_args: tuple[Schedule, list[Tensor]], **config: Any) -> str:

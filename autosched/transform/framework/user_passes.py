@@ -18,7 +18,7 @@ class UserPasses:
     """The passes that the context's `tir.add_lower_pass`, a list of [phase, pass], has for a phase.
 
     It is no pass of its own to instruments: they see those that it runs. Raises ConfigError when
-    an entry of the list has a phase that no pipeline has.
+    an entry of the list is no pair or has a phase that no pipeline has.
     """
 
     phase: int
@@ -33,7 +33,12 @@ class UserPasses:
         """`program` after the passes of this phase, in the order of the list."""
         ctx = PassContext.current()
         entries = ctx.setting("tir.add_lower_pass")
-        for phase, pass_ in entries:
+        for entry in entries:
+            if not isinstance(entry, list | tuple) or len(entry) != 2:
+                raise ConfigError(
+                    f"tir.add_lower_pass: expected a list of [phase, pass], found {entry!r} in it"
+                )
+            phase, pass_ = entry
             if phase not in PHASES:
                 raise ConfigError(
                     f"tir.add_lower_pass: {pass_!r} has phase {phase!r}, expected 0, 1, 2 or 3"
