@@ -111,7 +111,7 @@ def _linked(
     """The library, or the objects where nothing links."""
     command = linker()
     if command is not None:
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
             paths = _written(Path(place), objects)
             link(command, paths, folder / library, symbols)
         return [folder / library], ""

@@ -60,6 +60,5 @@ def link(
     finally:
         exports.unlink(missing_ok=True)
     if done.returncode:
-        raise CompileError(
-            f"linking {output.name} failed: {shlex.join(command)} says\n{done.stderr}"
-        )
+        said = done.stderr.strip() or f"nothing, its status is {done.returncode}"
+        raise CompileError(f"linking {output.name} failed: {shlex.join(command)} says\n{said}")

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -377,6 +378,16 @@ def test_without_a_linker_the_objects_are_there(
     assert f"link them in {tmp_path / 'out'} with" in note
 
 
+def test_everything_is_written_where_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full folder is named rightly: none other takes anything."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "there is none"))
+    done = export(RECORDS[2:], tmp_path / "out")
+    assert {path.parent for path in done.files} == {tmp_path / "out"}
+    assert set((tmp_path / "out").iterdir()) == set(done.files)
+
+
 def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "none-such -m64")
     with pytest.raises(CompileError, match="CC=none-such -m64: none-such was not found"):
@@ -390,8 +401,11 @@ def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert link.linker() is None
     failing = [sys.executable, "-c", "import sys; sys.exit('no such option')"]
-    with pytest.raises(CompileError, match=r"linking lib.so failed: [^\n]* says\nno such option"):
+    with pytest.raises(CompileError, match=r"linking lib.so failed: [^\n]* says\nno such option$"):
         link.link(failing, [], tmp_path / "lib.so", [])
+    silent = [sys.executable, "-c", "import sys; sys.exit(3)"]
+    with pytest.raises(CompileError, match="says\nnothing, its status is 3"):
+        link.link(silent, [], tmp_path / "lib.so", [])
     with pytest.raises(CompileError, match="none-such cannot be started"):
         link.link(["none-such"], [], tmp_path / "lib.so", [])
 
