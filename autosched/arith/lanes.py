@@ -6,6 +6,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from autosched.arith.compare import EQUAL, GREATER, LESS
+from autosched.tir.constants import is_zero
 from autosched.tir.data import is_data
 from autosched.tir.expr import (
     EQ,
@@ -27,7 +28,7 @@ from autosched.tir.expr import (
     Ramp,
     Sub,
 )
-from autosched.tir.lanes import combined, from_ramp, is_zero
+from autosched.tir.lanes import combined, from_ramp
 from autosched.tir.op import add, const, floordiv, floormod, mul
 
 if TYPE_CHECKING:

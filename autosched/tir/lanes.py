@@ -5,6 +5,7 @@ ramp(b, s, n) + broadcast(x, n) is ramp(b + x, s, n): a contiguous access stays 
 
 from __future__ import annotations
 
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import (
     Add,
     Broadcast,
@@ -64,11 +65,6 @@ def mul_lanes(a: Expr, b: Expr) -> Expr:
     """a * b, a ramp where that is one."""
     result = combined(Mul, a, b)
     return mul(a, b) if result is None else result
-
-
-def is_zero(e: Expr) -> bool:
-    """True for the integer constant 0."""
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def lane_offsets(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:

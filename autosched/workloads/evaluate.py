@@ -18,6 +18,7 @@ from autosched.errors import ConfigError
 from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
+from autosched.tir.constants import is_one
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     Add,
@@ -291,7 +292,7 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
     data_shape = [grid.env[axis.var].size for axis in op.axis]
     sizes = [_extent(axis) for axis in op.reduce_axis]
     result_type = type(e.combiner.result[0])
-    plain = len(e.source) == 1 and not e.init and _always(e.condition) and 0 not in sizes
+    plain = len(e.source) == 1 and not e.init and is_one(e.condition) and 0 not in sizes
     if plain and result_type in UFUNCS:
         full = np.broadcast_to(np.asarray(grid(e.source[0])), (*data_shape, *sizes))
         axes = tuple(range(len(data_shape), len(data_shape) + len(sizes)))
@@ -307,7 +308,3 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
         new = [here(r) for r in e.combiner.result]
         state = [np.where(taken, n, old) for n, old in zip(new, state, strict=True)]
     return state
-
-
-def _always(condition: Expr) -> bool:
-    return isinstance(condition, IntImm) and condition.value == 1

@@ -25,6 +25,7 @@ from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Add, Call, Expr, IntImm, IterVar, Var
 from autosched.tir.op import const
 from autosched.tir.stmt import AttrStmt, BufferStore, For, IfThenElse
@@ -127,7 +128,7 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
             forms.beyond[slot] = np.where(mixed.where, np.array(last)[mixed.which], 0)
         scale = mixed.where.astype(np.int64)
         if mixed.entries:
-            some = np.array([not _is_zero(entry.axes[k].text) for entry in mixed.entries])
+            some = np.array([not is_zero(entry.axes[k].text) for entry in mixed.entries])
             scale *= some[mixed.which]
         terms = {
             other: tuple(Term(t.lower, t.upper, np.where(mixed.where, 0, t.scale)) for t in own)
@@ -243,10 +244,6 @@ def _axis(raw: Expr, text: Expr, variables: Sequence[Var | None], sizes: Sequenc
 
 def _terms(e: Expr) -> list[Expr]:
     return [*_terms(e.a), e.b] if isinstance(e, Add) else [e]
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def _value(e: Expr) -> int:

@@ -18,7 +18,6 @@ from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import simplify_affine
 from autosched.te.bounds.message_passing import (
-    is_zero,
     pass_down_domain,
     pass_up_domain,
     pass_up_index,
@@ -42,6 +41,7 @@ from autosched.te.operations.operation import (
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.relations import AttachType, Fuse
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
 from autosched.tir.op import add, cast, sub
 from autosched.tir.walk import free_vars, substitute

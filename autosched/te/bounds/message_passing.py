@@ -15,6 +15,7 @@ from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import Unbound
 from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
 from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
 from autosched.tir.op import add, cast, const, eq, floordiv, floormod, lt, mul, sub
 
@@ -114,7 +115,7 @@ def _split_domain(
         set_range(stage, state, other, IntImm(rest, extent.dtype), analyzer)
         return
     tight = size
-    if tighten and sized not in threaded and not (isinstance(extent, IntImm) and extent.value == 0):
+    if tighten and sized not in threaded and not is_zero(extent):
         tight = analyzer.simplify(extent if analyzer.can_prove(lt(extent, size)) else size)
     if analyzer.can_prove(eq(floormod(extent, size), 0)):
         rest_extent = analyzer.simplify(floordiv(extent, size))
@@ -137,11 +138,6 @@ def set_range(stage: Stage, state: Domains, iv: IterVar, extent: Expr, analyzer:
         f"{old!r} elsewhere but [0, {extent!r}) here; give the loops bound to one thread axis the "
         "same extent, or use a thread axis for each"
     )
-
-
-def is_zero(e: Expr) -> bool:
-    """True for the integer constant 0."""
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def _thread_bound(stage: Stage) -> set[IterVar]:

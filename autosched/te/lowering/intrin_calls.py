@@ -29,7 +29,8 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range
+from autosched.tir.constants import is_one
+from autosched.tir.expr import Expr, IterKind, Range
 from autosched.tir.op import all_, const, eq, likely
 from autosched.tir.stmt import IfThenElse, Stmt, nop, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -79,7 +80,11 @@ def around_loops(
     """
     leaves = stage.leaf_iter_vars
     common, reducing = split_point(stage, op)
-    outside = [iv for iv in leaves[common:position] if iv in reducing and not _is_one(building, iv)]
+    outside = [
+        iv
+        for iv in leaves[common:position]
+        if iv in reducing and not is_one(building.domains[iv].extent)
+    ]
     if not outside:
         return wrap_all([*nest[:position], guards(conditions)], bind(values, intrin.body))
     if intrin.reduce_update is None:
@@ -101,11 +106,6 @@ def around_loops(
         )
     rest = wrap_all([*nest[common:position], guards(conditions)], update)
     return wrap_all(nest[:common], seq(init, rest))
-
-
-def _is_one(building: Building, iv: IterVar) -> bool:
-    extent = building.domains[iv].extent
-    return isinstance(extent, IntImm) and extent.value == 1
 
 
 def make_intrin_calls(stage: Stage, op: TensorComputeOp, building: Building) -> Stmt:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.te.bounds.bound_check import BoundFacts, make_bound_check
-from autosched.te.bounds.message_passing import is_zero, pass_up_index
+from autosched.te.bounds.message_passing import pass_up_index
 from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, storage_rank, thread_rank
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.relations import IterVarAttr
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from autosched.tir.op import add, all_, cast, const, if_then_else
 from autosched.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt, nop

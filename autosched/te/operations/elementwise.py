@@ -10,7 +10,8 @@ from autosched.te.operations import tensor as tensor_module
 from autosched.te.operations.compute import compute
 from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
-from autosched.tir.expr import Expr, IntImm, Scalar, Var
+from autosched.tir.constants import is_one
+from autosched.tir.expr import Expr, Scalar, Var
 
 
 def combine(name: str, fold: Callable[..., Expr], *operands: Tensor | Expr | Scalar) -> Tensor:
@@ -33,16 +34,12 @@ def _names(ndim: int) -> list[str]:
     return [f"ax{k}" for k in range(ndim)]
 
 
-def _is_one(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 1
-
-
 def _at(tensor: Tensor, axes: Sequence[Var]) -> Expr:
     """The element of `tensor` that belongs to the result's element at `axes`."""
     own = axes[len(axes) - tensor.ndim :]
     zero = op.const(0)
     pairs = zip(tensor.shape, own, strict=True)
-    return tensor[tuple(zero if _is_one(e) else v for e, v in pairs)]
+    return tensor[tuple(zero if is_one(e) else v for e, v in pairs)]
 
 
 def _broadcast_shape(name: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:
@@ -53,9 +50,9 @@ def _broadcast_shape(name: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:
         extent: Expr = op.const(1)
         for t in tensors:
             own = t.shape[k] if -k <= t.ndim else op.const(1)
-            if _is_one(own):
+            if is_one(own):
                 continue
-            if not _is_one(extent) and not analyzer.can_prove_equal(own, extent):
+            if not is_one(extent) and not analyzer.can_prove_equal(own, extent):
                 shapes = " and ".join(f"{t.name} of shape {t.shape}" for t in tensors)
                 raise ValueError(
                     f"te {name}: {shapes} do not fit: dimension {k} is {extent} and {own}; "

@@ -17,7 +17,8 @@ from autosched.te.operations.graph import feed_graph
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.te.relations import AttachType
 from autosched.te.schedule.placement import compute_inline
-from autosched.tir.expr import Expr, IntImm, ProducerLoad, Reduce, Var
+from autosched.tir.constants import is_one, is_zero
+from autosched.tir.expr import ProducerLoad, Reduce, Var
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -103,16 +104,12 @@ def _in_order(load: ProducerLoad, places: dict[Var, int]) -> bool:
     last = -1
     for index, extent in zip(load.indices, load.producer.shape, strict=True):
         place = places.get(index) if isinstance(index, Var) else None
-        if place is None and _is(index, 0) and _is(extent, 1):
+        if place is None and is_zero(index) and is_one(extent):
             continue
         if place is None or place <= last:
             return False
         last = place
     return True
-
-
-def _is(e: Expr, value: int) -> bool:
-    return isinstance(e, IntImm) and e.value == value
 
 
 def _reads(op: ComputeOp) -> list[ProducerLoad]:

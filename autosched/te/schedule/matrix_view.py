@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.nvidia import layouts
 from autosched.te.operations.operation import ComputeOp
+from autosched.tir.constants import is_one, is_zero
 from autosched.tir.expr import (
     Add,
     Cast,
@@ -128,11 +129,7 @@ def number_of(axes: Sequence[IterVar]) -> Expr:
 
 def _is_sized(iv: IterVar) -> bool:
     dom = iv.dom
-    return dom is not None and isinstance(dom.extent, IntImm) and _is_zero(dom.min)
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
+    return dom is not None and isinstance(dom.extent, IntImm) and is_zero(dom.min)
 
 
 def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
@@ -143,7 +140,7 @@ def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
     sums = combine(combiner, combiner.lhs, combiner.rhs)
     if len(sums) != 1 or not isinstance(sums[0], Add):
         return "it is no sum"
-    if not (isinstance(body.condition, IntImm) and body.condition.value == 1):
+    if not is_one(body.condition):
         return "its sum has a condition"
     (product,) = body.source
     if not isinstance(product, Mul):

@@ -46,7 +46,8 @@ from typing import Any, ClassVar
 from autosched.arith.intset import IntSet
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Range, Var
+from autosched.tir.constants import is_zero
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, Ramp, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import const, max_, min_, sub
 from autosched.tir.stmt import (
@@ -96,14 +97,10 @@ class CompactBufferAllocation(FunctionPass):
             shape = tuple(r.extent for r in region)
             strides = aligned_strides(shape, touched.alignment.get(buffer.data, {}))
             mins = tuple(r.min for r in region)
-            if shape != buffer.shape or strides or not all(map(_is_zero, mins)):
+            if shape != buffer.shape or strides or not all(map(is_zero, mins)):
                 new = buffer.with_(shape=shape, strides=strides or buffer.strides)
                 changes[buffer] = _Change(new, mins)
         return func.with_body(_Rewrite(changes).function(func.body)) if changes else func
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,7 +240,7 @@ class _Touched(AccessWalk):
             box = whole
         region = tuple(map(self._final, box, buffer.shape))
         if buffer in self._exposed or buffer.strides:
-            kept = all(_is_zero(r.min) for r in region)
+            kept = all(is_zero(r.min) for r in region)
             inner = all(r.extent is e for r, e in zip(region[1:], buffer.shape[1:], strict=True))
             region = region if kept and inner else whole
         self.regions[buffer] = region
@@ -324,7 +321,7 @@ class _Rewrite:
 
     def _region(self, r: BufferRegion) -> BufferRegion:
         change = self._changes.get(r.buffer)
-        if change is None or all(map(_is_zero, change.mins)):
+        if change is None or all(map(is_zero, change.mins)):
             return r
         ranges = zip(r.region, change.mins, strict=True)
         return BufferRegion(r.buffer, tuple(Range(sub(x.min, low), x.extent) for x, low in ranges))
@@ -347,7 +344,7 @@ class _Rewrite:
 def _minus(index: Expr, low: Expr) -> Expr:
     """`index - low`; of a vector of indices every one."""
     match index:
-        case _ if _is_zero(low):
+        case _ if is_zero(low):
             return index
         case Ramp(base, stride, lanes):
             return Ramp(sub(base, low), stride, lanes)

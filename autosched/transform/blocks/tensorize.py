@@ -26,7 +26,8 @@ from typing import Any, NoReturn
 from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var
+from autosched.tir.constants import is_zero
+from autosched.tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import add, const, sub
 from autosched.tir.parser import parse_func
@@ -332,12 +333,8 @@ class _Match:
         dropped = len(starts) - len(region)
         one = [Range(e, const(1, e.dtype)) for e in starts[:dropped]]
         kept = zip(starts[dropped:], region, strict=True)
-        own = [Range(e if _is_zero(r.min) else add(e, r.min), r.extent) for e, r in kept]
+        own = [Range(e if is_zero(r.min) else add(e, r.min), r.extent) for e, r in kept]
         return BufferRegion(self.buffers[wanted], (*one, *own))
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def _field(e: Expr) -> Any:

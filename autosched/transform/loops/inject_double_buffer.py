@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.buffer import Buffer
+from autosched.tir.constants import is_one, is_zero
 from autosched.tir.dtype import bool_
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
@@ -259,7 +260,7 @@ def _split(entry: _Loop, loop: For, split: int) -> Stmt:
     groups = floordiv(max_(sub(loop.extent, 1), 0), split)
     parts: list[Stmt] = []
     filling = _with_fills(loop.body, entry.more, None)
-    if not (isinstance(groups, IntImm) and groups.value == 0):
+    if not is_zero(groups):
         outer = Var(f"{var.name}.outer", var.dtype)
         begin = mul(outer, split)
         copies = [_copy(entry, filling, begin, n, split, first=n == 0) for n in range(split)]
@@ -268,11 +269,11 @@ def _split(entry: _Loop, loop: For, split: int) -> Stmt:
     for n in range(split):
         runs = lt(add(begin, n), loop.extent)
         more = lt(add(begin, n + 1), loop.extent) if n + 1 < split else FALSE
-        if _is(runs, 0):
+        if is_zero(runs):
             break
         body = _with_fills(loop.body, entry.more, more)
         last = _copy(entry, body, begin, n, split, first=not parts and n == 0)
-        parts.append(last if _is(runs, 1) else IfThenElse(runs, last))
+        parts.append(last if is_one(runs) else IfThenElse(runs, last))
     return seq(*parts)
 
 
@@ -295,13 +296,9 @@ def _with_fills(body: Stmt, more: Var, condition: Expr | None) -> Stmt:
         if isinstance(s, BufferStore):
             return s
         if isinstance(s, IfThenElse) and s.condition is more:
-            if condition is None or _is(condition, 1):
+            if condition is None or is_one(condition):
                 return s.then_case
-            return nop() if _is(condition, 0) else IfThenElse(condition, s.then_case)
+            return nop() if is_zero(condition) else IfThenElse(condition, s.then_case)
         return map_children(s, stmt)
 
     return stmt(body)
-
-
-def _is(condition: Expr, value: int) -> bool:
-    return isinstance(condition, IntImm) and condition.value == value

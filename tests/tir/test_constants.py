@@ -1,0 +1,11 @@
+from autosched.tir.constants import is_one, is_zero
+from autosched.tir.dtype import bool_, int64
+from autosched.tir.expr import FloatImm, IntImm, Var
+from autosched.tir.stmt import FALSE, TRUE
+
+
+def test_constants_of_all_integer_types() -> None:
+    assert is_zero(IntImm(0)) and is_zero(IntImm(0, int64)) and is_zero(FALSE)
+    assert is_one(IntImm(1)) and is_one(IntImm(1, int64)) and is_one(TRUE)
+    for other in (IntImm(2), IntImm(-1), FloatImm(1.0), Var("i"), Var("c", bool_)):
+        assert not is_zero(other) and not is_one(other)
