@@ -20,6 +20,7 @@ from autosched.arith import eval_bound
 from autosched.search.factors import divisors, factorizations
 from autosched.search.initial import Rng, pick
 from autosched.search.population import Flags, Floats, Numbers, Rows, Structures
+from autosched.search.rules.common import FEW_BLOCKS
 from autosched.search.rules.protocol import Context
 from autosched.search.structure import Structure
 from autosched.state import queries
@@ -36,6 +37,7 @@ from autosched.transform.device.alignment import WIDEST
 _LEVELS = 3
 """Lengths of a split that is tiled: virtual threads, threads, elements of a thread."""
 _ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
+"""Attempts to draw a tile that suits, for NEAT ones, and the tiles of an attempt."""
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
 """Of a fast product: threads of a block, elements of a thread, terms of a tile in shared memory."""
 _NEAT_THREADS, _NEAT_TERMS = (64, 256), (8, 32)
@@ -44,8 +46,6 @@ _LEAST_OWN = 32
 """With rows of four elements, fewer are not twice as many as the values that they need."""
 _COLUMN_THREADS = 8
 """Which read 128 bytes in a row, all banks of shared memory, where each reads 16."""
-_BLOCKS = 128
-"""Fewer leave multiprocessors of a large GPU (108 of an A100, 132 of an H100) without work."""
 _LARGE = 1 << 16
 """Elements of a result from which on blocks have two warps or more: there are enough of them for
 all multiprocessors, which have room for 32 blocks and, from sm_80 on, for 48 or 64 warps."""
@@ -196,7 +196,7 @@ class _Tiled:
         rounds = _ROUNDS
         if shape is Shape.NEAT:
             choices, rounds = self._neat(choices), _NEAT_ROUNDS
-            smallest = _NEAT_THREADS[0] * _LEAST_OWN * _BLOCKS
+            smallest = _NEAT_THREADS[0] * _LEAST_OWN * FEW_BLOCKS
             if not all(map(len, choices)) or math.prod(self.tile.sizes) < smallest:
                 return None
         for _ in range(rounds):
@@ -276,9 +276,9 @@ class _Tile:
             found &= _between(threads, _NEAT_THREADS if neat else _THREADS)
             found &= _between(own, _OWN)
             found &= _between(terms, _NEAT_TERMS if neat else _TERMS)
-            found &= threads * own <= math.prod(self.sizes) // _BLOCKS
+            found &= threads * own <= math.prod(self.sizes) // FEW_BLOCKS
         rows = np.flatnonzero(found)
-        if not rows.size:  # as often of those that are drawn
+        if not rows.size:  # most draws end here
             return found
         loaded = self._loaded(numbers[rows], self.columns)
         size = sum(load.dtype.bytes * n for load, n in zip(self.loads, loaded, strict=True))

@@ -11,6 +11,7 @@ from autosched.codegen.cuda_writer import Level, Text, Writer
 from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
 from autosched.tir.expr import Call, IntImm, StringImm
+from autosched.tir.gpu import WARP
 from autosched.tir.op import add, const
 from autosched.tir.stmt import (
     Allocate,
@@ -29,7 +30,6 @@ from autosched.tir.stmt import (
     Stmt,
     While,
 )
-from autosched.tir.warp_matrix import WARP
 from autosched.tir.warpgroup_matrix import TILE_ALIGNMENT
 from autosched.transform.device.alignment import WIDEST
 

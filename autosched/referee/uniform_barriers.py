@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
+from autosched.tir.gpu import WARP
 from autosched.tir.stmt import AttrStmt, Evaluate, For, IfThenElse, LetStmt, Stmt, While
 from autosched.tir.walk import child_stmts, stmts
 
@@ -19,7 +20,6 @@ _OF_A_WARP = frozenset(
         *("ptx_wgmma", "ptx_wgmma_wait"),
     )
 )
-_WARP = 32
 
 
 def uneven_barriers(kernel: AttrStmt) -> list[Stmt]:
@@ -33,7 +33,7 @@ class _Finder:
         row = extents.get("threadIdx.x", 1)
         self._axes = {tag for tag, extent in extents.items() if extent != 1}
         # Rows of whole warps do not part a warp.
-        self._lanes = {"threadIdx.x"} & self._axes if row and row % _WARP == 0 else self._axes
+        self._lanes = {"threadIdx.x"} & self._axes if row and row % WARP == 0 else self._axes
         self._differs: set[Var] = set()  # what differs from thread to thread
         self._in_warp: set[Var] = set()  # from lane to lane
 

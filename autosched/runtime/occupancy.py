@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autosched.runtime.device import DeviceFacts, KernelFacts
+from autosched.tir.gpu import WARP
 
-_WARP = 32
 _PARTITIONS = 4
 _REGISTER_UNIT = 256
 _SHARED_UNIT = 128
@@ -33,13 +33,13 @@ def occupancy(
     facts: DeviceFacts, kernel: KernelFacts, threads: int, dynamic_shared: int
 ) -> Occupancy:
     """Of a kernel launched with blocks of `threads`."""
-    warps = -(-threads // _WARP)
+    warps = -(-threads // WARP)
     limits = {
         "blocks": facts.max_blocks_per_processor,
-        "threads": facts.max_threads_per_processor // (warps * _WARP),
+        "threads": facts.max_threads_per_processor // (warps * WARP),
     }
     if kernel.registers:
-        each = _rounded(kernel.registers * _WARP, _REGISTER_UNIT)
+        each = _rounded(kernel.registers * WARP, _REGISTER_UNIT)
         partition = facts.registers_per_processor // _PARTITIONS // each
         limits["registers"] = partition * _PARTITIONS // warps
     shared = _rounded(kernel.shared_bytes + dynamic_shared, _SHARED_UNIT)
@@ -48,7 +48,7 @@ def occupancy(
         limits["shared"] = facts.shared_per_processor // shared
     limit = min(limits, key=lambda name: limits[name])
     blocks = limits[limit]
-    return Occupancy(blocks, blocks * warps * _WARP / facts.max_threads_per_processor, limit)
+    return Occupancy(blocks, blocks * warps * WARP / facts.max_threads_per_processor, limit)
 
 
 def _rounded(value: int, unit: int) -> int:

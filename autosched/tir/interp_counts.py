@@ -12,12 +12,9 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from autosched.tir.gpu import BANK, BANKS, SECTOR, WARP
 
-WARP_SIZE = 32
-_BANKS = 32
-_BANK_BYTES = 4
-_SECTOR_BYTES = 32
+Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -45,14 +42,14 @@ class AccessCount:
 
 def count_shared(count: AccessCount, warps: Array, lanes: Array, first: Array, size: int) -> None:
     """Adds accesses of `size` bytes at byte addresses `first` by lanes of warps."""
-    together = min(WARP_SIZE, WARP_SIZE * _BANK_BYTES // max(size, _BANK_BYTES))
-    groups = warps * (WARP_SIZE // together) + lanes // together
-    words = -(-size // _BANK_BYTES)
-    word = (first // _BANK_BYTES)[:, None] + np.arange(words)
+    together = min(WARP, WARP * BANK // max(size, BANK))
+    groups = warps * (WARP // together) + lanes // together
+    words = -(-size // BANK)
+    word = (first // BANK)[:, None] + np.arange(words)
     group = np.broadcast_to(groups[:, None], word.shape)
     pairs = np.unique(np.stack([group.reshape(-1), word.reshape(-1)]), axis=1)
-    banks, members = np.unique(pairs[0] * _BANKS + pairs[1] % _BANKS, return_counts=True)
-    owners = banks // _BANKS
+    banks, members = np.unique(pairs[0] * BANKS + pairs[1] % BANKS, return_counts=True)
+    owners = banks // BANKS
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     count.passes += int(np.maximum.reduceat(members, starts).sum()) if owners.size else 0
     count.requests += int(np.unique(groups).size)
@@ -60,9 +57,9 @@ def count_shared(count: AccessCount, warps: Array, lanes: Array, first: Array, s
 
 def count_global(count: AccessCount, warps: Array, first: Array, size: int) -> None:
     """Adds accesses of `size` bytes at byte addresses `first` by threads of warps."""
-    parts = -(-size // _SECTOR_BYTES) + (0 if _SECTOR_BYTES % size == 0 else 1)
-    ends = np.minimum(first[:, None] + np.arange(parts) * _SECTOR_BYTES, first[:, None] + size - 1)
-    sector = ends // _SECTOR_BYTES
+    parts = -(-size // SECTOR) + (0 if SECTOR % size == 0 else 1)
+    ends = np.minimum(first[:, None] + np.arange(parts) * SECTOR, first[:, None] + size - 1)
+    sector = ends // SECTOR
     warp = np.broadcast_to(warps[:, None], sector.shape)
     pairs = np.unique(np.stack([warp.reshape(-1), sector.reshape(-1)]), axis=1)
     count.sectors += int(pairs.shape[1])

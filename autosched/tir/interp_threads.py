@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.dtype import DType
+from autosched.tir.gpu import WARP
 from autosched.tir.interp_copies import Copies
-from autosched.tir.interp_counts import WARP_SIZE, AccessCount, count_global, count_shared
+from autosched.tir.interp_counts import AccessCount, count_global, count_shared
 from autosched.tir.interp_memory import (
     Array,
     BarrierError,
@@ -120,9 +121,9 @@ class Threads:
         number = np.arange(self.count)
         self.in_block = number % self.per_block
         self.block_of = number // self.per_block
-        self.warps_per_block = -(-self.per_block // WARP_SIZE)
-        self.lane = (self.in_block % WARP_SIZE).astype(np.int32)
-        self.warp_of = self.block_of * self.warps_per_block + self.in_block // WARP_SIZE
+        self.warps_per_block = -(-self.per_block // WARP)
+        self.lane = (self.in_block % WARP).astype(np.int32)
+        self.warp_of = self.block_of * self.warps_per_block + self.in_block // WARP
         self.numbers = number
         first = blocks[self.block_of].astype(np.int64) * (self.per_block + 1) + (1 << EPOCH)
         self.stamps = first + self.in_block
@@ -162,7 +163,7 @@ class Threads:
     def warp_of_stamp(self, stamps: Array) -> Array:
         """The number of each stamp's warp in the grid; -1 for several threads."""
         block, thread = np.divmod(stamps & ((1 << EPOCH) - 1), self.per_block + 1)
-        warp = block * self.warps_per_block + thread // WARP_SIZE
+        warp = block * self.warps_per_block + thread // WARP
         return np.where(thread == self.per_block, -1, warp)
 
     @property
@@ -203,7 +204,7 @@ class Threads:
         count = _count(name, extents) * lanes
         rank = scope.partition(".")[0]
         if rank == "wmma":
-            count = -(-count // WARP_SIZE)
+            count = -(-count // WARP)
         if rank == "global":
             return self.run.allocate(name, (count,), 1, dtype, cell_bytes)
         if rank == "shared":
@@ -325,7 +326,7 @@ class Threads:
         `poisoned` then tells for whom.
         """
         width = int(np.max(width))
-        lane = self.in_block % WARP_SIZE
+        lane = self.in_block % WARP
         first = lane // width * width
         if op == "tvm_warp_shuffle":
             wanted = first + np.asarray(offset) % width
@@ -336,7 +337,7 @@ class Threads:
         exists = self.in_block - lane + np.where(inside, wanted, lane) < self.per_block
         source = np.where(exists, source, self.numbers)
         running = np.broadcast_to(True if mask is True else thread_mask(mask), self.count)
-        taking = np.asarray(lanes, np.int64) >> (source % self.per_block % WARP_SIZE) & 1 == 1
+        taking = np.asarray(lanes, np.int64) >> (source % self.per_block % WARP) & 1 == 1
         self.poisoned = ~(exists & running[source] & taking)
         result = np.broadcast_to(value, self.count)[source]
         if self.poisoned.any():

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.tir.gpu import WARP
 from autosched.tir.interp_copies import Counter, refuse_misaligned
 from autosched.tir.interp_memory import Array, Mask, Storage, WarpError, thread_mask
-from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_VALUES, RESULT, WARP, Atom
+from autosched.tir.warp_matrix import FRAGMENT_MAPS, FRAGMENT_VALUES, RESULT, Atom
 
 if TYPE_CHECKING:
     from autosched.tir.interp_threads import Threads

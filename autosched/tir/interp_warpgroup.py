@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosched.tir.gpu import WARP
 from autosched.tir.interp_memory import Array, Mask, WarpError
 from autosched.tir.interp_warp import Place
-from autosched.tir.warp_matrix import WARP
 from autosched.tir.warpgroup_matrix import GROUP, ROWS_OF_WARP, TILE_ALIGNMENT, GroupProduct
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.dtype import DType
+from autosched.tir.gpu import WARP
 
 Array = np.ndarray[Any, Any]
-WARP = 32
 
 
 def _map(count: int, row: Callable[..., Array], column: Callable[..., Array]) -> Array:

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from autosched.tir.dtype import DType
+from autosched.tir.gpu import WARP
 from autosched.tir.swizzle import Swizzle, swizzle_for
-from autosched.tir.warp_matrix import RESULT, WARP
+from autosched.tir.warp_matrix import RESULT
 
 Array = np.ndarray[Any, Any]
 GROUP = 4

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import mul
 
 from autosched.features.ansor.names import OP_COUNTERS
-from autosched.features.autosched_1.gpu import SECTOR, bank_conflicts, sectors
+from autosched.features.autosched_1.gpu import bank_conflicts, sectors
 from autosched.features.autosched_1.inner_nest import inner_nest
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.autosched_1.store import StoreFacts
@@ -20,6 +20,7 @@ from autosched.features.walk.scope import Loop
 from autosched.nest.memory_walk import NOWHERE, Walk, walk
 from autosched.nest.total import total
 from autosched.nest.visits import Visit
+from autosched.tir.gpu import SECTOR
 from autosched.tir.stmt import ForKind
 
 # Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:

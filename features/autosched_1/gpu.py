@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from autosched.features.autosched_1.machine import Machine
-
-SECTOR = 32  # bytes of a transaction (CUDA C++ Best Practices Guide, "Coalesced Access")
-BANKS = 32  # of shared memory, each of one word a cycle (the same guide, "Shared Memory")
-WORD = 4
+from autosched.tir.gpu import BANK, BANKS, SECTOR
 
 Axis = tuple[int, int]
 """A thread axis: its extent, and the elements between accesses of consecutive threads."""
@@ -47,11 +44,11 @@ def bank_conflicts(axes: tuple[Axis, ...], element: int, vector: int, warp: int)
     Threads that access the same word do not conflict. Wide accesses are served a part of the warp
     at a time, as many threads as make 32 words.
     """
-    at_a_time = max(1, warp * WORD // max(WORD, vector * element))
+    at_a_time = max(1, warp * BANK // max(BANK, vector * element))
     words: set[int] = set()
     for offset in _lane_offsets(axes, warp)[:at_a_time]:
         first = offset * element
-        words.update(range(first // WORD, (first + vector * element - 1) // WORD + 1))
+        words.update(range(first // BANK, (first + vector * element - 1) // BANK + 1))
     return max(Counter(word % BANKS for word in words).values())
 
 

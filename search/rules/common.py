@@ -12,6 +12,9 @@ from autosched.state.state import State
 
 Next = list[tuple[State, int]]
 
+FEW_BLOCKS = 128
+"""Fewer leave multiprocessors of a large GPU (108 of an A100, 132 of an H100) without work."""
+
 
 def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
     """The stage costs nothing to repeat, so it is inlined wherever it stands."""

@@ -6,13 +6,13 @@ from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next, always_inlinable
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import fuse_all_reductions
-from autosched.search.rules.turned_tile import BANK, BANKS
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation, Iterator
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import Var
+from autosched.tir.gpu import BANK, BANKS
 from autosched.transform.device.alignment import WIDEST
 
 # ---- AddCacheRead

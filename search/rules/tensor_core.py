@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from autosched.search.factors import divisors
+from autosched.search.rules.common import FEW_BLOCKS
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
 from autosched.state.iterator import Annotation
@@ -29,7 +30,7 @@ from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.registry import instruction
 from autosched.te.intrin.warpgroup import is_of_warpgroup
 from autosched.te.schedule.matrix_view import MatrixView, matrix_view, total
-from autosched.tir.warp_matrix import WARP
+from autosched.tir.gpu import WARP
 from autosched.tir.warpgroup_matrix import ROWS_OF_WARP
 
 _BLOCKS = (16, 32, 64, 128, 256)
@@ -41,12 +42,8 @@ _MOST_SUMS = 128
 """Elements of the result that a thread of a warp has registers for."""
 _LEAST_SUMS = 8
 _TILE = 64
-_FEW_TILES = 128
-"""Fewer blocks than this leave multiprocessors of a large GPU (108 of an A100, 132 of an H100)
-without work."""
 _LONG_SUM = 1024
 """Terms from which on half of them pay for another kernel and for partial sums in memory."""
-
 
 _ROWS_OF_WARPGROUPS = (64, 128, 256)
 _COLUMNS_OF_WARPGROUPS = (64, 128, 192, 256)
@@ -110,7 +107,7 @@ def _long_sum(state: State, stage_id: int, it: Instruction) -> int | None:
     assert isinstance(view, MatrixView)
     rows, columns, terms = view.sizes()
     tiles = -(-rows // _TILE) * -(-columns // _TILE) * total(view.batch)
-    if tiles >= _FEW_TILES or terms < _LONG_SUM:
+    if tiles >= FEW_BLOCKS or terms < _LONG_SUM:
         return None
     longest = max(view.k, key=lambda axis: total((axis,)))
     return state.stages[stage_id].op.root_iter_vars.index(longest)
@@ -145,7 +142,7 @@ def _choices(name: str, rows: int, columns: int, terms: int) -> tuple[tuple[int,
             for n in _blocks(columns):
                 for warp_m in _WARPS:
                     for warp_n in _WARPS:
-                        sums = warp_m * warp_n // 32
+                        sums = warp_m * warp_n // WARP
                         whole = m % warp_m == 0 and n % warp_n == 0
                         if not whole or not _LEAST_SUMS <= sums <= _MOST_SUMS:
                             continue

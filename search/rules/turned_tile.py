@@ -24,11 +24,9 @@ from autosched.state import queries
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import Var
+from autosched.tir.gpu import BANK, BANKS
 
 Next = list[tuple[State, int]]
-
-BANK, BANKS = 4, 32
-"""Bytes of a bank of shared memory, and how many there are."""
 
 THREADS = 256
 """Of a block, at most."""

@@ -19,9 +19,10 @@ from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intr
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import Call, Expr, IntImm, StringImm, Var
+from autosched.tir.gpu import WARP
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.stmt import Evaluate, Stmt, seq
-from autosched.tir.warp_matrix import ATOMS, WARP, short_names
+from autosched.tir.warp_matrix import ATOMS, short_names
 
 TF32 = "tf32"
 """What a target has whose user allows factors of float32 to be rounded (`Target.tf32`)."""

@@ -19,9 +19,10 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.expr import Call, Expr, IntImm, StringImm, Var
+from autosched.tir.gpu import WARP
 from autosched.tir.op import const, floordiv
 from autosched.tir.stmt import Evaluate, Stmt, seq
-from autosched.tir.warp_matrix import RESULT, WARP, short_names
+from autosched.tir.warp_matrix import RESULT, short_names
 from autosched.tir.warpgroup_matrix import (
     KINDS,
     LAYOUTS_A,

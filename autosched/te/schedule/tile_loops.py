@@ -13,16 +13,13 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.matrix_view import MatrixView, total
 from autosched.tir.expr import IterVar
+from autosched.tir.gpu import BANKS, SECTOR, WARP
 from autosched.tir.swizzle import swizzle_for
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
 
 _PIECE = 16
-_WARP = 32
-_BANKS = 32
-_SECTOR = 32
-"""Bytes of device memory that are read together."""
 
 
 class TileLoops:
@@ -104,7 +101,7 @@ class TileLoops:
         """The axes for all threads of the block, `width` elements each; the loop that is left."""
         flat = self._fused(stage, axes)
         flat, vector = stage.split(flat, factor=width)
-        flat, lane = stage.split(flat, factor=_WARP)
+        flat, lane = stage.split(flat, factor=WARP)
         flat, warp_n = stage.split(flat, factor=self.tile.block_n // self.tile.warp_n)
         flat, warp_m = stage.split(flat, factor=self.tile.block_m // self.tile.warp_m)
         for axis, tag in ((warp_m, "z"), (warp_n, "y"), (lane, "x")):
@@ -120,9 +117,9 @@ class TileLoops:
         `width` elements of its column at once. The tile has `block` columns.
         """
         *batch, column, k = stage.op.root_iter_vars
-        columns = math.gcd(block, _SECTOR // self.it.a.dtype.bytes)
+        columns = math.gcd(block, SECTOR // self.it.a.dtype.bytes)
         k, piece = stage.split(k, factor=width)
-        k, row = stage.split(k, factor=_WARP // columns)
+        k, row = stage.split(k, factor=WARP // columns)
         outer, column = stage.split(column, factor=columns)
         stage.reorder(*batch, k, outer, row, column, piece)
         if width > 1:
@@ -135,7 +132,7 @@ class TileLoops:
         stage.compute_at(self.writer, block)
         assert isinstance(stage.op, ComputeOp)
         *batch, m, n = stage.op.axis
-        stage.storage_align(m, _BANKS, 8)  # pairs of four rows meet all banks
+        stage.storage_align(m, BANKS, 8)  # pairs of four rows meet all banks
         warp_m, m = stage.split(m, factor=tile.warp_m)
         m, row = stage.split(m, factor=it.extent("m"))
         warp_n, n = stage.split(n, factor=tile.warp_n)

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from autosched.arith import Analyzer
 from autosched.arith.facts import conjuncts_of
 from autosched.tir.expr import LT, Add, Call, Expr, FloorMod, IntImm, Mod, Ramp, Range, Var
+from autosched.tir.gpu import WARP
 from autosched.tir.linear import combine, linear, sum_of
 from autosched.tir.op import const
 from autosched.tir.walk import free_vars, rewrite_expr
@@ -22,7 +23,6 @@ from autosched.transform.device.alignment import as_division
 from autosched.transform.device.thread_access import Access
 from autosched.transform.device.thread_index import LANE, Place, Span, is_plain
 
-_WARP = 32
 _FAR = 1 << 62
 
 
@@ -133,7 +133,7 @@ def _rest(
     """
     low, terms = linear(_base(place.index))
     analyzer = Analyzer()
-    for span in (*spans, *place.inner, Span(LANE, 0, _WARP)):
+    for span in (*spans, *place.inner, Span(LANE, 0, WARP)):
         first, extent = const(span.low, span.var.dtype), const(span.extent, span.var.dtype)
         analyzer.bind(span.var, Range(first, extent), override=True)
     sums = [] if guard is None else _bounded_sums(guard, analyzer)

@@ -28,12 +28,12 @@ from autosched.tir.expr import (
     Select,
     Var,
 )
+from autosched.tir.gpu import WARP
 from autosched.tir.linear import linear
 from autosched.tir.numpy_binary import BINARY
 from autosched.tir.walk import free_vars, pre_order
 
 Array = np.ndarray[Any, Any]
-_WARP = 32
 MOST = 65536
 """Tuples of values that are counted out; beyond that the answer is that threads may meet."""
 
@@ -106,7 +106,7 @@ def warps_may_meet(
 
 
 def _of_warps(found: _Touched | None) -> _Touched | None:
-    return None if found is None else replace(found, thread=found.thread // _WARP)
+    return None if found is None else replace(found, thread=found.thread // WARP)
 
 
 def _meet(a: _Touched | None, b: _Touched | None, loop: Span | None) -> bool:
@@ -197,7 +197,7 @@ def _lanes(threads: Sequence[Span], env: Mapping[Var, Array]) -> Array:
     number: Array = np.zeros((), np.int64)
     for span in sorted(threads, key=lambda span: span.var.name, reverse=True):
         number = number * span.extent + env[span.var] - span.low
-    return number % _WARP
+    return number % WARP
 
 
 def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from autosched.features.autosched_1.estimate import WEIGHTS
-from autosched.features.autosched_1.gpu import SECTOR, Axis, bank_conflicts, sectors
+from autosched.features.autosched_1.gpu import Axis, bank_conflicts, sectors
 from autosched.features.autosched_1.machine import Machine
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.nests import Code
@@ -17,6 +17,7 @@ from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.features.walk.access import READ_WRITE
 from autosched.state.iterator import Annotation
+from autosched.tir.gpu import SECTOR
 
 _THREADS = (Annotation.THREAD_X, Annotation.THREAD_Y, Annotation.THREAD_Z)
 
