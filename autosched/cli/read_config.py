@@ -183,19 +183,32 @@ def _explain(written: Written, error: Any) -> str:
     if error["type"] == "value_error":
         return f"{where}{key}: {message}"
     message = _EXPECTED.get(error["type"], message)
-    if location[:2] == ("workload", "args") and len(location) == 4:  # one error for each type
-        key, message = ".".join(map(str, location[:3])), "expected an integer or a type's name"
+    for place, expected in _SEVERAL.items():  # there is an error for each type
+        own = location[: len(place)]
+        alike = len(location) > len(own) and location[-1] != "[key]"
+        if alike and all(name in (at, "*") for name, at in zip(place, own, strict=True)):
+            value = _kind(_value_at(_plain(written.data), own), whole=True)
+            return f"{where}{'.'.join(map(str, own))}: expected {expected}, found {value}"
     message = message.replace("Input should be '", "expected '")
     message = message.replace("Input should be False", "expected false")
     message = message.replace("Input should be", "expected a value")
     return f"{where}{key}: {message}, found {_kind(error['input'])}"
 
 
-def _kind(value: Any) -> str:
-    """`a list`, `text 'many'`, `0` and the like, as it stands in YAML."""
-    if isinstance(value, dict):
+def _value_at(data: Any, location: Location) -> Any:
+    for key in location:
+        data = data[key]
+    return data
+
+
+def _kind(value: Any, whole: bool = False) -> str:
+    """`a list`, `text 'many'`, `0` and the like, as it stands in YAML.
+
+    Lists and mappings are shown if they are to be seen `whole`.
+    """
+    if isinstance(value, dict) and not whole:
         return "a mapping"
-    if isinstance(value, list):
+    if isinstance(value, list) and not whole:
         return "a list"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "nothing"}[value]
@@ -207,6 +220,14 @@ def _kind(value: Any) -> str:
 
 
 _EXAMPLES = {"workload": ", e.g. workload: {op: matmul, args: {M: 512, N: 512, K: 512}}"}
+
+# What keys take that may have values of several types; `*` is any name.
+_SEVERAL = {
+    ("workload", "args", "*"): "an integer or a type's name",
+    ("workload", "dtype"): "a type, or one for each tensor, e.g. {A: int8, B: float32}",
+    ("measure", "devices"): "all, or a list of numbers and UUIDs",
+    ("inputs", "*", "*"): "a number, text or two numbers [low, high]",
+}
 
 # Pydantic's messages in the words of YAML.
 _EXPECTED = {

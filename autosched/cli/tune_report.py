@@ -36,7 +36,8 @@ def report(
         return
     rate = rate_text(progress.flops_per_second(best), known.peak)
     checked = "checked against NumPy" if best.result.checked else "not checked"
-    labelled("best", f"{seconds_text(best.result.cost)}  {rate}  ({checked})")
+    shown = (seconds_text(best.result.cost), rate, f"({checked})")
+    labelled("best", "  ".join(filter(None, shown)))
     low, high = map(seconds_text, interval(best.result.seconds))
     labelled("interval", f"{low} to {high} (95%)")
     again = None if known.final is None else known.final.again

@@ -31,6 +31,7 @@ from autosched.workloads.workload import Array, shape_of
 FORMS = ("uniform", "normal", "integers", "constant", "file", "function")
 _PAIRS = {"uniform": "low, high", "normal": "mean, deviation", "integers": "low, high"}
 _DIGEST = "sha256"
+_INT64 = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,13 @@ class ChosenInput:
             raise ConfigError(f"{where}: {self.form} is for floats, it is {dtype}; use integers")
         made = self._values(where, shape, dtype, rng)
         exact = self.form in ("file", "function")
-        _require_fit(where, made, shape, dtype if exact else made.dtype, indices)
+        _require_fit(where, made, shape, dtype if exact else made.dtype)
+        low, high = self.value if self.form == "integers" else (made.min(), made.max())
+        _require_inside(where, low, high, indices)
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
-            if made.min() < limits.min or made.max() > limits.max:
-                raise ConfigError(f"{where}: {made.min()} to {made.max()} do not fit {dtype}")
+            if low < limits.min or high > limits.max:
+                raise ConfigError(f"{where}: {low} to {high} do not fit {dtype}")
         with np.errstate(over="ignore"):  # what is too large for the type is infinite
             return np.asarray(made, dtype, order="C")
 
@@ -178,22 +181,25 @@ def fitted(
         if tensor.name in made:
             array = np.asarray(made[tensor.name], order="C")
             shape, dtype = shape_of(tensor), tensor.dtype.numpy
-            _require_fit(f"{where}: {tensor.name}", array, shape, dtype, indices.get(tensor))
+            _require_fit(f"{where}: {tensor.name}", array, shape, dtype)
+            ends = array.min(), array.max()
+            _require_inside(f"{where}: {tensor.name}", *ends, indices.get(tensor))
             result[k] = array
     return result
 
 
-def _require_fit(
-    where: str, made: Array, shape: tuple[int, ...], dtype: np.dtype[Any], indices: range | None
-) -> None:
+def _require_fit(where: str, made: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if made.shape != shape:
         raise ConfigError(f"{where}: expected shape {shape}, found {made.shape}")
     if made.dtype != dtype:
         raise ConfigError(f"{where}: expected {dtype}, found {made.dtype}")
-    if indices and made.size and (made.min() < indices.start or made.max() >= indices.stop):
+
+
+def _require_inside(where: str, low: Any, high: Any, indices: range | None) -> None:
+    if indices and (low < indices.start or high >= indices.stop):
         raise ConfigError(
             f"{where}: it is read as an index from {indices.start} to {indices.stop - 1}, found "
-            f"{made.min()} to {made.max()}"
+            f"{low} to {high}"
         )
 
 
@@ -205,6 +211,8 @@ def _pair(where: str, form: str, value: Any) -> tuple[Any, Any]:
         if first != int(first) or second != int(second):
             raise ConfigError(f"{where}: integers: expected whole numbers, {found(value)}")
         value = (int(value[0]), int(value[1]))
+        if not _INT64.min <= min(value) <= max(value) <= _INT64.max:
+            raise ConfigError(f"{where}: integers: expected numbers of 64 bits, {found(value)}")
     if form == "normal" and second < 0:
         raise ConfigError(f"{where}: normal: expected a deviation of at least 0, found {second:g}")
     if form != "normal" and first > second:

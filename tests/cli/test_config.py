@@ -98,6 +98,30 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
         ("workload: {op: matmul, expr: x}\n", r"exactly one of op, expr, einsum, python"),
         ("workload: {op: matmull, args: {}}\n", r":1: .*matmull"),
         ("workload: {op: matmul, args: {M: -4, N: 8, K: 8}}\n", r":1: .*M"),
+        *(
+            (f"workload: {{op: relu}}\n{line}\n", rf":2: {place}: expected {words}$")
+            for line, place, words in (
+                (
+                    "inputs: {A: {integers: [0, .inf]}}",
+                    r"inputs\.A\.integers",
+                    r"a number, text or two numbers \[low, high\], found \[0, inf\]",
+                ),
+                (
+                    "inputs: {A: {1: true}}",
+                    r"inputs\.A\.1",
+                    r"a number, text or two numbers \[low, high\], found true",
+                ),
+                (
+                    "measure: {devices: 3.5}",
+                    r"measure\.devices",
+                    "all, or a list of numbers and UUIDs, found 3.5",
+                ),
+            )
+        ),
+        (
+            "workload: {op: matmul, args: {M: [1]}, dtype: {A: 3}}\n",
+            r"M: expected an integer or a type's name, found \[1\]\n.*dtype: expected a type, .*3}$",
+        ),
         ("workload: [\n", r"not valid YAML"),
         ("", r"found an empty file"),
         ("- 1\n", r"expected keys"),

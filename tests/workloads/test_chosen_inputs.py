@@ -99,7 +99,8 @@ def test_both_ends_of_integers_occur() -> None:
         ("A", {"function": "gen.py:fails"}, "inputs: A: gen.py:8: fails failed: AttributeErr"),
         ("A", {"function": "gen.py:other_type"}, "inputs: A: expected float32, found float64"),
         ("I", {"uniform": [0, 1]}, "inputs: I: uniform is for floats, it is int32"),
-        ("I", {"integers": [0, 50]}, "inputs: I: it is read as an index from 0 to 49, found"),
+        ("I", {"integers": [0, 900]}, "inputs: I: it is read as .* 0 to 49, found 0 to 900"),
+        ("A", {"integers": [0, 1e30]}, "inputs: A: integers: expected numbers of 64 bits"),
         ("I", {"constant": -1}, "inputs: I: it is read as an index from 0 to 49, found -1"),
     ],
 )
@@ -148,3 +149,12 @@ def test_a_configuration_with_inputs(tmp_path: Path) -> None:
     )
     a, b = load_config(path).task().inputs()
     assert a.min() >= 1 and a.max() <= 2 and (b == 3).all()
+
+
+def test_integers_must_all_fit_whichever_are_drawn() -> None:
+    """One in a million would do harm in another run: the ends say it, not the draw."""
+    with pytest.raises(ConfigError, match="I: it is read as an index from 0 to 49, found 0 to 50"):
+        gather().with_inputs({"I": {"integers": [0, 50]}})
+    task = Task.from_expression("C[i] = A[i] + 1", {"A": (2,)}, dtype="int8")
+    with pytest.raises(ConfigError, match="inputs: A: 0 to 128 do not fit int8"):
+        task.with_inputs({"A": {"integers": [0, 128]}})
