@@ -50,8 +50,8 @@ class GpuSession:
     """One device, one task's arrays on it, and the kernels of the batch under way.
 
     `open_device` is called at the first request, so that its errors are replies; `list_devices`
-    gives the UUIDs of all GPUs. With `cold`, the
-    L2 cache is overwritten before each timed call.
+    gives the UUIDs of all GPUs. Where the request for a task says `cold`, the L2 cache is
+    overwritten before each timed call.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ A candidate is a tuple of steps. They are written to records as JSON arrays:
     SA stage iter factor offset       CA stage target_stage target_iter
     CI stage                          CR stage                      CHR stage "scope" [readers]
     CHW stage "scope"                 RF stage iter factor_iter
-    TI stage "instruction" rows columns pack_a
+    TI stage "instruction" rows columns pack_a over
     XM stage writer "instruction" [block_m, block_n, block_k, warp_m, warp_n] stages swizzle
 
 TI and XM are no steps of Ansor's, nor is the pragma `software_pipeline$N`: its logs cannot hold

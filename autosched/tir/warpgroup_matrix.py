@@ -33,6 +33,8 @@ ROWS_OF_WARP = 16
 SLAB = 64
 """Columns of B, and of C, whose rows lie one below the other."""
 RESULT_COLUMNS = 8
+IN_SLAB = SLAB // RESULT_COLUMNS
+"""Results of 8 columns side by side."""
 MOST_COLUMNS = 256
 TILE_ALIGNMENT = 1024
 """Bytes: eight rows, within which elements change places."""

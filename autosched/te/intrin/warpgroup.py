@@ -24,6 +24,7 @@ from autosched.tir.op import const, floordiv
 from autosched.tir.stmt import Evaluate, Stmt, seq
 from autosched.tir.warp_matrix import RESULT, short_names
 from autosched.tir.warpgroup_matrix import (
+    IN_SLAB,
     KINDS,
     LAYOUTS_A,
     LAYOUTS_B,
@@ -36,8 +37,6 @@ from autosched.tir.warpgroup_matrix import (
 )
 
 PREFIX = "wgmma."
-_IN_SLAB = SLAB // RESULT_COLUMNS
-"""Results of 8 columns side by side."""
 COLUMNS = range(SLAB, MOST_COLUMNS + 1, SLAB)
 
 
@@ -110,7 +109,7 @@ def _compute(it: Instruction, layout_a: str, layout_b: str, columns: int) -> Ten
         added: Expr = sum_over(left.astype(total) * right.astype(total), axis=k)
         return added
 
-    shape = (columns // SLAB, _IN_SLAB, ROWS_OF_WARP, RESULT_COLUMNS)
+    shape = (columns // SLAB, IN_SLAB, ROWS_OF_WARP, RESULT_COLUMNS)
     c: Tensor = compute(shape, element, "c")
 
     def statements(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> tuple[Stmt, Stmt, Stmt]:

@@ -17,10 +17,9 @@ from autosched.te.schedule.matrix_stages import MatrixTile, operand_tile
 from autosched.te.schedule.matrix_view import MatrixView, number_of, total
 from autosched.tir.expr import Expr
 from autosched.tir.op import floordiv, floormod
-from autosched.tir.warpgroup_matrix import GROUP, RESULT_COLUMNS, ROWS_OF_WARP, SLAB
+from autosched.tir.warpgroup_matrix import GROUP, IN_SLAB, RESULT_COLUMNS, ROWS_OF_WARP, SLAB
 
 _ROWS = GROUP * ROWS_OF_WARP
-_IN_SLAB = SLAB // RESULT_COLUMNS
 
 
 def warpgroup_stages(
@@ -48,14 +47,14 @@ def warpgroup_stages(
         added: Expr = sum_over(left.astype(dtype) * right.astype(dtype), axis=[ko, ki])
         return added
 
-    shape = (*lead, m // _ROWS, GROUP, n // SLAB, _IN_SLAB, ROWS_OF_WARP, RESULT_COLUMNS)
+    shape = (*lead, m // _ROWS, GROUP, n // SLAB, IN_SLAB, ROWS_OF_WARP, RESULT_COLUMNS)
     names = [*batch, "group", "warp", "slab", "piece", "mi", "ni"]
     acc: Tensor = compute(shape, product, f"{op.name}.acc", axis_names=names)
 
     def in_rows(*i: Expr) -> Expr:
         *rest, row, column = i
         of_m = (floordiv(row, _ROWS), floormod(floordiv(row, ROWS_OF_WARP), GROUP))
-        of_n = (floordiv(column, SLAB), floormod(floordiv(column, RESULT_COLUMNS), _IN_SLAB))
+        of_n = (floordiv(column, SLAB), floormod(floordiv(column, RESULT_COLUMNS), IN_SLAB))
         element = (floormod(row, ROWS_OF_WARP), floormod(column, RESULT_COLUMNS))
         return acc[(*rest, *of_m, *of_n, *element)]
 
