@@ -120,6 +120,11 @@ def _outputs_named(
         raise refusal(
             f"{symbol}: out must be {len(outputs)} of its outputs ({names}), found {len(several)}"
         )
+    for i in outputs:
+        if specs[i].name in named:
+            raise refusal(
+                f"{symbol}: argument {i + 1} ({specs[i].name}) is given twice, by name and by out"
+            )
     rest = {name: value for name, value in named.items() if name != "out"}
     return rest | {specs[i].name: value for i, value in zip(outputs, several, strict=True)}
 

@@ -116,7 +116,8 @@ def test_calls_that_are_refused(kernel: CpuKernel, arrays: tuple[Array, Array, A
         r"takes 3 arguments \(A, B, C\), found 0": lambda: kernel(),
         r"has no argument 'D'; its arguments are A, B, C": lambda: kernel(a, b, D=c),
         r"argument 2 \(B\) is given twice": lambda: kernel(a, b, c, B=b),
-        r"argument 3 \(C\) is given twice": lambda: kernel(a, b, c, out=c),
+        r"argument 3 \(C\) is given twice, by pos": lambda: kernel(a, b, c, out=c),
+        r"argument 3 \(C\) is given twice, by name and by out": lambda: kernel(a, b, C=c, out=c),
         r"out must be 1 of its outputs \(C\), found 2": lambda: kernel(a, b, out=(c, c)),
         r"argument 2 \(B\) must have shape \(3, 5\), found \(4, 3\)": lambda: kernel(a, a),
         r"argument 1 \(A\) \(Dlpack\) cannot be viewed in host memory: it is on": lambda: kernel(
