@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.chosen import chosen, on_this_gpu, on_this_machine
-from autosched.cli.console import plain, print_json, rate_text, seconds_text, warn
+from autosched.cli.console import print_json, rate_text, say, seconds_text, warn
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
@@ -99,7 +99,7 @@ def _replay(measurer: Measurer, task: Task, record: Record) -> dict[str, Any]:
 def _print(row: dict[str, Any]) -> None:
     if row["error"]:
         error = row["error"]
-        plain(
+        say(
             f"{row['workload']}: failed in {error['stage']} ({error['kind']}): "
             f"{last_line(error['message'])}"
         )
@@ -117,6 +117,6 @@ def _print(row: dict[str, Any]) -> None:
     seen = None if row["check"] is None else Seen.from_json(row["check"])
     if seen is not None:
         checked += f" ({seen.text})"
-    plain(", ".join(part for part in (text, rate, checked) if part))
+    say(", ".join(part for part in (text, rate, checked) if part))
     if seen is not None and seen.warning:
         warn(f"warning: {row['workload']}: {seen.warning}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched.cli import replay
+from autosched.cli import console, replay
 from autosched.measure import gpu_runner
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
@@ -28,6 +28,15 @@ def test_the_best_record_is_rebuilt_checked_and_timed(cli: Cli, log: Path) -> No
     assert done.out.startswith("matmul(M=16, N=16, K=16): ")
     assert ", recorded 1 ms, ratio " in done.out
     assert "checked against NumPy (100% of the outputs finite and not zero, largest" in done.out
+
+
+def test_what_is_said_fits_a_narrow_terminal(
+    cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(cli("replay", log, "--no-check").out.splitlines()) == 1
+    monkeypatch.setattr(console, "text_width", lambda: 40)
+    lines = cli("replay", log, "--no-check").out.splitlines()
+    assert len(lines) > 1 and all(len(line) <= 40 for line in lines)
 
 
 def test_json_is_one_object_with_every_valid_record(cli: Cli, log: Path) -> None:
