@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import (
     FORMS,
     TUNING,
@@ -93,6 +94,8 @@ def build(
     PyTorch, PyCUDA and NumPy; no GPU is needed. docs/export.md explains the files.
     """
     from autosched.cli import build as command
+
+    interrupts_raise()  # what is half written then is removed
     from autosched.session.export import ExportOptions
 
     others = tuple(command.sizes(text) for text in also or ())

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from autosched.cli.help import Group, examples
+from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import TUNING, Features, Force, Trust, Workload
 from autosched.errors import ConfigError
 from autosched.user_file import trusting
@@ -41,6 +42,8 @@ def export(
 ) -> None:
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
+
+    interrupts_raise()  # what is half written then is removed
 
     for name, value in (("--by", by), ("--seed", seed)):
         if value is not None and split is None:

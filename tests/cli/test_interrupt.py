@@ -1,5 +1,6 @@
 """Ctrl-C in the command line."""
 
+import importlib
 import os
 import signal
 import sys
@@ -11,8 +12,10 @@ from weakref import ReferenceType
 
 import pytest
 
+from autosched.cli import interrupt
 from autosched.cli.interrupt import interrupts_end, interrupts_leave, interrupts_raise
 from autosched.process.interrupt import ENDING_SIGNALS
+from kit.cli import Cli
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +91,27 @@ def test_the_handler_of_a_program_stays() -> None:
     interrupts_end()
     assert signal.getsignal(signal.SIGINT) is own
     assert sys.unraisablehook is hook
+
+
+WRITING = [
+    ("build", "run", ("build", "mm.jsonl", "-o", "out")),
+    ("dataset", "export", ("dataset", "export", "mm.jsonl", "-o", "x.csv")),
+    ("records", "merge", ("records", "merge", "mm.jsonl", "-o", "x.jsonl")),
+    ("records", "trim", ("records", "trim", "mm.jsonl", "--best", "1", "-o", "x.jsonl")),
+    ("records", "convert", ("records", "convert", "mm.jsonl", "-o", "x.jsonl")),
+]
+
+
+@pytest.mark.parametrize(("module", "function", "words"), WRITING)
+def test_what_writes_files_for_long_can_remove_them(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, module: str, function: str, words: tuple[str, ...]
+) -> None:
+    command = importlib.import_module(f"autosched.cli.{module}")
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert signal.getsignal(signal.SIGINT) is interrupt._raise  # not the one that leaves
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, function, interrupted)
+    interrupts_leave()
+    assert cli(*words).status == 130
