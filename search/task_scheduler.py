@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from autosched.search.learner import Learner
 from autosched.search.progress import Observer, TuneResult
 from autosched.search.tuner import ENDING, INTERRUPTED, Measures, TuneOptions, Tuner
 from autosched.task import Task
+from autosched.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class TaskScheduler:
         self._rng = np.random.default_rng(options.seed)
         self._started = time.perf_counter()
         self._since_best = 0
+        self._ended: Counter[str] = Counter()  # why tasks get no more rounds
         self.done = 0
 
     def run(self) -> ScheduleResult:
@@ -142,7 +145,6 @@ class TaskScheduler:
                 return stop
             if state.rounds == 0:
                 self._round(index)
-            state.dead = state.dead or state.best_cost >= UNKNOWN_COST
         return ""
 
     def _rounds(self) -> str:
@@ -153,7 +155,7 @@ class TaskScheduler:
                 return stop
             index = next_task(self.states, self._options.allocation, index, self._rng)
             if index < 0:
-                return "no task has candidates left"
+                return self._why_none_is_left()
             self._round(index)
 
     def _round(self, index: int) -> None:
@@ -164,14 +166,29 @@ class TaskScheduler:
         best = tuner.progress.best
         state.update(best.result.cost if best is not None else UNKNOWN_COST)
         patience = tuner.options.early_stopping
-        stale = (state.rounds - state.best_round) * self._batch
-        if not records or (patience is not None and stale > patience):
-            state.dead = True
+        if not records:
+            self._end(state, "no candidates left")
+        elif best is None:
+            self._end(state, "nothing valid in the first round")
+        elif patience is not None and tuner.since_best >= patience:
+            self._end(state, f"no better candidate in {count(patience, 'trial')}")
         leave_group(state, self.states, self._options.allocation)
         # The objective is not compared: a task without a valid candidate makes it 1e10 s, next to
         # which microseconds vanish.
         improved = state.best_cost < before
-        self._since_best = 0 if improved else self._since_best + len(records)
+        self._since_best = tuner.since_best if improved else self._since_best + len(records)
+
+    def _end(self, state: TaskState, why: str) -> None:
+        """Give the task no more rounds."""
+        if not state.dead:
+            self._ended[why] += 1
+        state.dead = True
+
+    def _why_none_is_left(self) -> str:
+        if list(self._ended) == ["no candidates left"]:
+            return "no task has candidates left"
+        reasons = ", ".join(f"{number} with {why}" for why, number in self._ended.items())
+        return f"no task is left to search: {reasons}"
 
     def _stop(self) -> str:
         """Why to stop now, or an empty text."""
@@ -182,7 +199,7 @@ class TaskScheduler:
         if budget is not None and time.perf_counter() - self._started >= budget:
             return f"the time budget of {budget:g} s is used"
         begun = all(state.dead or state.best_cost < UNKNOWN_COST for state in self.states)
-        if patience is not None and self._since_best > patience and begun:
+        if patience is not None and self._since_best >= patience and begun:
             return f"no improvement in {self._since_best} trials"
         return ""
 

@@ -122,7 +122,8 @@ class Tuner:
             task.key,
         )
         self._ahead: list[Candidate] = []  # chosen, and not measured yet
-        self._since_best = 0
+        self.since_best = 0
+        """Trials of this run since the best one so far."""
         self._built = 0.0  # seconds of measuring in which candidates were built
         self._measuring = 0.0  # when the last of these was counted
         self._recorded: dict[str, float] = {}  # seconds by phase that records tell
@@ -197,8 +198,8 @@ class Tuner:
         options = self.options
         if options.time_budget_s is not None and self.progress.elapsed >= options.time_budget_s:
             return f"the time budget of {options.time_budget_s:g} s is used"
-        if options.early_stopping is not None and self._since_best >= options.early_stopping:
-            return f"no better candidate in {self._since_best} trials"
+        if options.early_stopping is not None and self.since_best >= options.early_stopping:
+            return f"no better candidate in {self.since_best} trials"
         return ""
 
     def step(self, size: int, ahead: int = 1) -> list[Record]:
@@ -326,14 +327,14 @@ class Tuner:
             self.progress.valid += 1
         else:
             self.progress.failures[f"{failure.stage} {failure.kind}"] += 1
-        self._since_best += 1
+        self.since_best += 1
         self._consider(record)
 
     def _consider(self, record: Record) -> None:
         best = self.progress.best
         if record.result.valid and takes_over(record, best):
             self.progress.best = record
-            self._since_best = 0
+            self.since_best = 0
 
     def _phase(self, name: str) -> _Phase:
         return _Phase(self, name)

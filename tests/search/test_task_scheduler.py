@@ -12,7 +12,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search.allocation import AllocationOptions
 from autosched.search.options import SearchOptions
 from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
-from autosched.search.tuner import TuneOptions
+from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import Step
 from autosched.task import Task
 from kit.helper import StubHelper
@@ -34,12 +34,15 @@ def tasks() -> list[Task]:
 
 @pytest.fixture(scope="module")
 def make(tasks: list[Task], stub_helper: type[StubHelper]) -> Callable[..., TaskScheduler]:
+    """A scheduler of both tasks; `patience` is that of each."""
+
     def made(
         measurer: StubMeasurer | None = None,
         log: RecordLog | None = None,
         earlier: Mapping[str, Sequence[Record]] | None = None,
         weights: list[float] | None = None,
         strategy: str = "gradient",
+        patience: int | None = None,
         **options: float,
     ) -> TaskScheduler:
         settings: dict[str, Any] = {
@@ -48,7 +51,7 @@ def make(tasks: list[Task], stub_helper: type[StubHelper]) -> Callable[..., Task
             "allocation": AllocationOptions(strategy),
             **options,
         }
-        tune = TuneOptions(search=SEARCH)
+        tune = TuneOptions(search=SEARCH, early_stopping=patience)
         return TaskScheduler(
             [(task, tune) for task in tasks],
             ScheduleOptions(**settings),
@@ -177,6 +180,60 @@ def test_an_interruption_keeps_the_bests(make: Callable[..., TaskScheduler]) -> 
 def test_early_stopping_and_time(make: Callable[..., TaskScheduler]) -> None:
     assert "no improvement" in make(trials=3200, early_stopping=12).run().reason
     assert "time budget" in make(time_budget_s=1e-9).run().reason
+
+
+class First(StubMeasurer):
+    """The first candidate of a task is its best; those of task `hopeless` all fail."""
+
+    hopeless = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def measure(
+        self,
+        task: Task,
+        batch: Sequence[tuple[Step, ...]],
+        best: float = float("inf"),
+        progress: Told | None = None,
+    ) -> list[MeasureResult]:
+        new = task.key not in self.seen
+        self.seen.add(task.key)
+        if task.key == self.hopeless:
+            return [MeasureResult((), CRASH)] * len(batch)
+        return [MeasureResult((1e-6 if new and k == 0 else 1e-5,)) for k in range(len(batch))]
+
+
+@pytest.mark.parametrize(("patience", "done"), [(3, 4), (4, 8), (7, 8), (8, 12)])
+def test_patience_is_that_of_a_task_alone(
+    make: Callable[..., TaskScheduler],
+    tasks: list[Task],
+    stub_helper: type[StubHelper],
+    patience: int,
+    done: int,
+) -> None:
+    options = TuneOptions(trials=3200, batch=4, early_stopping=patience, search=SEARCH)
+    alone = Tuner(tasks[0], options, First(), helper=stub_helper()).run()
+    assert alone.progress.done == done
+    several = make(First(), trials=3200, patience=patience).run()
+    assert [t.progress.done for t in several.tasks] == [done, done]
+    assert several.reason == (
+        f"no task is left to search: 2 with no better candidate in {patience} trials"
+    )
+    together = make(First(), trials=3200, early_stopping=patience).run()
+    assert sum(t.progress.done for t in together.tasks) == 4 + done  # the second's best came last
+
+
+def test_the_reason_tells_why_each_task_ended(
+    make: Callable[..., TaskScheduler], tasks: list[Task]
+) -> None:
+    measurer = First()
+    measurer.hopeless = tasks[1].key
+    assert make(measurer, trials=3200, patience=1).run().reason == (
+        "no task is left to search: 1 with no better candidate in 1 trial, "
+        "1 with nothing valid in the first round"
+    )
 
 
 def test_what_is_refused(make: Callable[..., TaskScheduler], tasks: list[Task]) -> None:
