@@ -210,9 +210,10 @@ def make_handler() -> Handler:
         if isinstance(request, str):
             return []
         task_json, features, ansor_limits, batch = request
-        task = tasks.get(task_json["key"])
+        name = json.dumps(task_json)  # machines whose caches differ have tasks of one key
+        task = tasks.get(name)
         if task is None:
-            task = tasks[task_json["key"]] = Task.from_json(task_json, trust=True)
+            task = tasks[name] = Task.from_json(task_json, trust=True)
         featurize = task_featurizer(task, None, features, ansor_limits, _give_back)
         return featurize([steps_from_json(s) for s in batch])
 

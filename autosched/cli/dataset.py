@@ -66,7 +66,8 @@ def _shares(text: str) -> tuple[float, ...]:
         shares = tuple(float(part) for part in text.split("/"))
     except ValueError:
         shares = ()
-    if len(shares) not in (2, 3) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+    fits = all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= 1e-6  # NaN never does
+    if len(shares) not in (2, 3) or not fits:
         raise ConfigError(
             f"--split {text!r}: expected two or three shares that add up to 1, e.g. 0.8/0.1/0.1"
         )

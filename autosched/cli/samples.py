@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, Rows
-from autosched.measure.records import LogContents, Record, stream_log
+from autosched.measure.records import LogContents, Record, stream_log, task_hash
 from autosched.measure.standing import is_race, timed_among
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.reading import tell_problems
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
-from autosched.words import escaped
+from autosched.words import count, escaped
 
 _AT_ONCE = 2048  # records that are read ahead, and whose rows are worked out together
 _TASKS_AT_ONCE = 16  # whose tables are kept
@@ -46,9 +47,11 @@ class _Ahead:
 class RecordSamples:
     """Every record of the files, in order, as often as it is iterated; few are kept in memory.
 
-    Those of races are left out: their candidates were recorded before.
+    Those of races are left out: their candidates were recorded before. Records that a run adds
+    meanwhile are left out the later times.
 
-    What was skipped is reported the first time. `environments` fills up meanwhile.
+    What was skipped is reported the first time. `environments` fills up meanwhile. Raises
+    ConfigError when a file holds fewer records than the first time.
     """
 
     def __init__(
@@ -63,14 +66,17 @@ class RecordSamples:
         }
         self._tasks: dict[str, Task | None] = {}
         self._batched: dict[tuple[str, bool], BatchedFeatures] = {}
-        self._reported = False
+        self._read: list[int] = []  # records of each file, once all were gone through
         self.environments: dict[str, dict[str, Any]] = {}
 
     def __iter__(self) -> Iterator[Sample]:
-        for path in self._paths:
+        known, read = self._read, []
+        for place, path in enumerate(self._paths):
             contents = LogContents(environments=self.environments)
             ahead = _Ahead(self._rows)
-            for number, record in enumerate(stream_log(path, contents, self._keys)):
+            number = -1
+            records = stream_log(path, contents, self._keys)
+            for number, record in enumerate(islice(records, known[place] if known else None)):
                 task = self._task(record, contents)
                 if task is None or is_race(record):
                     continue
@@ -92,20 +98,28 @@ class RecordSamples:
                     yield from ahead.samples
                     ahead = _Ahead(self._rows)
             yield from ahead.samples
-            if not self._reported:
+            read.append(number + 1)
+            if not known:
                 tell_problems(path, contents, warning)
-        self._reported = True
+            elif read[place] < known[place]:
+                remedy = "run this again" if path.is_file() else "give a file instead of a pipe"
+                raise ConfigError(
+                    f"{path} is read twice: it held {count(known[place], 'record')}, then "
+                    f"{read[place]}; {remedy}"
+                )
+        self._read = read
 
     def _task(self, record: Record, contents: LogContents) -> Task | None:
         """The record's task; None, noted once, when this installation does not know it."""
-        key = record.task["key"]
-        if key not in self._tasks:
+        name = task_hash(record.task)  # machines whose caches differ have tasks of one key
+        if name not in self._tasks:
             try:
-                self._tasks[key] = Task.from_json(record.task)
+                self._tasks[name] = Task.from_json(record.task)
             except ConfigError as error:
-                self._tasks[key] = None
+                self._tasks[name] = None
+                key = record.task["key"]
                 contents.problems.append(f"records of task {key} are left out: {error}")
-        return self._tasks[key]
+        return self._tasks[name]
 
     def _rows(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
         """The rows of the records' candidates, those of one task at once where that can be done."""
@@ -114,7 +128,7 @@ class RecordSamples:
         for k, (task, record) in enumerate(records):
             legal = record.result.failure is None  # whether others are, lowering them says
             if legal and self._features == ANSOR:
-                by_task.setdefault((record.task["key"], record.ansor_limits), []).append(k)
+                by_task.setdefault((task_hash(record.task), record.ansor_limits), []).append(k)
             else:
                 found[k] = self._one(task, record)
         for key, those in by_task.items():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record
+from autosched.measure.records import LogContents, Record, task_hash
 from autosched.measure.standing import is_race, takes_over
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
@@ -139,7 +139,8 @@ def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
         flush = record.result.cache_flush if record.result.valid else 0
         run = found.get((key, *machine, flush))
         if run is None:
-            task, problem = tasks.get(key) or tasks.setdefault(key, _task(record.task))
+            name = task_hash(record.task)  # machines whose caches differ have tasks of one key
+            task, problem = tasks.get(name) or tasks.setdefault(name, _task(record.task))
             run = Run(path, record.task, task, problem, *machine, flush)
             found[key, *machine, flush] = run
         _add(run, record, numbers[id(record)], contents.environments)

@@ -64,7 +64,8 @@ def export(
         sheet = datasheet(
             escaped(path.name), index, rows, chosen, environments or {}, sources, split_by
         )
-        page_of(path).write_text(sheet, encoding="utf-8")
+        with replacing(page_of(path)) as partial:
+            partial.write_text(sheet, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
     summary = (
@@ -105,5 +106,6 @@ def _empty_splits(index: Index, shares: Sequence[float] | None, by: str) -> str:
         return ""
     wanted = SPLIT_NAMES if len(shares) == 3 else (SPLIT_NAMES[0], SPLIT_NAMES[2])
     counts = np.bincount(index.split, minlength=len(SPLIT_NAMES))
-    empty = [name for name in wanted if not counts[SPLIT_NAMES.index(name)]]
+    asked = [name for name, share in zip(wanted, shares, strict=True) if share > 0]
+    empty = [name for name in asked if not counts[SPLIT_NAMES.index(name)]]
     return f"; too few to split by {by}: nothing in {', '.join(empty)}" if empty else ""

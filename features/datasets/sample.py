@@ -79,6 +79,7 @@ def index_of(
     same machine. Raises ConfigError when there are none.
     """
     seconds, owners, reasons, places = array("d"), array("i"), array("i"), array("i")
+    programs = array("q")
     tasks: dict[str, int] = {}
     failures: dict[str, int] = {"": 0}
     environments: dict[str, int] = {}
@@ -89,6 +90,8 @@ def index_of(
         owners.append(tasks.setdefault(text, len(tasks)))
         reasons.append(failures.setdefault(sample.failure, len(failures)))
         places.append(groups.setdefault((owners[-1], sample.timed_among), len(groups)))
+        if shares is not None and by == "random":
+            programs.append(hash((_group(text, "shape"), sample.steps())))
         environments[sample.environment] = environments.get(sample.environment, 0) + 1
     if not seconds:
         raise ConfigError("there is nothing to export: the files hold no records")
@@ -97,7 +100,7 @@ def index_of(
     np.fmin.at(best, place, times)
     throughput = np.nan_to_num(best[place] / times, nan=0.0, posinf=0.0).astype(np.float32)
     names = list(tasks)
-    split = split_of(task, names, shares, by, seed)
+    split = split_of(task, names, shares, by, seed, np.array(programs, np.int64))
     reason = np.array(reasons, np.int32)
     splits = list(SPLIT_NAMES)
     return Index(
@@ -111,12 +114,14 @@ def split_of(
     shares: Sequence[float] | None,
     by: str,
     seed: int,
+    programs: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int8]:
     """The split of each candidate, an index into SPLIT_NAMES; two shares are train and test.
 
     By workload or shape, all of one workload (operator) or shape (operator and arguments) fall
     into the same split, so that nothing leaks from one into another. At random, candidates of
-    one task do get into several.
+    one task do get into several, but a program that was measured several times, whose number in
+    `programs` is the same each time, into one.
     """
     if shares is None:
         return np.zeros(len(task), np.int8)
@@ -124,7 +129,8 @@ def split_of(
     target = np.array([0, 1, 2] if len(shares) == 3 else [0, 2], np.int8)
     rng = np.random.default_rng(seed)
     if by == "random":
-        groups, of_candidate = np.arange(len(task)), np.arange(len(task))
+        of_candidate = _in_order(programs)
+        groups = np.arange(of_candidate.max() + 1)
     else:
         texts = [_group(text, by) for text in tasks]
         order = {text: k for k, text in enumerate(sorted(set(texts)))}
@@ -137,10 +143,20 @@ def split_of(
     return split
 
 
+def _in_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """The number of each value, which are counted from 0 in the order of their first places."""
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.intp)
+    number[np.argsort(first)] = np.arange(len(first))
+    found: npt.NDArray[np.intp] = number[group]
+    return found
+
+
 def _group(task: str, by: str) -> str:
     workload = json.loads(task)["workload"]
     if by == "workload":
         for key in ("op", "expr", "python"):
             if key in workload:
                 return f"{key} {workload[key]}"
+    workload.pop("layout_free", None)
     return json.dumps(workload, sort_keys=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from autosched.cli import options as command_line
 from autosched.cli import samples
 from autosched.errors import ScheduleError
+from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import TUNING, feature_set
 from autosched.measure.records import LogContents, Record, RecordLog, stream_log
@@ -77,6 +79,68 @@ def test_rows_of_records_read_ahead_are_those_of_each(
         found = sample.rows()
         assert found is not None and found.buffers == expected.buffers
         assert found.values.tobytes() == expected.values.tobytes()
+
+
+def test_rows_are_those_of_the_machine_of_the_record(
+    cli: Cli, tmp_path: Path, record: Callable[..., Record]
+) -> None:
+    """Sizes of caches belong to no task's key, and the order of files changes nothing."""
+    found = []
+    for names in (("small", "large"), ("large", "small")):
+        for name, caches in (("small", [64, 128, 256]), ("large", [1 << 20, 1 << 22, 1 << 24])):
+            own = record()
+            target = {**own.task["target"], "caches": caches}
+            (tmp_path / name).unlink(missing_ok=True)
+            RecordLog(tmp_path / name).append([replace(own, task={**own.task, "target": target})])
+        assert cli("dataset", "export", *names, "-o", "d.csv").status == 0
+        with (tmp_path / "d.csv").open(newline="") as file:
+            found.append({row["source"]: list(row.values())[10:] for row in csv.DictReader(file)})
+    assert found[0] == found[1]
+    assert found[0]["small"] != found[0]["large"]
+
+
+class Growing(samples.RecordSamples):
+    """After the first time, a record more is in the file."""
+
+    more: Callable[[], None]
+
+    def __iter__(self) -> Iterator[Sample]:
+        yield from super().__iter__()
+        self.more()
+
+
+def test_what_a_run_adds_meanwhile_is_left_out(
+    tmp_path: Path, record: Callable[..., Record]
+) -> None:
+    """The rows of the files after it stay beside their own times."""
+    one, two = RecordLog(tmp_path / "one.jsonl"), RecordLog(tmp_path / "two.jsonl")
+    one.append([record(1e-3)])
+    two.append([record(2e-3)])
+    those = Growing([one.path, two.path], TUNING)
+    those.more = lambda: one.append([record(3e-3)])
+    assert [(s.source, s.seconds) for s in those] == [("one.jsonl", 1e-3), ("two.jsonl", 2e-3)]
+    assert [(s.source, s.seconds) for s in those] == [("one.jsonl", 1e-3), ("two.jsonl", 2e-3)]
+
+
+def test_a_file_that_cannot_be_read_twice_is_refused(
+    cli: Cli, tmp_path: Path, record: Callable[..., Record]
+) -> None:
+    RecordLog(tmp_path / "mm.jsonl").append([record()])
+    read, write = os.pipe()
+    os.write(write, (tmp_path / "mm.jsonl").read_bytes())
+    os.close(write)
+    done = cli("dataset", "export", f"/dev/fd/{read}", "-o", "d.csv")
+    os.close(read)
+    assert done.status == 2
+    assert "is read twice: it held 1 record, then 0; give a file instead of a pipe" in done.err
+    assert not (tmp_path / "d.csv").exists()
+
+
+@pytest.mark.parametrize("shares", ["nan/nan", "0.5/nan/0.5", "inf/-inf", "0.6/0.6", "1"])
+def test_shares_that_do_not_add_up(cli: Cli, log: Path, shares: str) -> None:
+    done = cli("dataset", "export", log, "-o", "d.csv", "--split", shares)
+    assert done.status == 2
+    assert f"--split '{shares}': expected two or three shares that add up to 1" in done.err
 
 
 @pytest.mark.parametrize("folder", ["one", "two"])

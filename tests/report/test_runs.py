@@ -34,6 +34,19 @@ def test_machines_and_ways_of_timing_are_runs_of_their_own(
     assert [trial.index for trial in runs[0].trials] == [*range(64), 131]
 
 
+def test_a_run_has_the_caches_of_its_machine(records: Sequence[Record], tmp_path: Path) -> None:
+    """They belong to no task's key."""
+    both = tmp_path / "both.jsonl"
+    sizes = {"one": (64, 128, 256), "two": (1 << 20, 1 << 22, 1 << 24)}
+    for cpu, caches in sizes.items():
+        target = {**records[0].task["target"], "cpu": cpu, "caches": list(caches)}
+        own = {**records[0].task, "target": target}
+        RecordLog(both).append([replace(r, task=own) for r in records[:4]])
+    runs, _ = read_runs([both], pytest.fail)
+    found = [run.task.target.caches for run in runs if run.task is not None]
+    assert found == list(sizes.values())
+
+
 def test_the_winner_of_a_race_is_the_best_and_no_candidate_more(
     log: Path, records: Sequence[Record], tmp_path: Path
 ) -> None:

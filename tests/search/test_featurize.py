@@ -2,15 +2,16 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.errors import MeasureError, ScheduleError
-from autosched.features.sets import FEATURE_SETS
+from autosched.features.sets import FEATURE_SETS, TUNING
 from autosched.search import featurize
-from autosched.search.featurize import Featurizer, Helper, _give_back, task_featurizer
+from autosched.search.featurize import Featurizer, Helper, _give_back, make_handler, task_featurizer
 from autosched.state.steps import SplitStep, Step, steps_to_json
 from kit.helper import StubHelper, StubWorker, wait_for
 from kit.types import Array, MakeSpace, MakeTask
@@ -40,6 +41,19 @@ def test_each_is_worked_out_once(make_task: MakeTask, candidates: list[tuple[Ste
     assert rows[0] is rows[3]
     featurize(asked)
     assert calls == [candidates[0], ILLEGAL, candidates[1]]
+
+
+def test_the_second_process_tells_machines_of_one_key_apart(
+    make_task: MakeTask, candidates: list[tuple[Step, ...]]
+) -> None:
+    """Sizes of caches belong to no task's key, and to its features."""
+    task = make_task("matmul")
+    handle = make_handler()
+    for caches in ((64, 128, 256), (1 << 20, 1 << 22, 1 << 24)):
+        own = replace(task, target=replace(task.target, caches=caches))
+        steps = [steps_to_json(c) for c in candidates[:2]]
+        answered = handle((own.to_json(), TUNING, False, steps))
+        np.testing.assert_array_equal(answered[0], task_featurizer(own)(candidates[:2])[0])
 
 
 def test_a_mistake_of_ours_costs_one_candidate(

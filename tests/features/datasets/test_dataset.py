@@ -126,6 +126,47 @@ def test_splits_keep_groups_together(tmp_path: Path, by: str, groups: str) -> No
     assert counts == {"train": 18, "valid": 6, "test": 6}
 
 
+def test_a_program_is_in_one_split_however_often_it_was_measured(tmp_path: Path) -> None:
+    """As by a second run of one seed, or a file that is given twice."""
+    programs = [sample("a", 1, 1.0, rows=1) for _ in range(40)]
+    programs = [replace(s, steps=partial(str, k % 20)) for k, s in enumerate(programs)]
+    dataset.export(programs, tmp_path / "d.npz", (0.5, 0.5), "random", 0)
+    splits = np.load(tmp_path / "d.npz")["split"].tolist()
+    assert splits[:20] == splits[20:]
+    dataset.export(programs[:20], tmp_path / "once.npz", (0.5, 0.5), "random", 0)
+    assert np.load(tmp_path / "once.npz")["split"].tolist() == splits[:20]
+    assert splits[:20].count("train") == 10
+
+
+def test_inputs_that_may_be_stored_otherwise_are_no_other_shape(tmp_path: Path) -> None:
+    expression = {"expr": "C[i, j] = sum(k, A[i, k] * B[k, j])"}
+    samples = [
+        replace(s, task={"workload": {**expression, "shapes": {"A": [size, 8]}, **free}})
+        for size in range(8)
+        for free in ({}, {"layout_free": ["B"]})
+        for s in SAMPLES[:1]
+    ]
+    dataset.export(samples, tmp_path / "d.npz", (0.5, 0.5), "shape", 0)
+    splits = np.load(tmp_path / "d.npz")["split"].tolist()
+    assert splits[::2] == splits[1::2] and len(set(splits)) == 2
+
+
+def test_the_datasheet_is_replaced_in_one_go(tmp_path: Path) -> None:
+    dataset.export(SAMPLES[:1], tmp_path / "d.npz")
+    page = tmp_path / "d.npz.md"
+    (tmp_path / "before.md").hardlink_to(page)
+    before = page.read_text()
+    dataset.export(SAMPLES, tmp_path / "d.npz")
+    assert (tmp_path / "before.md").read_text() == before != page.read_text()
+
+
+def test_a_split_that_was_not_asked_for_is_not_missed(tmp_path: Path) -> None:
+    said = dataset.export(SAMPLES[:1], tmp_path / "d.npz", (1.0, 0.0, 0.0))
+    assert "too few" not in said
+    said = dataset.export(SAMPLES[:1], tmp_path / "d.npz", (0.5, 0.0, 0.5))
+    assert said.endswith("too few to split by workload: nothing in test")
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ending in \.npz, \.csv, \.parquet"):
         dataset.export(SAMPLES, tmp_path / "d.pickle", None, "workload", 0)
