@@ -87,12 +87,31 @@ class Learner:
         return opinions
 
     def _found(self, programs: Sequence[FeatureRows]) -> Scores:
-        """What the model answers. Raises ConfigError unless it is a row for each program."""
-        found: Scores = np.asarray(self.model.opinions(programs), np.float32)
-        if found.ndim != 2 or len(found) != len(programs):
+        """What the model answers. Raises ConfigError unless it is a row for each program.
+
+        Of numbers from 0 on, or -inf for programs that it takes for illegal.
+        """
+        answered: object = self.model.opinions(programs)
+        where = f"cost model {type(self.model).__name__}: opinions returned"
+        members = next((len(known) for _, known in self._asked.values()), None)
+        expected = f"expected ({len(programs)}, {members or 'members'})"
+        try:
+            with np.errstate(over="ignore"):  # beyond any float32 is infinite, and refused
+                found: Scores = np.asarray(answered, float).astype(np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError(
-                f"cost model {type(self.model).__name__}: opinions returned an array of shape "
-                f"{found.shape} for {len(programs)} programs, expected ({len(programs)}, members)"
+                f"{where} no array of numbers for {len(programs)} programs, {expected}: {error}"
+            ) from error
+        fits = found.ndim == 2 and len(found) == len(programs) and found.size > 0
+        if not fits or members not in (None, found.shape[1]):
+            raise ConfigError(
+                f"{where} an array of shape {found.shape} for {len(programs)} programs, {expected}"
+            )
+        wrong = found[~((found >= 0) & (found < np.inf) | (found == -np.inf))]
+        if wrong.size:
+            raise ConfigError(
+                f"{where} {wrong[0]:g}, expected numbers from 0 on, such as throughputs, or -inf "
+                "for an illegal program"
             )
         return found
 

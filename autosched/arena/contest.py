@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched import arguments
-from autosched.arena.models import Model, contestant, opinions_of
+from autosched.arena.models import Model, contestant, fit, opinions_of, tell_seed
 from autosched.arena.pools import Pool
 from autosched.arena.results import Results, Run
 from autosched.errors import ConfigError
@@ -63,18 +63,27 @@ def contest(
         arguments.one_of("search", search, SEARCHES)
     players = [contestant(model) for model in models]
     names = [player.name for player in players]
-    if not players or not searches or len(set(names)) < len(names):
-        raise ConfigError(f"expected models of different names, and searches; found {names}")
+    for kind, given in (("models of different names", names), ("different searches", searches)):
+        if not given or len(set(given)) < len(given):
+            raise ConfigError(f"expected {kind}, found {', '.join(given) or 'none'}")
     runs = []
+    pools = [replace(pool, programs=list(map(_unchangeable, pool.programs))) for pool in pools]
     for pool in pools:
         for player in players:
             if progress is not None:
-                progress(f"{pool.task}: {player.name}")
+                progress(f"{pool.name}: {player.name}")
             for seed in range(settings.seeds):
                 runs += _played(
                     pool, _others(pool, pools, settings, seed), player, searches, settings, seed
                 )
     return Results(tuple(runs), settings.seeds)
+
+
+def _unchangeable(program: FeatureRows) -> FeatureRows:
+    """The same values; a model that writes to them is refused, and spoils no other's."""
+    seen = program.view()
+    seen.flags.writeable = False
+    return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +120,18 @@ def _played(
     seed: int,
 ) -> list[Run]:
     """One run of each search, and how well the model ranked the pool before it."""
-    tell = getattr(model, "seed", None)
-    if tell is not None:
-        tell(seed)
+    tell_seed(model, seed)
     accuracy, recall = float("nan"), float("nan")
     before: Scores | None = None
     if others.programs:
-        model.fit(others.programs, others.throughputs)
+        fit(model, others.programs, others.throughputs)
         before = opinions_of(model, pool.programs)
         found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), _TOP)
         if found is not None:
             accuracy, recall = found.rank_accuracy, found.top8_recall
     return [
         Run(
-            pool.task,
+            pool.name,
             pool.operator,
             model.name,
             search,
@@ -155,7 +162,7 @@ def _order(
         if measured and search != "random":
             best = pool.seconds[measured].min() / pool.seconds[measured]
             programs = [*others.programs, *(pool.programs[k] for k in measured)]
-            model.fit(programs, np.concatenate([others.throughputs, best]))
+            fit(model, programs, np.concatenate([others.throughputs, best]))
             opinions = opinions_of(model, pool.programs)
         count = min(settings.batch, most - len(measured))
         open_ = np.setdiff1d(np.arange(len(pool.programs)), measured)

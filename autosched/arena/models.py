@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import Scores, XGBoostModel, consensus
-from autosched.user_file import load_object
+from autosched.user_file import failure_in, load_object
 
 Numbers = npt.NDArray[np.float64]
 
@@ -135,8 +138,16 @@ def contestant(given: Any) -> Model:
             names = ", ".join(MODELS)
             raise ConfigError(f"model {given!r}: expected {names} or file.py:name")
         _, found = load_object(given, "model", "cost model")
-        return _checked(found() if isinstance(found, type) else found, given)
+        return _checked(_made(found, given) if isinstance(found, type) else found, given)
     return _checked(given, repr(given))
+
+
+def _made(kind: type, where: str) -> Any:
+    path, _, name = where.rpartition(":")
+    try:
+        return kind()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"model: {failure_in(path, error, f'{name}()')}") from error
 
 
 def _checked(model: Any, where: str) -> Model:
@@ -156,17 +167,56 @@ def _checked(model: Any, where: str) -> Model:
     return found
 
 
+def tell_seed(model: Model, number: int) -> None:
+    """Tell a model that has `seed` the number of a run. Raises ConfigError when that fails."""
+    tell = getattr(model, "seed", None)
+    if callable(tell):
+        with _watched(model, "seed"):
+            tell(number)
+
+
+def fit(model: Model, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
+    """Have the model learn anew. Raises ConfigError, which says where, when that fails."""
+    with _watched(model, "fit"):
+        model.fit(list(programs), throughputs.copy())
+
+
 def opinions_of(model: Model, programs: Sequence[FeatureRows]) -> Scores:
     """The scores of a model's members: (programs, members); of one without members its own.
 
-    Raises ConfigError when there is not a finite number for each program.
+    Raises ConfigError when it fails, and when there is not a number for each program.
     """
-    ask = getattr(model, "opinions", None)
-    found = np.asarray(model.predict(programs) if ask is None else ask(programs), np.float32)
+    ask, name = getattr(model, "opinions", None), "opinions"
+    if ask is None:
+        ask, name = model.predict, "predict"
+    with _watched(model, name):
+        answered = ask(list(programs))
+    expected = f"model {model.name}: expected {len(programs)} scores"
+    try:
+        with np.errstate(over="ignore"):  # beyond any float32 is infinite
+            found = np.asarray(answered, float).astype(np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{expected}, {arguments.found(answered)}: {error}") from error
     found = found[:, None] if found.ndim == 1 else found
-    if found.ndim != 2 or len(found) != len(programs) or np.isnan(found).any():
+    if found.ndim != 2 or len(found) != len(programs) or not found.size or np.isnan(found).any():
         raise ConfigError(
-            f"model {model.name}: expected {len(programs)} scores, found an array of shape "
+            f"{expected}, found an array of shape "
             f"{found.shape}{' with nan in it' if np.isnan(found).any() else ''}"
         )
     return found
+
+
+@contextmanager
+def _watched(model: Model, method: str) -> Iterator[None]:
+    """What goes wrong inside is a ConfigError that names the model, its method and the place."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if type(model) in MODELS.values():  # a mistake of ours
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if frame.filename != __file__]
+        place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
+        raise ConfigError(
+            f"model {model.name}: {method} failed at {place}: {type(error).__name__}: {error}"
+        ) from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from autosched.errors import AutoschedError, ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import TUNING
+from autosched.measure.gpu_environment import gpu_names
 from autosched.measure.records import Record
 from autosched.measure.standing import timed_among
 from autosched.search.featurize import Helper, task_featurizer
@@ -22,6 +24,8 @@ from autosched.words import count
 Tell = Callable[[str], None]
 LEAST = 2
 """Candidates of a task below which there is nothing to choose."""
+_OPERATORS = ("op", "expr", "python")
+"""What names the operator of a workload: tasks of other sizes have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +33,20 @@ class Pool:
     """The candidates of one task that were measured on one machine.
 
     `programs` are their feature rows, one array (stores, columns) each; `seconds` their times a
-    call, positive and finite: (programs,).
+    call, positive and finite: (programs,). `machine` tells them from those of another pool of the
+    task; empty where there is none.
     """
 
     task: str
     operator: str
     programs: list[FeatureRows]
     seconds: npt.NDArray[np.float64]
+    machine: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tables call it: the task, and the machine."""
+        return f"{self.task} on {self.machine}" if self.machine else self.task
 
     @property
     def throughputs(self) -> npt.NDArray[np.float64]:
@@ -62,7 +73,8 @@ def pools_of(
         if record.result.valid:
             origin = str(record.task["key"]), timed_among(record, environments)
             groups.setdefault(origin, {})[record.steps] = record
-    pools = []
+    pools: list[Pool] = []
+    machines: list[str] = []
     for (key, _), latest in groups.items():
         mine = list(latest.values())
         try:
@@ -82,9 +94,40 @@ def pools_of(
                 f"at least {LEAST} are needed"
             )
             continue
-        operator = str(task.workload.to_json().get("op", task.name))
+        workload = task.workload.to_json()
+        operator = str(next(workload[kind] for kind in _OPERATORS if kind in workload))
         programs = [program for program, _ in usable]
-        pools.append(Pool(task.name, operator, programs, np.array([s for _, s in usable])))
+        pools.append(Pool(_name(task), operator, programs, np.array([s for _, s in usable])))
+        machines.append(_machine(mine[0], task, environments or {}))
     if not pools:
         raise ConfigError("no task with candidates to choose from; give records of tuning runs")
-    return pools
+    return _told_apart(pools, machines)
+
+
+def _name(task: Task) -> str:
+    """The task's own; that of an expression does not tell its sizes and types."""
+    workload = task.workload.to_json()
+    if "expr" not in workload:
+        return task.name
+    sizes = [f"{name} {'x'.join(map(str, shape))}" for name, shape in workload["shapes"].items()]
+    return f"{task.name} with {', '.join([*sizes, str(workload['dtype'])])}"
+
+
+def _machine(record: Record, task: Task, environments: Mapping[str, Mapping[str, Any]]) -> str:
+    environment = environments.get(record.environment, {})
+    names = gpu_names(environment) or (environment.get("cpu") or task.target.cpu or "unknown",)
+    flush = ", empty caches" if record.result.cache_flush else ""
+    return ", ".join(map(str, names)) + flush
+
+
+def _told_apart(pools: Sequence[Pool], machines: Sequence[str]) -> list[Pool]:
+    """The pools, those of one task with the names of their machines; of the same name, numbered."""
+    several = Counter(pool.task for pool in pools)
+    seen: Counter[tuple[str, str]] = Counter()
+    named = []
+    for pool, machine in zip(pools, machines, strict=True):
+        seen[pool.task, machine] += 1
+        number = seen[pool.task, machine]
+        label = machine if number == 1 else f"{machine} ({number})"
+        named.append(replace(pool, machine=label) if several[pool.task] > 1 else pool)
+    return named

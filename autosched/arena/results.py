@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,8 +95,8 @@ class Results:
         head += [f"regret after {k} [%]" for k in self.trials]
         rows = [
             [
-                line.task,
-                line.player,
+                _cell(line.task),
+                _cell(line.player),
                 _share(line.rank_accuracy),
                 _share(line.top8_recall),
                 *(_percent(line.regret[k]) for k in self.trials),
@@ -138,17 +139,16 @@ class Results:
 
         The bands are the 95% intervals of the median over seeds.
         """
-        try:
-            import plotly.graph_objects as go
-            from plotly.subplots import make_subplots
-        except ModuleNotFoundError as error:
-            raise ConfigError("plot needs plotly: pip install 'autosched[report]'") from error
+        require_plotly()
+        import plotly.graph_objects as go
+        from plotly.subplots import make_subplots
+
         tasks = self._tasks()
         columns = min(2, len(tasks))
         figure = make_subplots(
             rows=-(-len(tasks) // columns),
             cols=columns,
-            subplot_titles=tasks,
+            subplot_titles=[html.escape(task) for task in tasks],
             vertical_spacing=0.08,
         )
         for at, task in enumerate(tasks):
@@ -169,7 +169,7 @@ class Results:
                     go.Scatter(
                         x=trials,
                         y=[100 * b.median for b in bands],
-                        name=player,
+                        name=html.escape(player),
                         legendgroup=player,
                         showlegend=at == 0,
                         line=line,
@@ -217,9 +217,22 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 """Okabe and Ito's, which most people with colour vision deficiencies tell apart."""
 
 
+def require_plotly() -> None:
+    """Raise ConfigError, which says what to install, where plotly is missing."""
+    try:
+        import plotly.graph_objects  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ConfigError("plot needs plotly: pip install 'autosched[report]'") from error
+
+
 def _mean(values: Sequence[float]) -> float:
     known = [value for value in values if value == value]
     return float(np.mean(known)) if known else float("nan")
+
+
+def _cell(text: str) -> str:
+    """In a table of Markdown, where a line is a row and `|` ends a cell."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _share(value: float) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autosched.arena import Results, Settings, contest, contestant, pools_of
+from autosched.arena.results import require_plotly
 from autosched.cli.console import plain, print_json, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.errors import ConfigError
@@ -71,8 +73,14 @@ def _require_free(output: Path, records: Sequence[Path], *, force: bool) -> None
     if output.suffix not in _SUFFIXES:
         raise ConfigError(f"{output}: expected a file name ending in {' or '.join(_SUFFIXES)}")
     require_apart([("the output", output)], [("a record file", path) for path in records])
+    if output.is_dir():
+        raise ConfigError(f"cannot write {output}: it is a folder; give another file with -o")
     if output.exists() and not force:
         raise ConfigError(f"{output} exists; give another file with -o, or --force to replace it")
+    if not os.access(output.parent, os.W_OK):
+        raise ConfigError(f"cannot write {output}: choose a folder you can write to")
+    if output.suffix == ".html":
+        require_plotly()
 
 
 def _write(results: Results, output: Path) -> None:

@@ -1,6 +1,8 @@
 """Contests on made-up pools whose best candidates are known."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -137,19 +139,102 @@ def test_what_cannot_compete(model: object, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("found", "message"),
-    [(np.zeros(3), "expected 64 scores, found an array of shape"), (np.full(64, np.nan), "nan")],
+    [
+        (np.zeros(3), "expected 64 scores, found an array of shape"),
+        (np.full(64, np.nan), "nan"),
+        (np.zeros((64, 0)), r"expected 64 scores, found an array of shape \(64, 0\)"),
+        (None, "expected 64 scores"),
+        (["fast"] * 64, r"expected 64 scores, found \['fast', .* could not convert string"),
+        ([[1.0]] * 63 + [[1.0, 2.0]], "expected 64 scores, found"),
+        ([10**400] * 64, "expected 64 scores, found .* too large"),
+    ],
 )
-def test_wrong_scores_are_refused(found: Numbers, message: str) -> None:
+def test_wrong_scores_are_refused(found: Any, message: str) -> None:
     class Wrong(Knowing):
         def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
-            return found
+            scores: Numbers = found
+            return scores
 
     with pytest.raises(ConfigError, match=message):
-        contest(POOLS, [Wrong()], ["greedy"], SMALL)
+        contest(POOLS, [Wrong()], ["autosched"], SMALL)
     with pytest.raises(ConfigError, match="models of different names"):
         contest(POOLS, ["random", "random"], ["greedy"], SMALL)
+    with pytest.raises(ConfigError, match="different searches, found greedy, greedy"):
+        contest(POOLS, ["random"], ["greedy", "greedy"], SMALL)
     with pytest.raises(ConfigError, match="search: expected"):
         contest(POOLS, ["random"], ["gready"], SMALL)
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_beyond_any_float_are_the_highest() -> None:
+    class Huge(Knowing):
+        def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+            return np.array([1e308 if program[0, 1] == 1 else -1e308 for program in programs])
+
+    assert of(contest(POOLS, [Huge()], ["greedy"], SMALL), "knowing")[0][0] == 0
+
+
+def broken(method: str, error: BaseException) -> Knowing:
+    """A model one method of which raises."""
+
+    def fails(*_: object) -> None:
+        raise error
+
+    return type("Broken", (Knowing,), {method: fails, "name": "broken"})()
+
+
+@pytest.mark.parametrize("method", ["fit", "predict", "opinions", "seed"])
+@pytest.mark.parametrize("error", [KeyError("n"), SystemExit(0)])
+def test_a_model_that_fails_is_named(method: str, error: BaseException) -> None:
+    kind = type(error).__name__
+    message = rf"model broken: {method} failed at .*test_contest\.py:\d+: {kind}: "
+    with pytest.raises(ConfigError, match=message):
+        contest(POOLS, [broken(method, error)], ["greedy"], SMALL)
+
+
+def test_a_model_whose_method_takes_something_else_is_told_so() -> None:
+    model = type("Broken", (Knowing,), {"fit": lambda self: None})()
+    with pytest.raises(ConfigError, match="model knowing: fit failed at the call: TypeError"):
+        contest(POOLS, [model], ["greedy"], SMALL)
+
+
+def test_a_class_that_cannot_be_made_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine:\n    def __init__(self):\n        1 / 0\n")
+    with pytest.raises(ConfigError, match=r"mine\.py:3: Mine\(\) failed: ZeroDivisionError"):
+        contestant(f"{tmp_path / 'mine.py'}:Mine")
+
+
+def test_a_model_does_not_change_what_others_see() -> None:
+    class Scaling(Knowing):
+        def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
+            assert isinstance(programs, list)
+            programs.clear()
+            throughputs[:] = 0
+
+    class Writing(Knowing):
+        def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+            programs[0][:] = 0
+            return np.zeros(len(programs))
+
+    before = [program.copy() for program in POOLS[0].programs]
+    alone = contest(POOLS, [Contrary()], ["greedy"], SMALL)
+    beside = contest(POOLS, [Scaling(), Contrary()], ["greedy"], SMALL)
+    assert np.array_equal(of(alone, "contrary"), of(beside, "contrary"))
+    with pytest.raises(ConfigError, match=r"predict failed .*read-only"):
+        contest(POOLS, [Writing()], ["greedy"], SMALL)
+    assert all(map(np.array_equal, before, POOLS[0].programs))
+
+
+def test_names_do_not_break_the_table_or_the_chart() -> None:
+    task = "C[i] = A[i] | B[i]\nD[i] = C[i] < 3"
+    model = type("Mine", (Knowing,), {"name": "a<b>\nc|d"})()
+    results = contest([pool(task, "op")], [model], ["greedy"], SMALL)
+    lines = results.text().splitlines()
+    assert len(lines) == 3 and "| C[i] = A[i] \\| B[i] D[i] = C[i] < 3 |" in lines[2]
+    assert lines[2].replace("\\|", "").count("|") == lines[0].count("|")
+    figure = results.plot()
+    assert figure.layout.annotations[0].text == "C[i] = A[i] | B[i]\nD[i] = C[i] &lt; 3"
+    assert figure.data[1].name == "a&lt;b&gt;\nc|d, greedy"
 
 
 def test_intervals() -> None:
@@ -180,3 +265,38 @@ def test_times_of_two_machines_are_two_pools() -> None:
     pools = pools_of(records, pytest.fail, environments=places)
     assert [pool.seconds.tolist() for pool in pools] == [[2.0, 1.0], [0.5, 0.2]]
     assert [pool.operator for pool in pools] == ["matmul", "matmul"]
+    names = [f"matmul(M=16, N=16, K=16) on {cpu}" for cpu in "ab"]
+    assert [pool.name for pool in pools] == names
+    model = Knowing()
+    results = contest(pools, [model], ["greedy"], Settings(2, 1, 1, held_out="task"))
+    assert [line.task for line in results.table()] == [*names, "all"]
+    assert max(model.taught) == 1  # nothing of the other machine's pool
+
+
+def test_pools_of_one_machine_are_told_apart() -> None:
+    """By how they were timed, or by numbers; one alone needs nothing."""
+    task = Task.from_workload("matmul", M=16, N=16, K=16)
+    steps = SearchSpace(task).sample(np.random.default_rng(0), 2)[:2]
+    cpu = {**task.to_json()["target"], "cpu": "a"}
+    entries = [(cpu, 0), (cpu, 4096), ({**cpu, "features": "+other"}, 0)]
+    records = [
+        Record({**task.to_json(), "target": target}, each, MeasureResult((1.0,), cache_flush=flush))
+        for target, flush in entries
+        for each in steps
+    ]
+    pools = pools_of(records, pytest.fail)
+    assert [pool.machine for pool in pools] == ["a", "a, empty caches", "a (2)"]
+    assert [pool.machine for pool in pools_of(records[:2], pytest.fail)] == [""]
+
+
+def test_an_expression_of_another_size_is_another_task_of_one_operator() -> None:
+    text = "C[i, j] = A[i, j] + 1.0"
+    tasks = [Task.from_expression(text, shapes={"A": [n, 8]}) for n in (8, 16)]
+    records = [
+        Record(task.to_json(), steps, MeasureResult((1.0,)))
+        for task in tasks
+        for steps in SearchSpace(task).sample(np.random.default_rng(0), 2)[:2]
+    ]
+    pools = pools_of(records, pytest.fail)
+    assert [pool.name for pool in pools] == [f"{text} with A {n}x8, float32" for n in (8, 16)]
+    assert [pool.operator for pool in pools] == [text, text]

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,22 @@ def test_refusals(cli: Cli, log: Path, options: tuple[str, ...], message: str) -
     done = cli("arena", log, "--trials", "8", "--seeds", "1", *options)
     assert done.status == 2 and message in done.err and done.out == ""
     assert Path("old.csv").read_text() == log.read_text()
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_contest(
+    cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("folder.html").mkdir()
+    for output, message in (
+        ("folder.html", "cannot write folder.html: it is a folder"),
+        ("none/runs.csv", "cannot write none/runs.csv: choose a folder you can write to"),
+    ):
+        done = cli("arena", log, *QUICK, "-o", output, "--force")
+        assert done.status == 2 and message in done.err and "nothing is measured" not in done.err
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    done = cli("arena", log, *QUICK, "-o", "runs.html")
+    assert done.status == 2 and "pip install 'autosched[report]'" in done.err
+    assert "nothing is measured" not in done.err
 
 
 def test_records_without_candidates(cli: Cli, log: Path) -> None:

@@ -1,9 +1,12 @@
 """What the model is given to learn from."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pytest
 
+from autosched.errors import ConfigError
 from autosched.search.learner import Learner
 from kit.types import Array
 
@@ -101,6 +104,41 @@ def test_illegal_programs_score_minus_infinity() -> None:
     np.testing.assert_allclose(
         learner.scores([ROW, None, ROW.copy()]), np.sqrt([2, 0, 2]) - [0, np.inf, 0]
     )
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (np.zeros((2, 0)), r"of shape \(2, 0\) for 2 programs, expected \(2, members\)"),
+        (np.zeros(2), r"of shape \(2,\) for 2 programs"),
+        (None, r"of shape \(\) for 2 programs"),
+        ([["fast"], ["slow"]], "no array of numbers for 2 programs"),
+        ([[1.0], [1.0, 2.0]], "no array of numbers for 2 programs"),
+        ([[1.0], [np.nan]], "nan, expected numbers from 0 on"),
+        ([[1.0], [-1.0]], "-1, expected numbers from 0 on"),
+        ([[1.0], [1e300]], "inf, expected numbers from 0 on"),
+    ],
+)
+def test_what_a_model_may_not_answer(answer: Any, message: str) -> None:
+    class Wrong(Recorder):
+        def opinions(self, programs: Sequence[Array]) -> Array:
+            found: Array = answer
+            return found
+
+    with pytest.raises(ConfigError, match=f"cost model Wrong: opinions returned .*{message}"):
+        Learner(Wrong()).opinions([ROW, ROW.copy()])
+
+
+def test_a_model_keeps_its_members() -> None:
+    class Growing(Recorder):
+        def opinions(self, programs: Sequence[Array]) -> Array:
+            return np.ones((len(programs), len(programs)), np.float32)
+
+    learner = Learner(Growing())
+    learner.opinions([ROW])
+    with pytest.raises(ConfigError, match=r"\(2, 2\) for 2 programs, expected \(2, 1\)"):
+        learner.opinions([ROW.copy(), ROW.copy()])
 
 
 def test_the_model_is_asked_once_until_it_is_trained() -> None:
