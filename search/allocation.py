@@ -61,10 +61,11 @@ class TaskState:
 def similarity_tag(dag: ComputeDAG) -> str:
     """Tasks with the same non-empty tag are alike: operations of one kind and size.
 
-    Empty without the attribute `auto_scheduler_task_scheduler_tag`, or when flops are unknown.
+    Empty without the attribute `auto_scheduler_task_scheduler_tag`, or when flops are unknown or
+    none, for then they say nothing of speed.
     """
     tags = [str(op.attrs[_TAG]) + "_" for op in dag.ops if _TAG in op.attrs]
-    if not tags or dag.flop_count < 0:
+    if not tags or dag.flop_count <= 0:
         return ""
     return "".join(tags) + str(int(math.log(dag.flop_count + 1, 1.618)))
 

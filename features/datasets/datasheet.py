@@ -83,9 +83,8 @@ def _tasks(index: Index) -> list[str]:
         failed = int((~np.isfinite(times)).sum())
         target = json.loads(text).get("target", {})
         kind = target.get("kind", "") if isinstance(target, Mapping) else target
-        lines.append(
-            f"| {k} | {int(mine.sum())} | {failed} | {best} | `{index.workload(k)}` | {kind} |"
-        )
+        workload = index.workload(k).replace("|", r"\|")  # which ends a cell, in code too
+        lines.append(f"| {k} | {int(mine.sum())} | {failed} | {best} | `{workload}` | {kind} |")
     return lines
 
 

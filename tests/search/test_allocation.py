@@ -124,3 +124,5 @@ def test_similarity_tags() -> None:
     b = te.placeholder((n,), name="B")
     unknown = te.compute((n,), lambda i: b[i] * 2.0, name="C", attrs=attrs)
     assert similarity_tag(ComputeDAG([b, unknown])) == ""
+    copy = te.compute((8, 8), lambda i, j: a[i, j], name="B", attrs=attrs)
+    assert similarity_tag(ComputeDAG([a, copy])) == ""  # two would have speeds of 0, to divide by

@@ -31,3 +31,10 @@ def test_the_sheet(tmp_path: Path) -> None:
     assert "`ansor-0.19/1`" in text
     for name in FEATURE_NAMES:
         assert f"| `{name}` |" in text
+
+
+def test_an_expression_does_not_break_the_table(tmp_path: Path) -> None:
+    task = {"workload": {"expr": "C[i] = A[i] | B[i]", "shapes": {"A": [4]}}, "key": "k"}
+    dataset.export([Sample(task, lambda: None, 0.5)], tmp_path / "d.csv")
+    (row,) = (x for x in (tmp_path / "d.csv.md").read_text().splitlines() if x.startswith("| 0 |"))
+    assert row.replace(r"\|", "").count("|") == 7
