@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, log
+from math import exp, lgamma, log
 from statistics import median
 
 import numpy as np
@@ -37,8 +37,13 @@ def interval(seconds: Sequence[float]) -> tuple[float, float]:
         if below >= 1 - _MISSED:
             high = rank - 1
             break
-        below += comb(number, rank) * 0.25**rank * 0.75 ** (number - rank)
+        below += exp(_log_comb(number, rank) + rank * log(0.25) + (number - rank) * log(0.75))
     return ordered[low], ordered[high]
+
+
+def _log_comb(number: int, chosen: int) -> float:
+    """The logarithm of the number of ways to choose: of 1500 no float holds the number itself."""
+    return lgamma(number + 1) - lgamma(chosen + 1) - lgamma(number - chosen + 1)
 
 
 def scatter(seconds: Sequence[float]) -> float:

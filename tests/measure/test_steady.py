@@ -39,7 +39,11 @@ def test_few_repeats_say_nothing(repeats: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "ranks"), [(1, (0, 0)), (2, (0, 1)), (8, (0, 5)), (24, (1, 10)), (200, (37, 62))]
+    ("number", "ranks"),
+    [
+        *[(1, (0, 0)), (2, (0, 1)), (8, (0, 5)), (24, (1, 10)), (200, (37, 62))],
+        *[(1500, (341, 408)), (20000, (4879, 5120))],
+    ],
 )
 def test_the_interval_is_between_two_repeats(number: int, ranks: tuple[int, int]) -> None:
     """The ranks that tables of the binomial distribution give for the lower quartile."""
