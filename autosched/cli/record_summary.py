@@ -11,7 +11,8 @@ from autosched.measure.glance import Glance
 from autosched.measure.plausible import least_of
 from autosched.measure.records import Record
 from autosched.measure.standing import is_race, takes_over
-from autosched.session.this_cpu import cpu_name, machine_of, measured_here
+from autosched.session.this_cpu import cpu_name, machine_of
+from autosched.session.this_gpu import is_of_this_machine
 from autosched.task import Task
 
 _NOWHERE: Mapping[str, Any] = {}
@@ -47,16 +48,23 @@ class Summary:
 
     def _is_slower(self, found: Glance, environments: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether it only counts: one that was measured on the same CPU is not slower."""
-        environment = environments.get(found.environment, _NOWHERE)
-        key = id(found.task), id(environment)
-        known = self._machines.get(key)
-        if known is None:  # task and environment are kept, so that their ids stay taken
-            machine = _machine(found.whole(), environments)
-            known = self._machines[key] = machine, (found.task, environment)
-        best = self._fastest.get(known[0])
+        best = self._fastest.get(self._machine(found, environments))
         if best is None or best.result.cache_flush != found.cache_flush:
             return False
         return found.least_cost >= best.result.cost
+
+    def _machine(
+        self, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
+    ) -> _Machine:
+        """The machine that it was measured on; worked out once for those alike."""
+        environment = environments.get(found.environment, _NOWHERE)
+        key = id(found.task), id(environment)
+        known = self._machines.get(key)
+        if known is None:
+            record = found.whole() if isinstance(found, Glance) else found
+            machine = _machine(record, environments)  # the objects are kept: so their ids stay taken
+            known = self._machines[key] = machine, (found.task, environment)
+        return known[0]
 
     def _add(
         self, number: int, record: Record, environments: Mapping[str, Mapping[str, Any]]
@@ -72,7 +80,7 @@ class Summary:
         if result.cost < self._least:
             self._impossible += 1
             return
-        machine = _machine(record, environments)
+        machine = self._machine(record, environments)
         times = (result.cache_flush, result.cost)
         before = self._fastest.get(machine)
         if before is not None and before.result.cache_flush != result.cache_flush:
@@ -131,6 +139,6 @@ class Summary:
 
 
 def _machine(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> _Machine:
-    if measured_here(record, environments):
+    if is_of_this_machine(record, environments):
         return True, None
     return False, machine_of(record, environments)

@@ -9,8 +9,8 @@ from typing import Any
 from autosched.measure.environment import cpu_model
 from autosched.measure.glance import Glance
 from autosched.measure.records import Record
-from autosched.session.this_cpu import UNKNOWN_CPU, machine_of, measured_here
-from autosched.session.this_gpu import gpu_of
+from autosched.session.this_cpu import UNKNOWN_CPU, machine_of
+from autosched.session.this_gpu import is_of_this_machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,10 @@ class Machines:
         if known is None or known[0] is not found.task or known[1] is not environment:
             record = found.whole() if isinstance(found, Glance) else found
             name, code = machine_of(record, environments)
-            here = _is_here(record, environments, code[0] == "cuda")
+            here = is_of_this_machine(record, environments)
             if here and code[0] == "cpu":  # whatever an environment that is lost would tell
                 name = cpu_model()
             machine = Machine(name, code, here)
             # The objects are kept, so that no other one gets their identity.
             known = self._known[key] = record.task, environment, machine
         return known[2]
-
-
-def _is_here(record: Record, environments: Mapping[str, Mapping[str, Any]], on_gpu: bool) -> bool:
-    """Whether times are this machine's; those of a GPU are not where there is none."""
-    gpu = gpu_of(record)
-    return (gpu is not None or not on_gpu) and measured_here(record, environments, gpu)

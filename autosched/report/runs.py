@@ -17,7 +17,8 @@ from autosched.measure.standing import is_race, takes_over
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
 from autosched.session.reading import Tell, read_records
-from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name, measured_here
+from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name
+from autosched.session.this_gpu import is_of_this_machine
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
@@ -108,7 +109,7 @@ def read_runs(
     """The runs of all files, in the order of their first records, and how many lines were skipped.
 
     `warning` is told of lines that were skipped and of times that are not believed.
-    Raises ConfigError when a file cannot be read or holds no records.
+    Raises ConfigError when a file cannot be read or holds no records, or none is believed.
     """
     runs: list[Run] = []
     skipped = 0
@@ -121,6 +122,11 @@ def read_runs(
             )
         skipped += len(contents.problems)
         runs += _runs_of(path, contents, warning)
+    if not runs:
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: no record is believed, so there is nothing to report; "
+            "expected times that a kernel can have"
+        )
     return runs, skipped
 
 
@@ -133,7 +139,7 @@ def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
         machine = machines.get((id(record.task), record.environment))
         if machine is None:
             device = cpu_name(record, contents.environments)
-            machine = device, measured_here(record, contents.environments)
+            machine = device, is_of_this_machine(record, contents.environments)
             machines[id(record.task), record.environment] = machine
         key = str(record.task["key"])
         flush = record.result.cache_flush if record.result.valid else 0

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from autosched.measure.records import Record
 from autosched.runtime.cuda_driver import gpu_name
+from autosched.session.this_cpu import measured_here
 
 
 def gpu_of(record: Record) -> str | None:
     """The name of the GPU that is here, of a record for one."""
+    return gpu_name() if _is_for_gpu(record) else None
+
+
+def is_of_this_machine(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a record's times are this machine's; those of a GPU are not where there is none.
+
+    `environments` are those of its file.
+    """
+    gpu = gpu_of(record)
+    if gpu is None and _is_for_gpu(record):
+        return False
+    return measured_here(record, environments, gpu)
+
+
+def _is_for_gpu(record: Record) -> bool:
     target = record.task.get("target")
-    is_gpu = isinstance(target, Mapping) and target.get("kind") == "cuda"
-    return gpu_name() if is_gpu else None
+    return isinstance(target, Mapping) and target.get("kind") == "cuda"

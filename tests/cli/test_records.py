@@ -12,9 +12,11 @@ from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.plausible import least_of
 from autosched.measure.records import RecordLog, read_log
+from autosched.session import this_gpu
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
 from kit.measurer import failure_of
+from kit.records import record, write
 
 
 def test_info_counts_candidates_failures_and_the_best(cli: Cli, log: Path) -> None:
@@ -25,6 +27,17 @@ def test_info_counts_candidates_failures_and_the_best(cli: Cli, log: Path) -> No
     assert "3 candidates, 2 valid" in done.out
     assert f"best 1 ms  0.008192 GFLOP/s on this machine ({fingerprint()['cpu']})\n" in done.out
     assert "1 failed: run timeout" in done.out
+
+
+def test_info_takes_no_gpu_for_this_machines_where_there_is_none(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target="cuda").to_json()
+    environments = {"e": {"cpu": "any", "gpus": [{"name": "H200"}]}}
+    write(tmp_path / "gpu.jsonl", [record(0, task=task, environment="e")], environments)
+    for name, where in ((None, "on H200, not this machine"), ("H200", "on this machine (H200)")):
+        monkeypatch.setattr(this_gpu, "gpu_name", lambda found=name: found)
+        assert where in cli("records", "info", "gpu.jsonl").out
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from autosched.errors import ConfigError
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import best_of, candidate_hash
 from autosched.report.curve import curve, curves
 from autosched.report.facts import environment, remarks
 from autosched.report.runs import read_runs
+from autosched.session import this_gpu
+from autosched.task import Task
+from kit.records import write
 
 
 def test_machines_and_ways_of_timing_are_runs_of_their_own(
@@ -45,6 +49,36 @@ def test_a_race_whose_candidates_are_not_in_the_file_has_no_curve(
     assert len(curves(runs).traces) == 1
     assert "has a time" in curve(runs[0]).caption
     assert curves(runs[:1]).traces == ()
+
+
+def test_nothing_believed_is_nothing_to_report(records: Sequence[Record], tmp_path: Path) -> None:
+    """A file of which nothing is left is passed over where another has runs."""
+    forged, fair = tmp_path / "forged.jsonl", tmp_path / "fair.jsonl"
+    RecordLog(forged).append([replace(records[0], result=MeasureResult((1e-12,)))])
+    RecordLog(fair).append(records[:1])
+    told: list[str] = []
+    with pytest.raises(ConfigError, match=r"forged\.jsonl: no record is believed"):
+        read_runs([forged], told.append)
+    runs, _ = read_runs([forged, fair], told.append)
+    assert [run.source for run in runs] == [fair]
+    assert len(told) == 2
+
+
+def test_times_of_a_gpu_are_this_machines_where_it_is_here(
+    records: Sequence[Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task.from_workload("matmul", M=32, N=32, K=32, target="cuda").to_json()
+    path = write(
+        tmp_path / "gpu.jsonl",
+        [replace(r, task=task, environment="e") for r in records[:2]],
+        {"e": {"cpu": "any", "gpus": [{"name": "H200"}]}},
+    )
+    for name, here in ((None, False), ("A100", False), ("H200", True)):
+        monkeypatch.setattr(this_gpu, "gpu_name", lambda found=name: found)
+        ((run,), _) = read_runs([path], pytest.fail)
+        assert run.here is here
+        shown = "H200, this machine" if here else "H200"
+        assert environment(run, None)[0] == ("Measured on", shown)
 
 
 def test_a_run_has_the_caches_of_its_machine(records: Sequence[Record], tmp_path: Path) -> None:
