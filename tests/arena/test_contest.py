@@ -180,7 +180,8 @@ def broken(method: str, error: BaseException) -> Knowing:
     def fails(*_: object) -> None:
         raise error
 
-    return type("Broken", (Knowing,), {method: fails, "name": "broken"})()
+    made: Knowing = type("Broken", (Knowing,), {method: fails, "name": "broken"})()
+    return made
 
 
 @pytest.mark.parametrize("method", ["fit", "predict", "opinions", "seed"])
