@@ -19,6 +19,7 @@ from autosched.features.sets import ANSOR, Rows
 from autosched.measure.records import LogContents, Record, stream_log, task_hash
 from autosched.measure.standing import is_race, timed_among
 from autosched.measure.workload_keys import WorkloadKeys
+from autosched.session.believed import Doubts
 from autosched.session.reading import tell_problems
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
@@ -47,7 +48,8 @@ class _Ahead:
 class RecordSamples:
     """Every record of the files, in order, as often as it is iterated; few are kept in memory.
 
-    Those of races are left out: their candidates were recorded before. Records that a run adds
+    Those of races are left out, for their candidates were recorded before, and those whose times no
+    kernel can have. Records that a run adds
     meanwhile are left out the later times.
 
     What was skipped is reported the first time. `environments` fills up meanwhile. Raises
@@ -74,11 +76,12 @@ class RecordSamples:
         for place, path in enumerate(self._paths):
             contents = LogContents(environments=self.environments)
             ahead = _Ahead(self._rows)
+            doubts = Doubts()
             number = -1
             records = stream_log(path, contents, self._keys)
             for number, record in enumerate(islice(records, known[place] if known else None)):
                 task = self._task(record, contents)
-                if task is None or is_race(record):
+                if task is None or doubts.about(record) or is_race(record):
                     continue
                 failure = record.result.failure
                 sample = Sample(
@@ -101,6 +104,7 @@ class RecordSamples:
             read.append(number + 1)
             if not known:
                 tell_problems(path, contents, warning)
+                doubts.tell(path, warning)
             elif read[place] < known[place]:
                 remedy = "run this again" if path.is_file() else "give a file instead of a pipe"
                 raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,29 +18,44 @@ if TYPE_CHECKING:  # commands that only read records do not load what measures
 Tell = Callable[[str], None]
 
 
+class Doubts:
+    """Which of a file's records have times that no kernel can be as fast as."""
+
+    def __init__(self) -> None:
+        self._least: dict[str, float] = {}
+        self._fastest: dict[str, float] = {}
+        self._doubted: Counter[str] = Counter()
+
+    def about(self, record: Record) -> bool:
+        """Whether the record is not believed, which is noted. Failures are."""
+        key = record.task["key"]
+        if key not in self._least:
+            self._least[key] = least_of(record.task)
+        cost = record.result.cost
+        if cost >= self._least[key]:
+            return False
+        self._doubted[key] += 1
+        self._fastest[key] = min(cost, self._fastest.get(key, cost))
+        return True
+
+    def tell(self, path: Path, warning: Tell) -> None:
+        """Tell `warning` of what was not believed of the file."""
+        for key, number in self._doubted.items():
+            warning(
+                f"{path}: {count(number, 'record')} of task {key} not believed and left out: "
+                f"{self._fastest[key]:.3g} s a call, and no kernel of it takes less than "
+                f"{self._least[key]:.3g} s; delete the lines"
+            )
+
+
 def believed(path: Path, records: Iterable[Record], warning: Tell) -> list[Record]:
     """The records without those that no kernel can be as fast as; `warning` is told of them.
 
     Failures stay. What is taken instead is the next best.
     """
-    least: dict[str, float] = {}
-    doubted: dict[str, list[Record]] = {}
-    kept = []
-    for record in records:
-        key = record.task["key"]
-        if key not in least:
-            least[key] = least_of(record.task)
-        if record.result.cost < least[key]:
-            doubted.setdefault(key, []).append(record)
-        else:
-            kept.append(record)
-    for key, found in doubted.items():
-        fastest = min(record.result.cost for record in found)
-        warning(
-            f"{path}: {count(len(found), 'record')} of task {key} not believed and left out: "
-            f"{fastest:.3g} s a call, and no kernel of it takes less than {least[key]:.3g} s; "
-            "delete the lines"
-        )
+    doubts = Doubts()
+    kept = [record for record in records if not doubts.about(record)]
+    doubts.tell(path, warning)
     return kept
 
 

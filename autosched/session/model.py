@@ -15,6 +15,7 @@ from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
 from autosched.search.pretrained import start_pretrained
 from autosched.search.warm_start import warm_start
+from autosched.session.believed import believed
 from autosched.session.reading import Tell, read_records
 from autosched.words import count
 
@@ -120,7 +121,8 @@ def _warm_start(
     used, paths = 0, options.warm_start
     for path in paths:
         contents = read_records(path, warning, options.keys)
-        found = warm_start(learner, contents.records, kind, helper, features, contents.environments)
+        records = believed(path, contents.records, warning)
+        found = warm_start(learner, records, kind, helper, features, contents.environments)
         for problem in found.problems:
             warning(f"{path}: {problem}; not learned from")
         used += found.records

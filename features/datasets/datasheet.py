@@ -18,7 +18,8 @@ record (each the mean of many calls), nan for a candidate that failed; `failure`
 stage and how. `throughput` is the least time among the candidates of the same task in this file
 that were timed in the same way on the same machine, divided by the candidate's own: 1 for the
 fastest, 0 for a failure. Failed candidates are included; the second record of a candidate that was
-raced at the end of a run is not. A candidate that cannot be lowered has one row of zeros.
+raced at the end of a run is not, nor is a time that no kernel can have. A candidate that cannot be
+lowered has one row of zeros.
 """
 
 _LEADING = {

@@ -99,6 +99,18 @@ def test_rows_are_those_of_the_machine_of_the_record(
     assert found[0]["small"] != found[0]["large"]
 
 
+def test_a_time_that_no_kernel_can_have_is_left_out(
+    cli: Cli, tmp_path: Path, record: Callable[..., Record]
+) -> None:
+    """It would make all others as good as failed."""
+    RecordLog(tmp_path / "mm.jsonl").append([record(1e-12), record(2e-3), record(1e-3)])
+    done = cli("dataset", "export", "mm.jsonl", "-o", "d.csv")
+    assert "1 record of task" in done.err and "not believed and left out: 1e-12 s" in done.err
+    with (tmp_path / "d.csv").open(newline="") as file:
+        rows = {(row["record"], row["throughput"]) for row in csv.DictReader(file)}
+    assert rows == {("1", "0.5"), ("2", "1.0")}
+
+
 class Growing(samples.RecordSamples):
     """After the first time, a record more is in the file."""
 

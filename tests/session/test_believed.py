@@ -1,22 +1,29 @@
 """Records with impossible times: said, left out, the next best taken."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import autosched
 from autosched import tune
+from autosched.features.ansor.rows import FeatureRows
+from autosched.features.sets import TUNING
 from autosched.measure.plausible import least_of, least_operations, least_seconds
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import MeasureResult
+from autosched.search.cost_model import Scores
 from autosched.search.options import SearchOptions
 from autosched.session import tuned
 from autosched.session.believed import believed, below_peak
+from autosched.session.model import ModelOptions, make_learner
 from autosched.state.steps import steps_from_json
 from autosched.target import cpu_target
 from autosched.task import Task
+from kit.helper import StubHelper
 from kit.measurer import CRASH, StubMeasurer
 from kit.types import UseMeasurer
 
@@ -101,3 +108,29 @@ def test_a_run_does_not_continue_from_it(
     with pytest.warns(UserWarning, match="1 record of task .* not believed"):
         found = tune(MATMUL, trials=2, batch=2, search=search, cost_model="random", records=path)
     assert found.best.seconds == 1e-3
+
+
+def test_no_model_learns_from_it(path: Path) -> None:
+    """Throughputs would all be relative to it."""
+
+    class Told:
+        trained = False
+        known: Sequence[float] = ()
+
+        def prepare(self) -> None:
+            pass
+
+        def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+            self.known = throughputs
+
+        def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+            return np.ones((len(programs), 1), np.float32)
+
+    said: list[str] = []
+    model = Told()
+    options = ModelOptions(model=model, warm_start=[path])
+    learner = make_learner(options, TUNING, 0, "cpu", StubHelper(), said.append, said.append)
+    learner.refresh()
+    assert model.known == [1.0, 0.5]
+    assert "1 record of task" in said[0] and "not believed and left out" in said[0]
+    assert said[1] == f"warm start from {path}: 2 records of 1 task"
