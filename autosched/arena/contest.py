@@ -59,13 +59,8 @@ def contest(
     and model that is begun. Raises ConfigError for what cannot compete.
     """
     settings = settings or Settings()
-    for search in searches:
-        arguments.one_of("search", search, SEARCHES)
     players = [contestant(model) for model in models]
-    names = [player.name for player in players]
-    for kind, given in (("models of different names", names), ("different searches", searches)):
-        if not given or len(set(given)) < len(given):
-            raise ConfigError(f"expected {kind}, found {', '.join(given) or 'none'}")
+    require_different(players, searches)
     runs = []
     pools = [replace(pool, programs=list(map(_unchangeable, pool.programs))) for pool in pools]
     for pool in pools:
@@ -77,6 +72,16 @@ def contest(
                     pool, _others(pool, pools, settings, seed), player, searches, settings, seed
                 )
     return Results(tuple(runs), settings.seeds)
+
+
+def require_different(players: Sequence[Model], searches: Sequence[str]) -> None:
+    """Raise ConfigError unless there are models of different names, and different searches."""
+    for search in searches:
+        arguments.one_of("search", search, SEARCHES)
+    names = [player.name for player in players]
+    for kind, given in (("models of different names", names), ("different searches", searches)):
+        if not given or len(set(given)) < len(given):
+            raise ConfigError(f"expected {kind}, found {', '.join(given) or 'none'}")
 
 
 def _unchangeable(program: FeatureRows) -> FeatureRows:

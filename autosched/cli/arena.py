@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autosched.arena import Results, Settings, contest, contestant, pools_of
+from autosched.arena.contest import require_different
 from autosched.arena.results import require_plotly
 from autosched.cli.console import plain, print_json, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
@@ -39,6 +40,7 @@ def run(
     """Print the table; write every run to `output`, or the chart if it ends in .html."""
     feature_set(features)
     players = [contestant(model) for model in models]  # refused before minutes are spent
+    require_different(players, searches)
     if output is not None:
         _require_free(output, records, force=force)
     keys = workload_keys(workloads)

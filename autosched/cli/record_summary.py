@@ -62,8 +62,8 @@ class Summary:
         known = self._machines.get(key)
         if known is None:
             record = found.whole() if isinstance(found, Glance) else found
-            machine = _machine(record, environments)  # the objects are kept: so their ids stay taken
-            known = self._machines[key] = machine, (found.task, environment)
+            machine = _machine(record, environments)
+            known = self._machines[key] = machine, (found.task, environment)  # so ids stay taken
         return known[0]
 
     def _add(

@@ -87,7 +87,7 @@ def _require_all(written: int, expected: int) -> None:
 
 def page_of(path: Path) -> Path:
     """Where the datasheet of the dataset `path` stands."""
-    return path.with_name(path.name + ".md")
+    return path.parent / f"{path.name}.md"
 
 
 def require_export(path: Path, remedy: str = "give another file", *, overwrite: bool) -> None:

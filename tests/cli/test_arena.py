@@ -48,6 +48,7 @@ def test_table_file_and_json(cli: Cli, log: Path) -> None:
         (("--model", "xgbost"), "model 'xgbost': expected xgboost, random or file.py:name"),
         (("--held-out", "nothing"), "held_out: expected"),
         (("--search", "gready"), "search: expected"),
+        (("--model", "random", "--model", "random"), "models of different names, found random"),
         (("--features", "mine"), "mine"),
     ],
 )
@@ -55,6 +56,7 @@ def test_refusals(cli: Cli, log: Path, options: tuple[str, ...], message: str) -
     shutil.copy(log, "old.csv")
     done = cli("arena", log, "--trials", "8", "--seeds", "1", *options)
     assert done.status == 2 and message in done.err and done.out == ""
+    assert "nothing is measured" not in done.err  # refused before features are worked out
     assert Path("old.csv").read_text() == log.read_text()
 
 
