@@ -44,8 +44,8 @@ def report_many(
             warn(f"warning: {table.name(task.task.key)}: {final.again.remark}")
     if all(task.best is not None for task in result.tasks):
         plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
-    done = max(1, sum(task.progress.done for task in result.tasks))
-    outside = sum(task.progress.outside_measuring for task in result.tasks) / done
+    done = sum(task.progress.done for task in result.tasks)
+    outside = sum(task.progress.outside_measuring for task in result.tasks) / max(1, done)
     labelled("trials", f"{done} in all, {outside:.2f} s of each outside measuring")
     if others:
         labelled("others", others)

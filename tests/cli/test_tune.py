@@ -195,6 +195,20 @@ def test_several_tasks(run: Callable[..., tuple[int, str, str]], tmp_path: Path)
     assert len(read_log(tmp_path / "a+b.jsonl").records) == 20
 
 
+def test_tasks_without_candidates_have_no_trials(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    for n in (1, 2):
+        expression = f'{{expr: "C[i] = A[i] + {n}.0", shapes: {{A: [1]}}}}'
+        (tmp_path / f"e{n}.yaml").write_text(f"workload: {expression}\n" + SEARCH + RANDOM)
+    _, out, err = run("e1.yaml", "e2.yaml", "--trials", "20")
+    assert "trials    2 in all" in out
+    assert "stopped: no task has candidates left" in err
+    status, out, _ = run("e1.yaml", "e2.yaml", "--trials", "20")
+    assert status == 0
+    assert "trials    0 in all" in out
+
+
 def test_several_tasks_interrupted(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
