@@ -29,9 +29,9 @@ class Settings:
     """How a contest is played.
 
     A search measures `batch` candidates a round, up to `trials`. Before it begins, the model
-    learns from records of others: of all tasks of other operators (`held_out="operator"`), of all
-    other tasks (`"task"`), or of none (`"all"`); from at most `others` of them, evenly drawn. Each
-    search is played with the seeds 0 to `seeds` - 1.
+    learns from records of others for the same kind of target: of all tasks of other operators
+    (`held_out="operator"`), of all other tasks (`"task"`), or of none (`"all"`); from at most
+    `others` of them, evenly drawn. Each search is played with the seeds 0 to `seeds` - 1.
     """
 
     trials: int = 128
@@ -104,6 +104,7 @@ def _others(pool: Pool, pools: Sequence[Pool], settings: Settings, seed: int) ->
         other
         for other in pools
         if other is not pool
+        and other.kind == pool.kind
         and settings.held_out != "all"
         and other.task != pool.task
         and (settings.held_out == "task" or other.operator != pool.operator)

@@ -34,7 +34,7 @@ class Pool:
 
     `programs` are their feature rows, one array (stores, columns) each; `seconds` their times a
     call, positive and finite: (programs,). `machine` tells them from those of another pool of the
-    task; empty where there is none.
+    task; empty where there is none. `kind` is that of the target, cpu or cuda.
     """
 
     task: str
@@ -42,6 +42,7 @@ class Pool:
     programs: list[FeatureRows]
     seconds: npt.NDArray[np.float64]
     machine: str = ""
+    kind: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -97,7 +98,8 @@ def pools_of(
         workload = task.workload.to_json()
         operator = str(next(workload[kind] for kind in _OPERATORS if kind in workload))
         programs = [program for program, _ in usable]
-        pools.append(Pool(_name(task), operator, programs, np.array([s for _, s in usable])))
+        seconds = np.array([s for _, s in usable])
+        pools.append(Pool(_name(task), operator, programs, seconds, kind=task.target.kind))
         machines.append(_machine(mine[0], task, environments or {}))
     if not pools:
         raise ConfigError("no task with candidates to choose from; give records of tuning runs")

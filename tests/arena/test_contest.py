@@ -1,6 +1,7 @@
 """Contests on made-up pools whose best candidates are known."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_what_models_learn_from_before_a_search(held_out: str, learned_first: in
     few = Knowing()
     contest(POOLS, [few], ["greedy"], Settings(16, 8, 1, "task", others=10))
     assert few.taught == [10, 18] * 3
+
+
+def test_a_model_learns_nothing_of_another_kind_of_target() -> None:
+    model = Knowing()
+    pools = [replace(POOLS[0], kind="cuda"), *POOLS[1:]]
+    contest(pools, [model], ["greedy"], Settings(8, 8, 1, "task"))
+    assert model.taught == [64, 64]  # the second and the third learn from one another
 
 
 def test_the_same_numbers_each_time_and_no_candidate_twice() -> None:
@@ -286,6 +294,7 @@ def test_pools_of_one_machine_are_told_apart() -> None:
         for each in steps
     ]
     pools = pools_of(records, pytest.fail)
+    assert {pool.kind for pool in pools} == {"cpu"}
     assert [pool.machine for pool in pools] == ["a", "a, empty caches", "a (2)"]
     assert [pool.machine for pool in pools_of(records[:2], pytest.fail)] == [""]
 
