@@ -100,9 +100,14 @@ class Estimator:
         self._vector = vector or program_vector
 
     def seed(self, number: int) -> None:
-        """Becomes the regressor's `random_state`, where it has one."""
-        if "random_state" in self._regressor.get_params():
-            self._regressor.set_params(random_state=number)
+        """Becomes the `random_state` of the regressor and its parts (of a pipeline's steps)."""
+        names = [
+            name
+            for name in self._regressor.get_params()
+            if name == "random_state" or name.endswith("__random_state")
+        ]
+        if names:
+            self._regressor.set_params(**dict.fromkeys(names, number))
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
         """Scikit-learn's regressors start anew at each call."""

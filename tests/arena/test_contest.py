@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +129,23 @@ def test_a_regressor_of_scikit_learns_form_is_taken_as_it_is() -> None:
     own = Estimator(regressor, "own", lambda rows: rows[0].astype(float))
     with pytest.raises(AssertionError):
         own.fit(POOLS[0].programs, POOLS[0].throughputs)
+
+
+def test_the_parts_of_a_regressor_get_the_seed_too() -> None:
+    """A pipeline has no random_state of its own; its steps drew other numbers each time."""
+
+    class Pipeline:
+        params: ClassVar = {"scale__with_mean": True, "forest__random_state": None}
+
+        def get_params(self) -> dict[str, object]:
+            return self.params
+
+        def set_params(self, **params: object) -> None:
+            self.params = {**self.params, **params}
+
+    pipeline = Pipeline()
+    Estimator(pipeline).seed(3)
+    assert pipeline.params == {"scale__with_mean": True, "forest__random_state": 3}
 
 
 @pytest.mark.parametrize(
