@@ -11,6 +11,7 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.measure.records import Record, RecordLog
+from autosched.measure.standing import best_of
 from autosched.search.allocation import (
     UNKNOWN_COST,
     AllocationOptions,
@@ -207,10 +208,10 @@ class TaskScheduler:
 def _state_of(task: Task, weight: float, earlier: Sequence[Record], batch: int) -> TaskState:
     """A task's state, restored from its records; as if there were none when all of them failed."""
     state = TaskState(task.dag.flop_count, weight, similarity_tag(task.dag))
-    valid = [record.result.cost for record in earlier if record.result.valid]
-    if valid:
+    best = best_of(earlier)
+    if best is not None:
         state.rounds = max(1, int(len(earlier) / batch + 0.5))
-        state.best_cost = min(valid)
+        state.best_cost = best.result.cost
         state.best_round = state.rounds
         state.history = [state.best_cost]
     return state

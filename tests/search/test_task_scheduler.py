@@ -1,6 +1,7 @@
 """Several tasks in one run, with a stub for measuring."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
+from autosched.measure.standing import candidate_hash
 from autosched.search.allocation import AllocationOptions
 from autosched.search.options import SearchOptions
 from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
@@ -169,6 +171,22 @@ def test_a_task_whose_records_all_failed_starts_afresh(
     scheduler = make(earlier=earlier, trials=8)
     assert [s.rounds for s in scheduler.states] == [0, 0]
     assert all(t.best is not None for t in scheduler.run().tasks)
+
+
+def test_the_winner_of_an_earlier_race_is_what_is_to_be_improved(
+    make: Callable[..., TaskScheduler], tasks: list[Task], tmp_path: Path
+) -> None:
+    """The loser's time was luck: what is faster than the winner is an improvement."""
+    log = RecordLog(tmp_path / "log.jsonl")
+    make(log=log, trials=8).run()
+    mine = [r for r in read_log(log.path).records if r.task["key"] == tasks[0].key]
+    fastest = min(mine, key=cost_of)
+    slowest = max(mine, key=cost_of)
+    race = {"race": {"against": [candidate_hash(fastest.steps)]}}
+    earlier = {tasks[0].key: [*mine, replace(slowest, search=race)]}
+    scheduler = make(earlier=earlier)
+    assert scheduler.states[0].best_cost == cost_of(slowest)
+    assert scheduler.states[0].history == [cost_of(scheduler.tuners[0].progress.best)]
 
 
 def test_an_interruption_keeps_the_bests(make: Callable[..., TaskScheduler]) -> None:
