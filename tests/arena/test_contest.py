@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +135,8 @@ def test_the_parts_of_a_regressor_get_the_seed_too() -> None:
     """A pipeline has no random_state of its own; its steps drew other numbers each time."""
 
     class Pipeline:
-        params: ClassVar = {"scale__with_mean": True, "forest__random_state": None}
+        def __init__(self) -> None:
+            self.params: dict[str, object] = {"scale__mean": True, "forest__random_state": None}
 
         def get_params(self) -> dict[str, object]:
             return self.params
@@ -145,7 +146,7 @@ def test_the_parts_of_a_regressor_get_the_seed_too() -> None:
 
     pipeline = Pipeline()
     Estimator(pipeline).seed(3)
-    assert pipeline.params == {"scale__with_mean": True, "forest__random_state": 3}
+    assert pipeline.params == {"scale__mean": True, "forest__random_state": 3}
 
 
 @pytest.mark.parametrize(
