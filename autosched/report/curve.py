@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -158,6 +159,7 @@ def curves(runs: Sequence[Run]) -> Chart:
     scale, name = unit(timed[0])
     traces: list[dict[str, Any]] = []
     heights: list[float] = []
+    labels = _labels(timed, alike=alike)
     for place, run in enumerate(timed[:_MOST_CURVES]):
         valid = [(p, t) for p, t in enumerate(run.trials, 1) if t.valid]
         line = _best_so_far(valid)
@@ -169,7 +171,7 @@ def curves(runs: Sequence[Run]) -> Chart:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": shown(_label(run, alike=alike)),
+                "name": shown(labels[place]),
                 "x": [p for p, _ in stairs] + [len(run.trials)],
                 "y": [run.rate(cost) / base for _, cost in stairs] + [end],
                 "line": {
@@ -196,10 +198,30 @@ def curves(runs: Sequence[Run]) -> Chart:
     return Chart("curves", "All runs", f"{said}{more}.", traces, layout, 380, wide=True)
 
 
-def _label(run: Run, *, alike: bool) -> str:
-    """What tells a run from the others: its file, and its task where there are several."""
-    file = _short(run.source.name, 40 if alike else 20)
-    return file if alike else f"{_short(run.name, 24)} · {file}"
+def _labels(runs: Sequence[Run], *, alike: bool) -> list[str]:
+    """What tells each run from the others: its file, and its task where there are several.
+
+    Where these are the same, also the machine and how it was timed.
+    """
+    labels = [
+        _file(run, 40) if alike else f"{_short(run.name, 24)} · {_file(run, 20)}" for run in runs
+    ]
+    number = Counter(labels)
+    return [
+        label if number[label] == 1 else f"{label} · {_short(run.machine, 24)}{_timed(run)}"
+        for run, label in zip(runs, labels, strict=True)
+    ]
+
+
+def _file(run: Run, most: int) -> str:
+    """The file of a run; of a path, which tells files of one name apart, the end."""
+    if run.file == run.source.name or len(run.file) <= most:
+        return _short(run.file, most)
+    return "…" + run.file[1 - most :]
+
+
+def _timed(run: Run) -> str:
+    return ", empty caches" if run.flush else ""
 
 
 def _short(text: str, most: int) -> str:

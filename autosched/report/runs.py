@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,7 +53,8 @@ class Run:
     """What one file holds of one task, measured on one `device` and with one `flush` of caches.
 
     `trials` are in the order of the file, each candidate once; `best` is the last word of the races
-    that the file holds. `task` is None where it cannot be rebuilt, for the `problem`.
+    that the file holds. `task` is None where it cannot be rebuilt, for the `problem`; `file` is
+    what the page calls the source.
     """
 
     source: Path
@@ -67,6 +69,7 @@ class Run:
     races: int = 0
     spent: dict[str, float] = field(default_factory=dict)
     environments: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    file: str = ""
 
     @property
     def name(self) -> str:
@@ -122,6 +125,9 @@ def read_runs(
             )
         skipped += len(contents.problems)
         runs += _runs_of(path, contents, warning)
+    names = Counter(path.name for path in set(paths))
+    for run in runs:
+        run.file = run.source.name if names[run.source.name] == 1 else str(run.source)
     if not runs:
         raise ConfigError(
             f"{', '.join(map(str, paths))}: no record is believed, so there is nothing to report; "

@@ -84,7 +84,7 @@ def section(run: Run, measure: Measure | None) -> Section:
     ]
     return Section(
         run.name,
-        f"{run.machine} · {run.source.name}",
+        f"{run.machine} · {run.file}",
         figures(run, roof),
         remarks(run),
         arranged(charts),
@@ -129,7 +129,7 @@ def row(run: Run) -> Row:
     failed = len(run.trials) - len(run.valid)
     return Row(
         run.name,
-        run.source.name,
+        run.file,
         run.machine,
         "none" if best is None else time_text(best.result.cost),
         "" if best is None else rate_text(run, best.result.cost),

@@ -15,6 +15,7 @@ from autosched.measure.standing import best_of, candidate_hash
 from autosched.report.curve import curve, curves
 from autosched.report.facts import environment, remarks
 from autosched.report.runs import read_runs
+from autosched.report.sections import row
 from autosched.session import this_gpu
 from autosched.task import Task
 from kit.records import write
@@ -79,6 +80,26 @@ def test_times_of_a_gpu_are_this_machines_where_it_is_here(
         assert run.here is here
         shown = "H200, this machine" if here else "H200"
         assert environment(run, None)[0] == ("Measured on", shown)
+
+
+def test_runs_of_files_of_one_name_and_of_one_file_are_told_apart(
+    records: Sequence[Record], tmp_path: Path
+) -> None:
+    paths = [tmp_path / folder / "mm.jsonl" for folder in ("before", "after")]
+    for path in paths:
+        path.parent.mkdir()
+        RecordLog(path).append(records[:2])
+    cold = [replace(r, result=replace(r.result, cache_flush=4096)) for r in records[:2]]
+    RecordLog(paths[1]).append(cold)
+    runs, _ = read_runs(paths, pytest.fail)
+    assert [run.file for run in runs] == [str(paths[0]), str(paths[1]), str(paths[1])]
+    assert [row(run).source for run in runs] == [run.file for run in runs]
+    one, two, three = (trace["name"] for trace in curves(runs).traces)
+    assert one.startswith("…") and one.endswith("/before/mm.jsonl")
+    machine = runs[1].machine[:23]
+    assert f"/after/mm.jsonl · {machine}" in two and "empty caches" not in two
+    assert f"/after/mm.jsonl · {machine}" in three and three.endswith(", empty caches")
+    assert read_runs(paths[:1], pytest.fail)[0][0].file == "mm.jsonl"
 
 
 def test_a_run_has_the_caches_of_its_machine(records: Sequence[Record], tmp_path: Path) -> None:
