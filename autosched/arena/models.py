@@ -203,7 +203,8 @@ def opinions_of(model: Model, programs: Sequence[FeatureRows]) -> Scores:
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{expected}, {arguments.found(answered)}: {error}") from error
     found = found[:, None] if found.ndim == 1 else found
-    if found.ndim != 2 or len(found) != len(programs) or not found.size or np.isnan(found).any():
+    fits = found.ndim == 2 and len(found) == len(programs) and found.size > 0
+    if not fits or (name == "predict" and found.shape[1] > 1) or np.isnan(found).any():
         raise ConfigError(
             f"{expected}, found an array of shape "
             f"{found.shape}{' with nan in it' if np.isnan(found).any() else ''}"

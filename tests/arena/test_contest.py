@@ -168,6 +168,7 @@ def test_what_cannot_compete(model: object, message: str) -> None:
     [
         (np.zeros(3), "expected 64 scores, found an array of shape"),
         (np.full(64, np.nan), "nan"),
+        (np.zeros((64, 2)), r"expected 64 scores, found an array of shape \(64, 2\)"),
         (np.zeros((64, 0)), r"expected 64 scores, found an array of shape \(64, 0\)"),
         (None, "expected 64 scores"),
         (["fast"] * 64, r"expected 64 scores, found \['fast', .* could not convert string"),
