@@ -67,7 +67,8 @@ class RecordSamples:
             path: escaped(path.name if names[path.name] == 1 else str(path)) for path in paths
         }
         self._tasks: dict[str, Task | None] = {}
-        self._batched: dict[tuple[str, bool], BatchedFeatures] = {}
+        self._last: tuple[dict[str, Any], Task | None] = {}, None
+        self._batched: dict[tuple[int, bool], BatchedFeatures] = {}  # by the identity of a task
         self._read: list[int] = []  # records of each file, once all were gone through
         self.environments: dict[str, dict[str, Any]] = {}
 
@@ -115,6 +116,9 @@ class RecordSamples:
 
     def _task(self, record: Record, contents: LogContents) -> Task | None:
         """The record's task; None, noted once, when this installation does not know it."""
+        entry, task = self._last
+        if record.task is entry:  # most are of the task of the one before
+            return task
         name = task_hash(record.task)  # machines whose caches differ have tasks of one key
         if name not in self._tasks:
             try:
@@ -123,16 +127,17 @@ class RecordSamples:
                 self._tasks[name] = None
                 key = record.task["key"]
                 contents.problems.append(f"records of task {key} are left out: {error}")
+        self._last = record.task, self._tasks[name]
         return self._tasks[name]
 
     def _rows(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
         """The rows of the records' candidates, those of one task at once where that can be done."""
         found: list[Rows | None] = [None] * len(records)
-        by_task: dict[tuple[str, bool], list[int]] = {}
+        by_task: dict[tuple[int, bool], list[int]] = {}
         for k, (task, record) in enumerate(records):
             legal = record.result.failure is None  # whether others are, lowering them says
             if legal and self._features == ANSOR:
-                by_task.setdefault((task_hash(record.task), record.ansor_limits), []).append(k)
+                by_task.setdefault((id(task), record.ansor_limits), []).append(k)
             else:
                 found[k] = self._one(task, record)
         for key, those in by_task.items():
