@@ -1,17 +1,20 @@
 """What sets of loops touch, of many at once: `memory_walk._touched` for arrays of them.
 
 It depends on which loops these are, not on their order, and orders and tiles of one nest have most
-sets in common: a set is known by the sum of its loops' hashes, and asked for once.
+sets in common: a set is known by the sum of its loops' hashes, and asked for once. The loops that
+move one access have their order in common with those of many other nests, too, so that sets are
+made of each different sequence of them once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import Counts, marks_from_last, taken
+from autosched.features.batched.along_loops import marks_from_last, taken
 from autosched.features.batched.autosched_1.plans.page_places import Places
 from autosched.features.batched.autosched_1.plans.unique import Keys, different, mixed
 from autosched.features.batched.forms import Flags, Ints
@@ -21,6 +24,8 @@ _Intp = npt.NDArray[np.intp]
 _FAR = np.int64(1) << 62  # beyond the stride of every loop
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: multiples by n and m are 2**62 / |n - m| apart and more."""
+_FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F], np.uint64)
+"""Odd numbers of wyhash."""
 
 
 @dataclass(eq=False)
@@ -36,77 +41,137 @@ class Moving:
 
 @dataclass(eq=False)
 class Touched:
-    """What each different set of loops touches, and `sets` by (level, access, nest): the number of
-    that from a level inwards. `needed` are the bytes of a cache that has room for all lines."""
+    """What the innermost loops of each different sequence touch, by (number of them, sequence):
+    `needed` are the bytes of a cache that has room for all lines.
 
-    sets: _Intp
+    `sequence` is the number of that of each (access, nest), whose loops are those that move.
+    """
+
+    sequence: _Intp
+    moves: Flags
+    lines: Ints
+    runs: Ints
+    pages: Ints
+    needed: Ints
+
+    def levels(self) -> Iterator[tuple[int, _Intp]]:
+        """Each level, the innermost one first, and by (access, nest) the places in the tables of
+        what the loops from there inwards touch."""
+        sequences = self.lines.shape[1]
+        at = self.sequence
+        yield len(self.moves), at
+        for level in range(len(self.moves) - 1, -1, -1):
+            at = at + self.moves[level] * np.intp(sequences)
+            yield level, at
+
+
+def touched(moving: Moving, line: int) -> Touched:
+    """Of each access of each nest, with lines of `line` bytes."""
+    first, which = different(_keys_of_sequences(moving))
+    sequences = _sequences(moving, first)
+    sets, own = _sets(sequences)
+    found = _of_sets(sequences, sets, line)
+    tables = (found.lines, found.runs, found.pages, found.needed)
+    return Touched(which.reshape(moving.moves.shape[1:]), moving.moves, *[t[own] for t in tables])
+
+
+def _keys_of_sequences(moving: Moving) -> Keys:
+    """(2, access and nest): keys of the loops that move an access, in order.
+
+    Extents and strides give one number for each different pair, as their product is below 2**62.
+    """
+    keys = np.empty((2, *moving.moves.shape[1:]), np.uint64)
+    keys[:] = moving.elements.astype(np.uint64)[:, None]
+    for stride, moves, extent in zip(moving.stride, moving.moves, moving.extents, strict=True):
+        counts = moves.astype(np.uint64)
+        loop = (extent.astype(np.uint64) * _GOLDEN + stride.view(np.uint64)) * counts
+        for key, factor in zip(keys, _FACTORS, strict=True):
+            key *= counts * (factor - np.uint64(1)) + np.uint64(1)
+            key += loop
+    keys ^= keys >> np.uint64(32)
+    return keys.reshape(2, -1)
+
+
+@dataclass(eq=False)
+class _Sequences:
+    """Loops that move an access, innermost first, without gaps: `stride` and `extent` by (loop,
+    sequence), 0 and 1 after the last one; by sequence the `number` of loops and an `element`."""
+
+    stride: Ints
+    extent: Ints
+    number: Ints
+    element: Ints
+
+
+def _sequences(moving: Moving, those: _Intp) -> _Sequences:
+    """Of these (access, nest), by place among all."""
+    loops = len(moving.stride)
+    access, nest = np.divmod(those, moving.extents.shape[1])
+    moves = moving.moves.reshape(loops, -1).take(those, axis=1)
+    place = marks_from_last(moves)
+    number = place[0].astype(np.int64)
+    shape = int(number.max(initial=0)), len(those)
+    stride, extent = np.zeros(shape, np.int64), np.ones(shape, np.int64)
+    some = np.flatnonzero(moves)
+    at = (place.take(some) - 1) * np.intp(len(those)) + some % len(those)
+    stride.ravel()[at] = moving.stride.reshape(loops, -1).take(those, axis=1).take(some)
+    extent.ravel()[at] = moving.extents.take(nest, axis=1).take(some)
+    return _Sequences(stride, extent, number, moving.elements[access])
+
+
+@dataclass(eq=False)
+class _Sets:
+    """The innermost loops of sequences: how many, and of which; those of few loops first."""
+
+    number: _Intp
+    sequence: _Intp
+
+
+def _sets(sequences: _Sequences) -> tuple[_Sets, _Intp]:
+    """The different sets, and which of them is each by (number of loops, sequence)."""
+    loops, count = sequences.stride.shape
+    keys = np.empty((2, loops + 1, count), np.uint64)
+    keys[:, 0] = sequences.element.astype(np.uint64) * _GOLDEN
+    loop = mixed(sequences.extent.astype(np.uint64) * _GOLDEN + sequences.stride.view(np.uint64))
+    loop *= sequences.stride != 0
+    for k, (own, again) in enumerate(zip(loop, mixed(loop), strict=True)):
+        np.add(keys[0, k], own, out=keys[0, k + 1])
+        np.add(keys[1, k], again, out=keys[1, k + 1])
+    asked = np.flatnonzero(np.arange(loops + 1)[:, None] <= sequences.number)
+    first, which = different(keys.reshape(2, -1)[:, asked])
+    own = np.zeros(keys[0].shape, np.intp)
+    own.ravel()[asked] = which
+    number, sequence = np.divmod(asked[first], count)
+    return _Sets(number, sequence), own
+
+
+@dataclass(eq=False)
+class _Found:
+    """What each set touches."""
+
     lines: Ints
     runs: Ints
     pages: Ints
     needed: Ints
 
 
-def touched(moving: Moving, line: int) -> Touched:
-    """Of each access of each nest, with lines of `line` bytes."""
-    loops, moves = len(moving.stride), moving.moves
-    asked = np.ones((loops + 1, *moves.shape[1:]), bool)
-    asked[:-1] = moves
-    number = marks_from_last(asked) - 1  # the last level is a single iteration
-    at = np.flatnonzero(asked)
-    first, which = _by_number(*different(_keys_of(moving).reshape(2, -1)[:, at]), number.take(at))
-    sets = np.empty(asked.shape, np.intp)
-    sets.ravel()[at] = which
-    for k in range(loops - 1, -1, -1):
-        np.copyto(sets[k], sets[k + 1], where=~moves[k])
-    return _of_sets(moving, at[first], number.take(at[first]), sets, line)
-
-
-def _by_number(first: _Intp, which: _Intp, number: Counts) -> tuple[_Intp, _Intp]:
-    """Those of few loops first."""
-    order = np.argsort(number[first], kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return first[order], place[which]
-
-
-def _keys_of(moving: Moving) -> Keys:
-    """(2, level, access, nest): the keys of the loops from each level inwards.
-
-    Extents and strides give one number for each different pair, as their product is below 2**62.
-    """
-    loops, accesses, count = moving.stride.shape
-    loop = moving.extents.astype(np.uint64)[:, None] * _GOLDEN
-    keys = np.empty((2, loops + 1, accesses, count), np.uint64)
-    keys[0, :-1] = mixed(loop + moving.stride.view(np.uint64)) * moving.moves
-    keys[1, :-1] = mixed(keys[0, :-1])
-    keys[:, -1] = moving.elements.astype(np.uint64)[:, None] * _GOLDEN
-    for k in range(loops - 1, -1, -1):
-        keys[:, k] += keys[:, k + 1]
-    return keys
-
-
-def _of_sets(moving: Moving, at: _Intp, number: Counts, sets: _Intp, line: int) -> Touched:
-    """Of sets that are found `at` (level, access, nest), and have that `number` of loops."""
-    loops, accesses, count = moving.stride.shape
-    level, place = np.divmod(at, accesses * count)
-    access, nest = np.divmod(place, count)
-    inside = moving.moves.reshape(loops, -1).take(place, axis=1)
-    inside &= np.arange(loops)[:, None] >= level
-    stride = moving.stride.reshape(loops, -1).take(place, axis=1)
+def _of_sets(sequences: _Sequences, sets: _Sets, line: int) -> _Found:
+    """What the loops of each set touch, which are put in the order of their strides."""
+    number = sets.number
+    inside = np.arange(int(number.max(initial=0)))[:, None] < number
+    stride = sequences.stride[: len(inside)].take(sets.sequence, axis=1)
     stride[~inside] = _FAR
-    order = stride.argsort(axis=0)[: number.max(initial=0)]
-    stride = taken(stride, order)
-    extents = moving.extents[order, nest]
-    return _counted(_Runs(stride, extents, number, moving.elements[access], line), sets, line)
+    order = stride.argsort(axis=0)
+    extent = sequences.extent.take(order * np.intp(len(sequences.number)) + sets.sequence)
+    element = sequences.element[sets.sequence]
+    return _counted(_Runs(taken(stride, order), extent, number, element, line), line)
 
 
 class _Runs:
     """Runs of neighbouring lines: bytes of each one's `span`, and `gaps` between them: those sets,
     how many bytes apart the runs are, and how many."""
 
-    def __init__(
-        self, stride: Ints, extent: Ints, number: Counts, element: Ints, line: int
-    ) -> None:
+    def __init__(self, stride: Ints, extent: Ints, number: _Intp, element: Ints, line: int) -> None:
         """Loops by rising stride; sets of few loops come first."""
         self.span = element
         self.gaps: list[tuple[_Intp, Ints, Ints]] = []
@@ -135,7 +200,7 @@ class _Runs:
             self.gaps.append((those, self._gap[those], self._times[those]))
 
 
-def _counted(runs: _Runs, sets: _Intp, line: int) -> Touched:
+def _counted(runs: _Runs, line: int) -> _Found:
     """What the runs of each set and what is between them touch."""
     run = -(-runs.span // line)
     number, page_runs = np.ones((2, len(run)), np.int64)
@@ -149,4 +214,4 @@ def _counted(runs: _Runs, sets: _Intp, line: int) -> Touched:
         places.spread(those, stride, times)
     lines, room = number * run, places.room()
     needed = np.where(lines > room, -(-lines // room) * PAGE, 0)
-    return Touched(sets, lines, number, page_runs * -(-page_span // PAGE), needed)
+    return _Found(lines, number, page_runs * -(-page_span // PAGE), needed)

@@ -49,17 +49,19 @@ def different(keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     there are known, the others go on to another place.
     """
     count = keys.shape[1]
-    like = np.empty(count, np.intp)
-    rest = np.arange(count)
-    table = np.empty(1 << max(1, 2 * count - 1).bit_length(), np.intp)
-    own = keys[0]
+    every = np.arange(count, dtype=np.int32)
+    like, rest = every.copy(), every
+    table = np.empty(1 << max(1, 2 * count - 1).bit_length(), every.dtype)
+    own, again = keys
+    at = own
     while len(rest):
-        at = (own[rest] & np.uint64(len(table) - 1)).astype(np.intp)
-        table[at] = rest
-        found = table[at]
-        same = (keys[0][found] == keys[0][rest]) & (keys[1][found] == keys[1][rest])
+        place = (at & np.uint64(len(table) - 1)).view(np.intp)
+        table[place] = rest
+        found = table.take(place)
+        same = (keys[0].take(found) == own) & (keys[1].take(found) == again)
         like[rest[same]] = found[same]
-        rest = rest[~same]
-        own = own + keys[1]
-    first = like == np.arange(count)
+        other = ~same
+        rest, own, again, at = (part[other] for part in (rest, own, again, at))
+        at = at + again
+    first = like == every
     return first.nonzero()[0], (first.cumsum() - 1)[like]

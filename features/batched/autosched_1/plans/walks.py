@@ -49,8 +49,15 @@ class Walks:
 def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
     """The walks of all nests; `elements` are the bytes of those of each access."""
     found = _touched(visits, elements, memory.line)
-    lines, runs = _summed(found, found.lines), _summed(found, found.runs)
-    needed = np.maximum(memory.line * lines, found.needed.take(found.sets).max(axis=1))
+    shape = len(visits.extents) + 1, visits.count
+    lines, runs, pages, needed = (np.empty(shape, np.int64) for _ in range(4))
+    for k, at in found.levels():
+        found.lines.take(at).sum(axis=0, out=lines[k])
+        found.runs.take(at).sum(axis=0, out=runs[k])
+        found.needed.take(at).max(axis=0, out=needed[k])
+        if memory.tlb:
+            found.pages.take(at).sum(axis=0, out=pages[k])
+    np.maximum(needed, memory.line * lines, out=needed)
     outside = np.ones_like(lines)
     for k, extent in enumerate(visits.extents):
         np.multiply(outside[k], extent, out=outside[k + 1])
@@ -69,11 +76,9 @@ def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
             more = (counts[beyond, every] * there).astype(np.float64)
             moved.append(np.where(whole, own, kept * more + (1.0 - kept) * own))
     looked_up = np.empty((len(memory.tlb), visits.count))
-    if memory.tlb:
-        pages = _summed(found, found.pages)
-        for k, entries in enumerate(memory.tlb):
-            level = np.maximum(_outermost(pages, entries) - 1, visits.first)
-            looked_up[k] = pages[level, every] * outside[level, every]
+    for k, entries in enumerate(memory.tlb):
+        level = np.maximum(_outermost(pages, entries) - 1, visits.first)
+        looked_up[k] = pages[level, every] * outside[level, every]
     return Walks(np.array(moved_lines), np.array(moved_runs), looked_up)
 
 
@@ -83,12 +88,6 @@ def _touched(visits: Visits, elements: tuple[int, ...], line: int) -> Touched:
     stride *= bytes_[:, None]
     moves = (stride != 0) & (visits.extents > 1)[:, None]
     return touched(Moving(stride, moves, visits.extents, bytes_), line)
-
-
-def _summed(found: Touched, table: Ints) -> Ints:
-    """(level, nest): over all accesses, of a table by set."""
-    summed: Ints = table.take(found.sets).sum(axis=1)
-    return summed
 
 
 def cycles_of(counts: Floats) -> Floats:
