@@ -69,12 +69,13 @@ def _stepwise(
     least, limit = best.cycles.copy(), best.cycles - worth
     most = best.steps.copy()
     others = ~first & goes_on[good.of]
-    found = _best(nests, problems, good.of[others], good.tile[others], element)
+    found = _best(nests, problems, good.of[others], good.tile[others], element, limit)
     limit = _take(best, found, limit)
     most = best.steps.copy()
     behind = (goes_on & (2 * lanes >= fit))[near.of]
-    found = _best(nests, problems, near.of[behind], near.tile[behind], element, most)
-    _take(best, found, np.minimum(limit, (1 - LEAST_SHARE) * least))
+    limit = np.minimum(limit, (1 - LEAST_SHARE) * least)
+    found = _best(nests, problems, near.of[behind], near.tile[behind], element, limit, most)
+    _take(best, found, limit)
     return best
 
 
@@ -104,7 +105,8 @@ def _unroll(
     found = unrolled(nests, problems, windows, of[rows], tile[rows], order.steps)
     rows, short, order = rows[found.where], short[found.where], order.of(found.where)
     of, tile, each = of[rows], tile[rows], found.cycles[found.where]
-    cycles = _cycles_of(nests, problems, of, tile, order, element, each)
+    cycles = _of_all_steps(nests, problems, of, each)
+    cycles += _moved(nests, problems, of, tile, order, element)
     limit = np.zeros(nests.count)
     some = np.isin(every, of)
     every, own = every[some], own.of(some)
@@ -132,7 +134,8 @@ def _unrolled(
     found = unrolled(nests, problems, windows, of, tile, order.steps)
     each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
     each = np.where(found.where, found.cycles, each)
-    return _cycles_of(nests, problems, of, tile, order, element, each)
+    moved = _moved(nests, problems, of, tile, order, element)
+    return _of_all_steps(nests, problems, of, each) + moved
 
 
 def _take(best: Arranged, found: Arranged, limit: Floats) -> Floats:
@@ -150,60 +153,70 @@ def _best(
     of: _Intp,
     tile: _Intp,
     element: int,
+    limit: Floats | None = None,
     most: Ints | None = None,
 ) -> Arranged:
     """The cheapest for each nest of these tiles, in order, each in both of its orders.
 
-    With `most` steps by nest only orders with fewer of them, but not too few.
+    With a `limit` by nest only what takes less without what it moves: all others take as much or
+    more with that. With `most` steps by nest only orders with fewer of them, but not too few.
     """
-    first, second = (order_of(nests, problems, of, tile, s) for s in (SHORT_REDUCTION, 1))
-    one, two = np.ones(len(of), bool), second.differs(first)
-    if most is not None:
-        limit = most[of]
-        one = (first.steps >= LEAST_STEPS) & (first.steps < limit)
-        two = two & (second.steps >= LEAST_STEPS) & (second.steps < limit)
-    rows = np.concatenate([one.nonzero()[0], two.nonzero()[0]])
-    short = np.repeat([SHORT_REDUCTION, 1], [np.count_nonzero(one), np.count_nonzero(two)])
-    order = Order.joined([first.of(one), second.of(two)])
-    cycles = _cycles(nests, problems, of[rows], tile[rows], order, element)
-    place = np.lexsort((short == 1, rows, cycles, of[rows]))
+    rows, short, order = _in_both_orders(nests, problems, of, tile)
+    computed = _computed(nests, problems, of[rows], tile[rows], order)
     kept = np.ones(len(rows), bool)
-    sorted_of = of[rows][place]
-    kept[1:] = sorted_of[1:] != sorted_of[:-1]
-    chosen = place[kept]
-    those = rows[chosen]
-    return Arranged(of[those], tile[those], short[chosen], order.steps[chosen], cycles[chosen])
+    if limit is not None:
+        kept &= computed < limit[of[rows]]
+    if most is not None:
+        kept &= (order.steps >= LEAST_STEPS) & (order.steps < most[of[rows]])
+    if not kept.all():
+        rows, short, order, computed = rows[kept], short[kept], order.of(kept), computed[kept]
+    of, tile = of[rows], tile[rows]
+    cycles = computed + _moved(nests, problems, of, tile, order, element)
+    place = np.lexsort((short == 1, rows, cycles, of))
+    first = np.ones(len(rows), bool)
+    first[1:] = of[place][1:] != of[place][:-1]
+    chosen = place[first]
+    return Arranged(of[chosen], tile[chosen], short[chosen], order.steps[chosen], cycles[chosen])
 
 
-def _cycles(
+def _in_both_orders(
+    nests: Nests, problems: Problems, of: _Intp, tile: _Intp
+) -> tuple[_Intp, Ints, Order]:
+    """Each tile, as a row, in the order with `SHORT_REDUCTION` and, where it is another one, that
+    with 1."""
+    rows, short = np.arange(len(of)), np.full(len(of), SHORT_REDUCTION)
+    second = order_of(nests, problems, of, tile, 1)
+    some = rows[second.steps < SHORT_REDUCTION]  # with as many steps there is no other
+    first = order_of(nests, problems, of[some], tile[some], SHORT_REDUCTION)
+    apart = first.differs(second.of(some))
+    some = some[apart]
+    short[some] = 1
+    order = Order.joined([second, first.of(apart)])
+    return np.append(rows, some), np.append(short, np.full(len(some), SHORT_REDUCTION)), order
+
+
+def _computed(nests: Nests, problems: Problems, of: _Intp, tile: _Intp, order: Order) -> Floats:
+    """Cycles of all steps one after the other."""
+    each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
+    return _of_all_steps(nests, problems, of, each)
+
+
+def _of_all_steps(nests: Nests, problems: Problems, of: _Intp, each: Floats) -> Floats:
+    """Where an accumulator and step takes `each`."""
+    found: Floats = each * nests.iterations[of] / (nests.width[of] // problems.chunks[of])
+    return found
+
+
+def _moved(
     nests: Nests, problems: Problems, of: _Intp, tile: _Intp, order: Order, element: int
 ) -> Floats:
-    """Of all steps one after the other, and of what they move."""
-    each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
-    return _cycles_of(nests, problems, of, tile, order, element, each)
-
-
-def _cycles_of(
-    nests: Nests,
-    problems: Problems,
-    of: _Intp,
-    tile: _Intp,
-    order: Order,
-    element: int,
-    each: Floats,
-) -> Floats:
-    """Where an accumulator and step takes `each`."""
+    """Cycles of what these move."""
     if not len(of):
         return np.zeros(0)
-    own = nests.of(of)
-    chunks = problems.chunks[of]
-    computed = each * own.iterations / (own.width // chunks)
-    visits = tiled_visits(own, order, problems.table.factors[-1][tile], chunks)
+    held, chunks = problems.table.factors[-1][tile], problems.chunks[of]
+    visits = tiled_visits(nests, of, order, held, chunks)
     moved = walks(visits, (element,) * (1 + len(nests.reads)), MEMORY)
-    found: Floats = computed + (
-        _weighted(moved.lines, LINE_CYCLES) + _weighted(moved.runs, RUN_CYCLES)
-    )
-    return found
+    return _weighted(moved.lines, LINE_CYCLES) + _weighted(moved.runs, RUN_CYCLES)
 
 
 def _weighted(counts: Floats, cycles: tuple[float, ...]) -> Floats:

@@ -135,7 +135,7 @@ def _tiled(nests: Nests, problems: Problems, element: int, fit: int) -> _Pieces:
     numbers[4] = nests.lane == 0
     numbers[5] = nests.gathered.sum(axis=0)
     held = problems.table.factors[-1][best.tile]
-    visits = tiled_visits(nests, order, held, problems.chunks)
+    visits = tiled_visits(nests, every, order, held, problems.chunks)
     return _Pieces(numbers, visits, nests.iterations)
 
 

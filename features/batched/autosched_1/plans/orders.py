@@ -20,11 +20,12 @@ _Intp = npt.NDArray[np.intp]
 
 @dataclass(eq=False)
 class Order:
-    """By (loop, nest): the `factors` that the tile takes, loops `outside` the accumulators' life
-    that stay where they are, those `moved` in front of it, and the reduction `inside`; `steps` of
-    it by nest."""
+    """By (loop, nest): the `factors` that the tile takes and the `rounds` that are left, loops
+    `outside` the accumulators' life that stay where they are, those `moved` in front of it, and the
+    reduction `inside`; `steps` of it by nest."""
 
     factors: Ints
+    rounds: Ints
     outside: Flags
     moved: Flags
     inside: Flags
@@ -34,6 +35,7 @@ class Order:
         """Copies of these."""
         return Order(
             self.factors[:, those],
+            self.rounds[:, those],
             self.outside[:, those],
             self.moved[:, those],
             self.inside[:, those],
@@ -48,7 +50,7 @@ class Order:
     @staticmethod
     def joined(parts: list[Order]) -> Order:
         """All of them in turn."""
-        tables = [(p.factors, p.outside, p.moved, p.inside, p.steps) for p in parts]
+        tables = [(p.factors, p.rounds, p.outside, p.moved, p.inside, p.steps) for p in parts]
         return Order(*[np.concatenate(own, axis=-1) for own in zip(*tables, strict=True)])
 
 
@@ -57,11 +59,13 @@ def order_of(
 ) -> Order:
     """The order of the nests `those` with a tile each, as `around_accumulators` has it."""
     there, extent = nests.there[:, those], nests.extent[:, those]
-    reducing = nests.own[:, those] == 0
-    factors = np.ones_like(extent)
+    reducing = (nests.own == 0)[:, those]
+    factors, rounds = np.ones_like(extent), extent.copy()
     for dim, loop in enumerate(problems.loop[:, those]):
         some = (loop >= 0).nonzero()[0]
-        factors[loop[some], some] = problems.table.factors[dim][tile[some]]
+        at = loop[some], some
+        factors[at] = problems.table.factors[dim][tile[some]]
+        rounds[at] //= factors[at]
     kept = there & (reducing | (factors != extent))
     reduces, spatial = kept & reducing, kept & ~reducing
     running = reduces & (extent > 1)
@@ -78,21 +82,23 @@ def order_of(
         moved[k] = spatial[k] & ~stopped
         inside[k] = reduces[k] & ~stopped
         steps = np.where(inside[k], steps * extent[k], steps)
-    return Order(factors, outside, moved, inside, steps)
+    return Order(factors, rounds, outside, moved, inside, steps)
 
 
-def tiled_visits(nests: Nests, order: Order, held: Ints, chunks: Ints) -> Visits:
-    """The loops of `nests`, each with its order and `held` of its `chunks`: `visits` of a tile."""
-    width = nests.width // chunks * held
-    rounds, taken = nests.extent // order.factors, order.factors
+def tiled_visits(nests: Nests, of: _Intp, order: Order, held: Ints, chunks: Ints) -> Visits:
+    """The loops of the nests `of`, each with its order and `held` of its `chunks`: `visits` of a
+    tile."""
+    whole = nests.width[of]
+    width = whole // chunks * held
     return _visits(
         nests,
+        of,
         [
-            _Run(order.outside, rounds, taken),
-            _Run(order.moved, rounds, taken),
-            _Lanes(nests.width > width, nests.width // width, width),
-            _Run(order.inside, nests.extent),
-            _Run(taken > 1, taken),
+            _Run(order.outside, order.rounds, order.factors),
+            _Run(order.moved, order.rounds, order.factors),
+            _Lanes(whole > width, whole // width, width),
+            _Run(order.inside, order.rounds),
+            _Run(order.factors > 1, order.factors),
         ],
         width,
     )
@@ -100,12 +106,12 @@ def tiled_visits(nests: Nests, order: Order, held: Ints, chunks: Ints) -> Visits
 
 def plain_visits(nests: Nests) -> Visits:
     """The loops of nests as they are, then lanes."""
-    return _visits(nests, [_Run(nests.there, nests.extent)], nests.width)
+    every = np.arange(nests.count)
+    return _visits(nests, every, [_Run(nests.there, nests.extent)], nests.width)
 
 
 _Loop = tuple[Flags, Ints, Ints | None, list[Ints]]
-"""By nest: where it is, its extent and the iterations of a step, and by how much it moves each
-access."""
+"""Where it is, its extent, the iterations of a step, and by how much it moves each access."""
 
 
 @dataclass(eq=False)
@@ -137,9 +143,10 @@ class _Lanes:
         yield mark, self.extent, self.scale, [nests.lane, *nests.steps]
 
 
-def _visits(nests: Nests, runs: list[_Run | _Lanes], width: Ints) -> Visits:
-    """These in turn but those that run once, and lanes of `width` in any case."""
-    count = nests.count
+def _visits(nests: Nests, of: _Intp, runs: list[_Run | _Lanes], width: Ints) -> Visits:
+    """These in turn, of the nests `of`, but those that run once, and lanes of `width` in any
+    case."""
+    count = len(of)
     marks = [run.where & (run.extent > 1) for run in runs]
     total = np.ones(count, np.int64)
     for mark in marks:
@@ -156,12 +163,13 @@ def _visits(nests: Nests, runs: list[_Run | _Lanes], width: Ints) -> Visits:
             at = place[those] * count + those
             extents.ravel()[at] = extent[those]
             by = 1 if scale is None else scale[those]
+            nest = of[those]
             for table, own in zip(by_access, moves, strict=True):
-                table[at] = own[those] * by
+                table[at] = own[nest] * by
             place += here
     extents[-1] = width
-    strides[0, -1] = nests.lane
-    strides[1:, -1] = nests.steps
+    strides[0, -1] = nests.lane[of]
+    strides[1:, -1] = nests.steps[:, of]
     return Visits(extents, strides, first)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from autosched.features.batched.along_loops import marks_from_last
 from autosched.features.batched.autosched_1.plans.lanes import Nests
+from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
 from autosched.nest.core import Core
@@ -215,7 +216,24 @@ class Chosen:
 
 
 def good_and_near(problems: Problems) -> tuple[Chosen, Chosen]:
-    """`nest.register_tile.good_and_near_tiles` of each nest."""
+    """`nest.register_tile.good_and_near_tiles` of each nest; many of them are the same problem."""
+    floats = (*problems.cost, problems.weight, problems.finish)
+    columns = [*problems.extents, *problems.varies, problems.most_parts]
+    first, which = different(keys_of([*columns, *(own.view(np.int64) for own in floats)]))
+    good, near = _good_and_near(problems.of(first))
+    return _of_each(good, which), _of_each(near, which)
+
+
+def _of_each(chosen: Chosen, which: _Intp) -> Chosen:
+    """Those of nests of which each is one of the problems."""
+    sizes = np.bincount(chosen.of, minlength=int(which.max(initial=-1)) + 1)
+    starts, sizes = (sizes.cumsum() - sizes)[which], sizes[which]
+    at = np.arange(sizes.sum()) + np.repeat(starts - (sizes.cumsum() - sizes), sizes)
+    of = np.repeat(np.arange(len(which)), sizes)
+    return Chosen(of, chosen.tile[at], chosen.rank[at], chosen.cycles[at])
+
+
+def _good_and_near(problems: Problems) -> tuple[Chosen, Chosen]:
     count = problems.extents.shape[1]
     if not count:
         none = np.zeros(0, np.intp)
