@@ -61,23 +61,26 @@ def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
     outside = np.ones_like(lines)
     for k, extent in enumerate(visits.extents):
         np.multiply(outside[k], extent, out=outside[k + 1])
-    every = np.arange(visits.count)
+    every, count = np.arange(visits.count), visits.count
     moved_lines: list[Floats] = []
     moved_runs: list[Floats] = []
+    largest = _largest_inside(needed)
     for capacity in memory.caches:
-        level = np.maximum(_outermost(needed, capacity) - 1, visits.first)
-        beyond = np.maximum(level - 1, 0)
-        size = needed[level, every]
+        level = np.maximum(_outermost(largest, capacity) - 1, visits.first)
+        at, beyond = level * count + every, np.maximum(level - 1, 0) * count + every
+        size = needed.take(at)
         whole = (level == visits.first) | (size <= capacity)
         kept = np.maximum(0.0, 2.0 - size / capacity)
-        here, there = outside[level, every], outside[beyond, every]
+        here, there = outside.take(at), outside.take(beyond)
         for counts, moved in ((lines, moved_lines), (runs, moved_runs)):
-            own = (counts[level, every] * here).astype(np.float64)
-            more = (counts[beyond, every] * there).astype(np.float64)
+            own = (counts.take(at) * here).astype(np.float64)
+            more = (counts.take(beyond) * there).astype(np.float64)
             moved.append(np.where(whole, own, kept * more + (1.0 - kept) * own))
     looked_up = np.empty((len(memory.tlb), visits.count))
+    if memory.tlb:
+        largest = _largest_inside(pages)
     for k, entries in enumerate(memory.tlb):
-        level = np.maximum(_outermost(pages, entries) - 1, visits.first)
+        level = np.maximum(_outermost(largest, entries) - 1, visits.first)
         looked_up[k] = pages[level, every] * outside[level, every]
     return Walks(np.array(moved_lines), np.array(moved_runs), looked_up)
 
@@ -99,11 +102,15 @@ def cycles_of(counts: Floats) -> Floats:
     return found
 
 
-def _outermost(sizes: Ints, capacity: int) -> Ints:
+def _largest_inside(sizes: Ints) -> Ints:
+    """The largest size of each level but the innermost one and those inside of it."""
+    found = sizes[:-1].copy()
+    for k in range(len(found) - 2, -1, -1):
+        np.maximum(found[k], found[k + 1], out=found[k])
+    return found
+
+
+def _outermost(largest: Ints, capacity: int) -> _Intp:
     """The outermost level that fits, as all levels inside of it do; else the innermost one."""
-    found = np.full(sizes.shape[1], len(sizes) - 1)
-    fits = np.ones(sizes.shape[1], bool)
-    for size in sizes[-2::-1]:
-        fits &= size <= capacity
-        found -= fits
+    found: _Intp = (largest > capacity).sum(axis=0, dtype=np.int16).astype(np.intp)
     return found
