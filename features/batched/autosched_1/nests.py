@@ -48,20 +48,53 @@ class Code:
     walked: Floats
 
 
-def starts_of(facts: Facts, around: Surroundings, beside: Sequence[Facts], together: Flags) -> Ints:
+@dataclass(eq=False)
+class Distribution:
+    """The depth from which on the loops around some stores become loops of each, of the candidates
+    `where` it is asked for, from what is known of these: `outer` and `level` of `Surroundings`."""
+
+    where: Flags
+    outer: Ints
+    level: Ints
+    depth: Ints
+
+
+def starts_of(
+    facts: Facts,
+    around: Surroundings,
+    beside: Sequence[Facts],
+    together: Flags,
+    known: list[Distribution],
+) -> Ints:
     """The depth from which on the loops around the store are its nest (`nest_starts`).
 
-    Where `together`, the stores `beside`, this one among them, are all that is in their sequence.
+    Where `together`, the stores `beside`, this one among them, are all that is in their sequence;
+    `known` is what is known of these, and gains what is asked for.
     """
     start = _after_others(facts, around.floor)
     plain = together & (around.outer < around.level) & ~facts.forms.bad
     for item in beside:
         plain = plain & ~(item.apart & (item.depth[:-1] >= around.level)).any(axis=0)
     if plain.any():
-        level = distributed(beside, around.outer, around.level, plain)
+        level = around.level.copy()
+        level[plain] = _distributed(beside, around, plain, known)
         moved = level < around.level
         start = np.where(moved, np.maximum(level, _after_others(facts, level)), start)
     return _evenly_stored(facts, start)
+
+
+def _distributed(
+    beside: Sequence[Facts], around: Surroundings, where: Flags, known: list[Distribution]
+) -> Ints:
+    """`distributed`, which is mostly the same for all stores of a sequence."""
+    outer, level = around.outer[where], around.level[where]
+    for item in known:
+        asked = zip((item.where, item.outer, item.level), (where, outer, level), strict=True)
+        if all(np.array_equal(one, two) for one, two in asked):
+            return item.depth
+    depth = distributed(beside, around.outer, around.level, where)[where]
+    known.append(Distribution(where, outer, level, depth))
+    return depth
 
 
 def _evenly_stored(facts: Facts, start: Ints) -> Ints:

@@ -19,6 +19,7 @@ from autosched.features.batched.autosched_1.hoists import hoist
 from autosched.features.batched.autosched_1.kept import Kept, keep, kept_in_outputs
 from autosched.features.batched.autosched_1.nests import (
     Code,
+    Distribution,
     Wanted,
     codes_of_all,
     starts_of,
@@ -137,11 +138,12 @@ def prepared(
         facts = [Facts(nest, piece.store, machine.line) for piece in pieces]
         every: list[Wanted] = []
         counts: list[Ints] = []
+        known: dict[tuple[int, ...], list[Distribution]] = defaultdict(list)
         for whole, piece in zip(facts, pieces, strict=True):
             own, store = whole, piece.store
             value = value_facts(store.ops, store.stage.ops)
             beside = [facts[n] for n in piece.beside]
-            start = starts_of(whole, piece.around, beside, piece.together)
+            start = starts_of(whole, piece.around, beside, piece.together, known[piece.beside])
             if piece.sparse is not None:
                 own = Facts(nest, piece.sparse.store, machine.line)
                 own.note_touched()
