@@ -230,7 +230,7 @@ class Facts:
     def at(self, table: Floats, level: Ints) -> Floats: ...
     def at(self, table: Ints | Floats, level: Ints) -> Ints | Floats:
         """The entries of a table by level."""
-        found: Ints | Floats = table[level, self.forms.every]
+        found: Ints | Floats = table.take(level * self.forms.count + self.forms.every)
         return found
 
     def level_of(self, depth: Ints) -> Ints:

@@ -134,7 +134,8 @@ def parts_of(nests: Nests, fit: int, folds: Flags) -> Parts:
     loop, rest = _rest(nests, fit)
     cut = ~asked & (few | _is_long(wide, nests, fit)) & (rest > 0)
     plain = (~asked & ~cut).nonzero()[0]
-    found = [Parts(wide.of(plain), plain, np.zeros(len(plain), np.intp))]
+    some = wide if len(plain) == len(every) else wide.of(plain)
+    found = [Parts(some, plain, np.zeros(len(plain), np.intp))]
     those = cut.nonzero()[0]
     for number in range(2):
         if len(those):

@@ -69,10 +69,11 @@ def order_of(
     kept = there & (reducing | (factors != extent))
     reduces, spatial = kept & reducing, kept & ~reducing
     running = reduces & (extent > 1)
-    further_out = marks(running) > running
+    number = marks(running)
+    further_out = number > running
     begun, stopped = np.zeros((2, len(those)), bool)
     steps = np.ones(len(those), np.int64)
-    runs = running.any(axis=0)
+    runs = number[-1] > 0
     outside, moved, inside = np.zeros((3, *kept.shape), bool)
     for k in range(len(kept) - 1, -1, -1):
         begun = begun | (running[k] if runs.all() else np.where(runs, running[k], reduces[k]))
@@ -150,7 +151,7 @@ def _visits(nests: Nests, of: _Intp, runs: list[_Run | _Lanes], width: Ints) -> 
     marks = [run.where & (run.extent > 1) for run in runs]
     total = np.ones(count, np.int64)
     for mark in marks:
-        total += mark.sum(axis=0) if mark.ndim > 1 else mark
+        total += mark.sum(axis=0, dtype=np.int16) if mark.ndim > 1 else mark
     most = int(total.max(initial=1))
     first = most - total
     extents = np.ones((most, count), np.int64)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 Keys = npt.NDArray[np.uint64]
 _FACTORS = np.array([[0x9E3779B97F4A7C15], [0xD6E8FEB86659FD93]], np.uint64)
+_IN_CACHE = 1024  # columns whose numbers stay in a near cache
 _SPREAD, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Odd numbers: of the splitmix64 generator and of wyhash."""
 
@@ -19,9 +20,13 @@ def keys_of(columns: Sequence[npt.NDArray[np.int64]]) -> Keys:
 
     Each number is spread over 64 bits, and counts by a factor of its own.
     """
-    table = mixed(np.stack(columns).astype(np.uint64))
-    factors = _powers(len(columns))
-    keys = np.stack([(table * own[:, None]).sum(axis=0) for own in factors])
+    table = np.stack(columns).view(np.uint64)
+    factors = _powers(len(columns))[:, :, None]
+    keys = np.empty((2, table.shape[1]), np.uint64)
+    for start in range(0, table.shape[1], _IN_CACHE):
+        some = mixed(table[:, start : start + _IN_CACHE])
+        for own, key in zip(factors, keys, strict=True):
+            key[start : start + _IN_CACHE] = (some * own).sum(axis=0)
     keys ^= keys >> np.uint64(32)
     return keys
 
