@@ -83,11 +83,12 @@ class _Own:
             yield np.where(number > 0, np.where(chosen, facts.extent, 1).prod(axis=0), 0)
             yield self._last(chosen, facts.extent)
             common = np.zeros(self.forms.count, np.int64)  # 0: none
+            loops = chosen.any(axis=1).nonzero()[0]
             for spatial in (True, False):
                 alike = facts.present & (used == spatial)
                 before = marks(alike)
                 total = before[-1]
-                for j in self.loops:
+                for j in loops:
                     here = chosen[j] & (used[j] == spatial)
                     base = 1 if spatial else 4
                     place = np.where(before[j] == total, 0, np.where(before[j] == 1, 2, 1))
@@ -99,7 +100,7 @@ class _Own:
     def _last(self, where: Flags, values: Ints) -> Ints:
         """The value at the innermost loop of those, or 0."""
         found = self.forms.zero
-        for j in self.loops:
+        for j in where.any(axis=1).nonzero()[0]:
             found = np.where(where[j], values[j], found)
         return found
 
