@@ -83,7 +83,7 @@ class _Own:
             yield np.where(number > 0, np.where(chosen, facts.extent, 1).prod(axis=0), 0)
             yield self._last(chosen, facts.extent)
             common = np.zeros(self.forms.count, np.int64)  # 0: none
-            loops = chosen.any(axis=1).nonzero()[0]
+            loops = np.flatnonzero(chosen.any(axis=1))
             for spatial in (True, False):
                 alike = facts.present & (used == spatial)
                 before = marks(alike)
@@ -100,7 +100,7 @@ class _Own:
     def _last(self, where: Flags, values: Ints) -> Ints:
         """The value at the innermost loop of those, or 0."""
         found = self.forms.zero
-        for j in where.any(axis=1).nonzero()[0]:
+        for j in np.flatnonzero(where.any(axis=1)):
             found = np.where(where[j], values[j], found)
         return found
 

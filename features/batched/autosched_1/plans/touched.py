@@ -24,8 +24,9 @@ _Intp = npt.NDArray[np.intp]
 _FAR = np.int64(1) << 62  # beyond the stride of every loop
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: multiples by n and m are 2**62 / |n - m| apart and more."""
-_FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F], np.uint64)
-"""Odd numbers of wyhash."""
+_FACTORS = np.array([0xD6E8FEB86659FD93, 0x94D049BB133111EB], np.uint64)
+"""Of wyhash and of the splitmix64 generator: 3 beyond multiples of 8, so that their powers less 1
+are divisible by no large power of 2, and loops that change places change the sum."""
 
 
 @dataclass(eq=False)
