@@ -172,8 +172,11 @@ def _best(
         rows, short, order, computed = rows[kept], short[kept], order.of(kept), computed[kept]
     of, tile = of[rows], tile[rows]
     cycles = computed + _moved(nests, problems, of, tile, order, element)
-    place = np.lexsort((short == 1, rows, cycles, of))
-    first = np.ones(len(rows), bool)
+    least = np.full(nests.count, np.inf)
+    np.minimum.at(least, of, cycles)
+    place = np.flatnonzero(cycles == least[of])
+    place = place[np.lexsort((short[place] == 1, rows[place], of[place]))]
+    first = np.ones(len(place), bool)
     first[1:] = of[place][1:] != of[place][:-1]
     chosen = place[first]
     return Arranged(of[chosen], tile[chosen], short[chosen], order.steps[chosen], cycles[chosen])
