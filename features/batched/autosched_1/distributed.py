@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.features.batched.along_loops import taken
+from autosched.features.batched.along_loops import picked, taken
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.distribution import MAX_ELEMENTS
@@ -54,8 +54,8 @@ class _Part:
 
     @staticmethod
     def of(facts: Facts, outer: Ints, rows: Ints) -> _Part:
-        present = facts.present[:, rows]
-        rank = facts.depth[:-1, rows] - outer[rows]
+        present = picked(facts.present, rows)
+        rank = picked(facts.depth[:-1], rows) - outer[rows]
         at = np.flatnonzero(present & (rank >= 0))
         loop, column = np.divmod(at, max(1, len(rows)))
         ranks = rank.take(at)
@@ -86,13 +86,13 @@ class _Part:
         if chosen.all():
             return self
         return _Part(
-            self.extent[:, chosen],
-            self.stride[:, chosen],
-            self.kind[:, chosen],
-            self.even[:, chosen],
-            self.ranks[:, chosen],
-            self.strides[:, chosen],
-            self.extents[:, chosen],
+            picked(self.extent, chosen),
+            picked(self.stride, chosen),
+            picked(self.kind, chosen),
+            picked(self.even, chosen),
+            picked(self.ranks, chosen),
+            picked(self.strides, chosen),
+            picked(self.extents, chosen),
         )
 
     def at(self, table: Ints, rank: Ints) -> Ints:

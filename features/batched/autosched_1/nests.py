@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.batched.along_loops import Counts, marks
+from autosched.features.batched.along_loops import Counts, marks, picked
 from autosched.features.batched.autosched_1.distributed import distributed, is_injective
 from autosched.features.batched.autosched_1.facts import Facts
 from autosched.features.batched.autosched_1.guards import guarded_along
@@ -235,7 +235,7 @@ class _Packed:
         numbers, columns, rank = [], [], []
         start = 0
         for item, those in zip(some, good, strict=True):
-            flags = which(item)[:, those]
+            flags = picked(which(item), those)
             found = marks(flags)
             numbers.append(found[-1] if len(found) else np.zeros(len(those), np.int16))
             at = np.flatnonzero(flags)
@@ -316,7 +316,7 @@ def _each_once(stores: Stores, core: Core) -> tuple[Floats, Visits]:
     columns = [*loops, *nests.extent, *nests.own, *nests.lanes, *reads, *rest]
     first, which = different(keys_of(columns))
     codes = codes_of(stores.of(first), core)
-    return codes.numbers[:, which], codes.order.of(which)
+    return picked(codes.numbers, which), codes.order.of(which)
 
 
 def _with_outer(some: Sequence[Wanted], good: Sequence[_Intp], order: Visits) -> Visits:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import picked
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.orders import Order, order_of, tiled_visits
 from autosched.features.batched.autosched_1.plans.tiles import (
@@ -97,8 +98,8 @@ def _unroll(
     asked = windows.where[of]
     of, tile = of[asked], tile[asked]
     first, second = (order_of(nests, problems, of, tile, s) for s in (SHORT_REDUCTION, 1))
-    one = (first.inside == inside[:, of]).all(axis=0)
-    two = (second.inside == inside[:, of]).all(axis=0) & second.differs(first)
+    one = (first.inside == picked(inside, of)).all(axis=0)
+    two = (second.inside == picked(inside, of)).all(axis=0) & second.differs(first)
     rows = np.concatenate([one.nonzero()[0], two.nonzero()[0]])
     short = np.repeat([SHORT_REDUCTION, 1], [np.count_nonzero(one), np.count_nonzero(two)])
     order = Order.joined([first.of(one), second.of(two)])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.autosched_1.vector_code import VectorCode, vector_code
-from autosched.features.batched.along_loops import marks_from_last
+from autosched.features.batched.along_loops import marks_from_last, picked
 from autosched.features.batched.autosched_1.plans.arrangement import least_moved
 from autosched.features.batched.autosched_1.plans.lanes import Nests, each_of, parts_of, scheduled
 from autosched.features.batched.autosched_1.plans.orders import (
@@ -47,7 +47,7 @@ class Stores:
     def of(self, those: _Intp) -> Stores:
         """Those of these stores."""
         own = (self.weight[those], self.updates[those], self.folds[those])
-        return Stores(self.nests.of(those), self.vector[:, those], self.element, *own)
+        return Stores(self.nests.of(those), picked(self.vector, those), self.element, *own)
 
 
 @dataclass(eq=False)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import picked
 from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.lanes import LEAST_LANES, output_lanes
 from autosched.nest.loop_nest import InnerLoop, LoopNest
@@ -65,7 +66,7 @@ class Nests:
 
     def of(self, those: _Intp | Flags) -> Nests:
         """Copies of these nests."""
-        return Nests(*[getattr(self, field.name)[..., those] for field in fields(self)])
+        return Nests(*[picked(getattr(self, field.name), those) for field in fields(self)])
 
 
 _BY_LOOP = ("there", "extent", "own", "conditional", "lanes", "reads", "blocks")
@@ -166,7 +167,8 @@ def _widen(nests: Nests, fit: int) -> None:
     rows = np.arange(nests.count)
     while len(rows):
         width = nests.width[rows]
-        fits = nests.there[:, rows] & (nests.own[:, rows] == width) & (nests.extent[:, rows] > 1)
+        there, own, extent = (picked(t, rows) for t in (nests.there, nests.own, nests.extent))
+        fits = there & (own == width) & (extent > 1)
         loop = np.argmax(fits, axis=0)
         at = loop, rows
         limit = fit // width

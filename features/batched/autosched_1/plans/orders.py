@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import marks
+from autosched.features.batched.along_loops import marks, picked
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems
 from autosched.features.batched.autosched_1.plans.walks import Visits
@@ -34,11 +34,11 @@ class Order:
     def of(self, those: _Intp | Flags) -> Order:
         """Copies of these."""
         return Order(
-            self.factors[:, those],
-            self.rounds[:, those],
-            self.outside[:, those],
-            self.moved[:, those],
-            self.inside[:, those],
+            picked(self.factors, those),
+            picked(self.rounds, those),
+            picked(self.outside, those),
+            picked(self.moved, those),
+            picked(self.inside, those),
             self.steps[those],
         )
 
@@ -58,10 +58,10 @@ def order_of(
     nests: Nests, problems: Problems, those: _Intp, tile: _Intp, short: Ints | int
 ) -> Order:
     """The order of the nests `those` with a tile each, as `around_accumulators` has it."""
-    there, extent = nests.there[:, those], nests.extent[:, those]
-    reducing = (nests.own == 0)[:, those]
+    there, extent = picked(nests.there, those), picked(nests.extent, those)
+    reducing = picked(nests.own == 0, those)
     factors, rounds = np.ones_like(extent), extent.copy()
-    for dim, loop in enumerate(problems.loop[:, those]):
+    for dim, loop in enumerate(picked(problems.loop, those)):
         some = (loop >= 0).nonzero()[0]
         at = loop[some], some
         factors[at] = problems.table.factors[dim][tile[some]]

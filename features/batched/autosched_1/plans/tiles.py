@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import marks_from_last
+from autosched.features.batched.along_loops import marks_from_last, picked
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.unique import different, keys_of
 from autosched.features.batched.forms import Flags, Ints
@@ -90,11 +90,11 @@ class Problems:
         return Problems(
             self.table,
             self.core,
-            self.loop[:, those],
-            self.extents[:, those],
+            picked(self.loop, those),
+            picked(self.extents, those),
             self.chunks[those],
-            self.cost[:, those],
-            self.varies[:, those],
+            picked(self.cost, those),
+            picked(self.varies, those),
             self.weight[those],
             self.finish[those],
             self.most_parts[those],

@@ -139,7 +139,7 @@ def _sets(sequences: _Sequences) -> tuple[_Sets, _Intp]:
         np.add(keys[0, k], own, out=keys[0, k + 1])
         np.add(keys[1, k], again, out=keys[1, k + 1])
     asked = np.flatnonzero(np.arange(loops + 1)[:, None] <= sequences.number)
-    first, which = different(keys.reshape(2, -1)[:, asked])
+    first, which = different(keys.reshape(2, -1).take(asked, axis=1))
     own = np.zeros(keys[0].shape, np.intp)
     own.ravel()[asked] = which
     number, sequence = np.divmod(asked[first], count)

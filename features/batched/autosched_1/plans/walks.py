@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autosched.features.batched.along_loops import picked
 from autosched.features.batched.autosched_1.plans.touched import Moving, Touched, touched
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.batched.stores import Floats
@@ -34,7 +35,7 @@ class Visits:
 
     def of(self, those: _Intp | Flags) -> Visits:
         """Those of these nests."""
-        return Visits(self.extents[:, those], self.strides[:, :, those], self.first[those])
+        return Visits(picked(self.extents, those), picked(self.strides, those), self.first[those])
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from autosched.features.batched.along_loops import taken
+from autosched.features.batched.along_loops import picked, taken
 from autosched.features.batched.autosched_1.plans.lanes import Nests
 from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, innermost_run
 from autosched.features.batched.forms import Flags, Ints
@@ -46,9 +46,10 @@ def with_windows(nests: Nests, problems: Problems, fit: int) -> tuple[Problems, 
     moves = np.concatenate([along, (nests.steps * width)[:, None]], axis=1)
     those = found.nonzero()[0]
     shares = np.zeros(len(those), bool)
-    extents, extent = problems.extents[:, those], nests.extent[:, those]
-    for tile, reads in zip(moves[:, :, those], nests.reads[:, :, those], strict=True):
-        inside = np.where(run[:, those], reads, 0)
+    extents, extent = picked(problems.extents, those), picked(nests.extent, those)
+    running = picked(run, those)
+    for tile, reads in zip(picked(moves, those), picked(nests.reads, those), strict=True):
+        inside = np.where(running, reads, 0)
         shares |= _elements(tile, extents, inside, extent) < (
             elements(tile, extents) * elements(inside, extent)
         )
@@ -92,7 +93,7 @@ def unrolled(
 
 def _taken(nests: Nests, windows: Windows, of: _Intp, steps: Ints) -> tuple[Flags, Ints]:
     """The innermost loops of the window that together have `steps`, or more, and how many."""
-    run, extent = windows.run[:, of], nests.extent[:, of]
+    run, extent = picked(windows.run, of), picked(nests.extent, of)
     taken, reached = np.zeros_like(run), np.ones(len(of), np.int64)
     for k in range(len(run) - 1, -1, -1):
         taken[k] = run[k] & (reached < steps)
