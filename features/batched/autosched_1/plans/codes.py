@@ -156,7 +156,7 @@ def _put_together(pieces: list[_Pieces], of: _Intp, order: _Intp, count: int) ->
     starts = np.searchsorted(of[place], np.arange(count))
     sizes = np.diff([*starts, len(of)])
     largest = place[starts]
-    found = numbers[:, largest]
+    found = picked(numbers, largest)
     several = (sizes > 1).nonzero()[0]
     if len(several):
         vectors, cycles = np.zeros((2, len(several)))
@@ -170,7 +170,7 @@ def _put_together(pieces: list[_Pieces], of: _Intp, order: _Intp, count: int) ->
             whole[at] += counts[own]
             better = counts[own] > counts[largest[several[at]]]
             largest[several[at[better]]] = own[better]
-        found = numbers[:, largest]
+        found = picked(numbers, largest)
         found[0, several] = whole / vectors
         found[3, several] = cycles / vectors
     return Codes(found, visits.of(largest))

@@ -57,7 +57,7 @@ def tile_table(limit: int) -> TileTable:
             for factor in range(1, limit // int(np.prod(tile, dtype=np.int64)) + 1)
         ]
     tiles.sort(key=lambda tile: [-factor for factor in reversed(tile)])
-    factors = np.array(tiles, np.int64).T
+    factors = np.array(tiles, np.int64).T.copy()
     copies = [
         np.where((bits >> np.arange(_DIMS) & 1)[:, None], factors, 1).prod(axis=0)
         for bits in range(1 << _DIMS)
