@@ -36,3 +36,10 @@ def test_each_candidate_has_entries_of_its_own() -> None:
     table = np.arange(12).reshape(3, 4)
     loops = np.array([[0, 1, 2, 0], [2, 2, 0, 1]], np.int16)
     assert (along.taken(table, loops) == np.take_along_axis(table, loops.astype(int), axis=0)).all()
+
+
+def test_what_is_picked_stays_in_the_order_of_its_loops() -> None:
+    table = np.arange(24).reshape(2, 3, 4)
+    for those in (np.array([3, 0, 0, 2, 1]), np.array([True, False, True, True])):
+        found = along.picked(table, those)
+        assert (found == table[..., those]).all() and found.flags.c_contiguous

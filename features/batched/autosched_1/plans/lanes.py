@@ -167,8 +167,8 @@ def _widen(nests: Nests, fit: int) -> None:
     rows = np.arange(nests.count)
     while len(rows):
         width = nests.width[rows]
-        there, own, extent = (picked(t, rows) for t in (nests.there, nests.own, nests.extent))
-        fits = there & (own == width) & (extent > 1)
+        fits = picked(nests.there, rows) & (picked(nests.own, rows) == width)
+        fits &= picked(nests.extent, rows) > 1
         loop = np.argmax(fits, axis=0)
         at = loop, rows
         limit = fit // width
