@@ -382,7 +382,8 @@ def _leading_zeros(x: Array, bits: int) -> Array:
 
 def _ones(x: Array) -> Array:
     octets = np.ascontiguousarray(x)[..., None].view(np.uint8)  # NumPy 1 cannot count bits
-    return np.unpackbits(octets, axis=-1).sum(axis=-1)
+    count: Array = np.unpackbits(octets, axis=-1).sum(axis=-1)
+    return count
 
 
 _VECTORISED: dict[str, Callable[..., Any]] = {
