@@ -152,7 +152,7 @@ def curves(runs: Sequence[Run]) -> Chart:
     Runs of one task are compared by throughput; runs of several, whose throughputs have nothing to
     do with each other, by the share of the best that each reached in the end.
     """
-    timed = [run for run in runs if run.valid]  # a race alone has a best and no trial
+    timed = [run for run in runs if run.best is not None]
     if not timed:
         return Chart("curves", "All runs", "No run has a valid time.")
     alike = len({run.entry["key"] for run in timed}) == 1

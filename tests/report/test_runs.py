@@ -39,19 +39,6 @@ def test_machines_and_ways_of_timing_are_runs_of_their_own(
     assert [trial.index for trial in runs[0].trials] == [*range(64), 131]
 
 
-def test_a_race_whose_candidates_are_not_in_the_file_has_no_curve(
-    log: Path, records: Sequence[Record], tmp_path: Path
-) -> None:
-    race = {"against": ["0" * 16], "ties": []}
-    alone = tmp_path / "alone.jsonl"
-    RecordLog(alone).append([replace(records[0], search={"race": race})])
-    runs, _ = read_runs([alone, log], pytest.fail)
-    assert runs[0].best is not None and not runs[0].trials
-    assert len(curves(runs).traces) == 1
-    assert "has a time" in curve(runs[0]).caption
-    assert curves(runs[:1]).traces == ()
-
-
 def test_nothing_believed_is_nothing_to_report(records: Sequence[Record], tmp_path: Path) -> None:
     """A file of which nothing is left is passed over where another has runs."""
     forged, fair = tmp_path / "forged.jsonl", tmp_path / "fair.jsonl"
