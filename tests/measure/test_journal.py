@@ -8,6 +8,7 @@ import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,22 @@ def test_a_link_to_the_record_file_is_the_record_file(
     assert first.recover() == 1
 
 
+def recovered_before_a_lock(
+    monkeypatch: pytest.MonkeyPatch, path: Path, when: Callable[[int], bool]
+) -> list[int]:
+    """How many records another run recovers, once, just before this one locks a file `when` so."""
+    lock, asked, found = fcntl.flock, list[int](), list[int]()
+
+    def late(file: Any, how: int) -> None:
+        if when(how) and not asked:
+            asked.append(how)
+            found.append(RunLog(path).recover())
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    return found
+
+
 def test_a_journal_that_another_takes_over_is_left_to_it(
     tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,17 +179,9 @@ def test_a_journal_that_another_takes_over_is_left_to_it(
     log.claim(task_json, ["s1"])
     log.note(record(task_json, 1, 0.5))
     dies(log)
-    lock, found = fcntl.flock, list[int]()
-
-    def late(file: Any, how: int) -> None:
-        if how & fcntl.LOCK_NB and not found:
-            found.append(0)
-            found.append(RunLog(path).recover())
-        lock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
+    found = recovered_before_a_lock(monkeypatch, path, lambda how: bool(how & fcntl.LOCK_NB))
     assert RunLog(path).recover() == 0
-    assert (found, len(read_log(path).records)) == ([0, 1], 1)
+    assert (found, len(read_log(path).records)) == ([1], 1)
 
 
 def test_a_journal_that_is_taken_for_a_dead_runs_is_made_again(
@@ -182,18 +191,10 @@ def test_a_journal_that_is_taken_for_a_dead_runs_is_made_again(
     path = tmp_path / "r.jsonl"
     log = RunLog(path)
     log.append()
-    lock, found = fcntl.flock, list[int]()
-
-    def late(file: Any, how: int) -> None:
-        if journals(tmp_path) and not found:
-            found.append(0)
-            found.append(RunLog(path).recover())
-        lock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
+    found = recovered_before_a_lock(monkeypatch, path, lambda _: bool(journals(tmp_path)))
     log.claim(task_json, ["s1"])
     log.note(record(task_json, 1, 0.5))
-    assert (found, len(journals(tmp_path))) == ([0, 0], 1)
+    assert (found, len(journals(tmp_path))) == ([0], 1)
     dies(log)
     assert RunLog(path).recover() == 1
 

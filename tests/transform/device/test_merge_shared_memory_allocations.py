@@ -397,21 +397,25 @@ A[0] = 1.0
         MergeSharedMemoryAllocations()(function(body, {"A": (4, "float32")}))
 
 
-def test_memory_that_is_not_flat() -> None:
-    text = HEAD + textwrap.indent(
-        'A = allocate((4, 4), float32, "shared.dyn")\nB = allocate((4,), float32, "shared.dyn")\n'
-        "A[0, 1] = 1.0\nB[0] = A[0, 1]\n",
-        "    ",
-    )
-    with pytest.raises(ScheduleError, match="an access to A has 2 indices; flatten storage first"):
-        MergeSharedMemoryAllocations()(parse_func(text))
-    text = HEAD + textwrap.indent(
-        'A = allocate((4,), float32, "shared.dyn")\nB = allocate((4,), float32, "shared.dyn")\n'
-        "V = view(A, (2,), float32, strides=(2,))\nV[1] = 1.0\nB[0] = V[1]\n",
-        "    ",
-    )
-    with pytest.raises(ScheduleError, match="an access to V has strides; flatten storage first"):
-        MergeSharedMemoryAllocations()(parse_func(text))
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            'A = allocate((4, 4), float32, "shared.dyn")\n'
+            'B = allocate((4,), float32, "shared.dyn")\n'
+            "A[0, 1] = 1.0\nB[0] = A[0, 1]\n",
+            "an access to A has 2 indices; flatten storage first",
+        ),
+        (
+            'A = allocate((4,), float32, "shared.dyn")\nB = allocate((4,), float32, "shared.dyn")\n'
+            "V = view(A, (2,), float32, strides=(2,))\nV[1] = 1.0\nB[0] = V[1]\n",
+            "an access to V has strides; flatten storage first",
+        ),
+    ],
+)
+def test_memory_that_is_not_flat(lines: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        MergeSharedMemoryAllocations()(parse_func(HEAD + textwrap.indent(lines, "    ")))
 
 
 # -- random programs ----------------------------------------------------------------------------
