@@ -237,6 +237,15 @@ class XGBoostModel:
         self._booster = self._loaded = booster
 
 
+def numbers_of(answered: object) -> Scores:
+    """What a model answered, beyond float32 infinite.
+
+    Raises TypeError, ValueError or OverflowError for what is no array of numbers.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(answered, float).astype(np.float32)
+
+
 def consensus(opinions: Scores) -> Scores:
     """The geometric mean over members: (programs,); -inf where it is for all."""
     legal = opinions[:, 0] > -np.inf

@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.search.cost_model import CostModel, Scores, consensus
+from autosched.search.cost_model import CostModel, Scores, consensus, numbers_of
 from autosched.search.learned import MOST, learned_from
 
 _MOST_ASKED = 8192
@@ -96,8 +96,7 @@ class Learner:
         members = next((len(known) for _, known in self._asked.values()), None)
         expected = f"expected ({len(programs)}, {members or 'members'})"
         try:
-            with np.errstate(over="ignore"):  # beyond any float32 is infinite, and refused
-                found: Scores = np.asarray(answered, float).astype(np.float32)
+            found = numbers_of(answered)
         except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError(
                 f"{where} no array of numbers for {len(programs)} programs, {expected}: {error}"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.search.cost_model import Scores, XGBoostModel, consensus
+from autosched.search.cost_model import Scores, XGBoostModel, consensus, numbers_of
 from autosched.user_file import failure_in, load_object
 
 Numbers = npt.NDArray[np.float64]
@@ -198,8 +198,7 @@ def opinions_of(model: Model, programs: Sequence[FeatureRows]) -> Scores:
         answered = ask(list(programs))
     expected = f"model {model.name}: expected {len(programs)} scores"
     try:
-        with np.errstate(over="ignore"):  # beyond any float32 is infinite
-            found = np.asarray(answered, float).astype(np.float32)
+        found = numbers_of(answered)
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{expected}, {arguments.found(answered)}: {error}") from error
     found = found[:, None] if found.ndim == 1 else found

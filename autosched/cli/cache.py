@@ -13,7 +13,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
 from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.session.load_best import best_for_here, origin_of
-from autosched.session.reading import read_records
+from autosched.session.reading import not_rebuilt, read_records
 from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
 from autosched.words import count
@@ -115,7 +115,7 @@ def _name(entry: dict[str, Any]) -> str:
     try:
         return Task.from_json(entry).name
     except ConfigError:  # it needs a file that is not trusted, or is no more
-        return str(entry.get("workload") or f"task {entry['key']}")
+        return not_rebuilt(entry)
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

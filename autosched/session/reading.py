@@ -144,12 +144,12 @@ def earlier_records(
 def identity(entry: dict[str, Any]) -> str:
     """All that makes a task differ from another: workload, kind of target, threads, hardware.
 
-    The workload alone where the task cannot be rebuilt, the key where it has none.
+    Where the task cannot be rebuilt, what `not_rebuilt` says.
     """
     try:
         task = Task.from_json(entry)
     except ConfigError:
-        return str(entry.get("workload") or f"task {entry['key']}")
+        return not_rebuilt(entry)
     hardware = task.target.hardware.as_list()
     threads = count(task.target.threads, "thread")
     return f"{task.name} on {task.target.kind}, {threads}, limits {hardware}"
@@ -163,3 +163,8 @@ def unused(path: Path) -> Path:
         candidate = path.with_stem(f"{path.stem}-{number}")
         number += 1
     return candidate
+
+
+def not_rebuilt(entry: dict[str, Any]) -> str:
+    """The workload of a task that cannot be rebuilt, or its key where it has none."""
+    return str(entry.get("workload") or f"task {entry['key']}")
