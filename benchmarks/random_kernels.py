@@ -1,12 +1,14 @@
-"""Random CPU kernels are right: candidates of all workloads, and random expressions.
+"""Random kernels are right: candidates of all workloads, and random expressions.
 
     python benchmarks/random_kernels.py                                  # 2,000 and 5,000
     python benchmarks/random_kernels.py --candidates 300 --expressions 1500 --seed 1
+    python benchmarks/random_kernels.py --candidates 600 --expressions 600 --gpu
 
 Each is built, run once as a checked run is (guards round the arguments, outputs filled with what is
 nowhere right) and compared with the reference, which NumPy computes in float64 or exact integers.
 Sizes are odd, types vary. A table says how many were run, refused by a message, and wrong; the exit
-status is 1 when any was wrong, or made the process die or hang.
+status is 1 when any was wrong, or made the process die or hang. With --gpu they are compiled for
+the GPU of this machine and run there.
 """
 
 from __future__ import annotations
@@ -16,24 +18,32 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
-from autosched.driver import build_steps
+from autosched.driver import build_cuda, build_steps
 from autosched.errors import AutoschedError, CompileError, ConfigError, MeasureError, ScheduleError
+from autosched.measure.gpu_runner import GpuRunner
+from autosched.measure.result import Failure
 from autosched.measure.run import make_handler as make_runner
 from autosched.process.worker import Handler, Worker
 from autosched.search.options import SearchOptions
 from autosched.search.rules import blocking
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
-from autosched.target import cpu_target
+from autosched.target import cpu_target, cuda_target, hardware_threads
 from autosched.task import Task
 from autosched.workloads import WORKLOADS, Workload
 
 LIMIT = 120.0
 Draw = random.Random
+Steps = tuple[Step, ...]
+Outcome = tuple[str, str, str]  # the group it is counted in; right, refused or wrong; why
 _WINDOWED = {"H": 13, "W": 13, "L": 20, "D": 7, "CI": 9, "CO": 9, "C": 9, "N": 2, "B": 3}
 
 
@@ -150,28 +160,38 @@ def dilated(draw: Draw) -> dict[str, Any]:
     return {"expr": text, "shapes": shapes, "dtype": draw.choice(("float32", "float64", "int32"))}
 
 
+def computation(draw: Draw, kind: str) -> tuple[str, dict[str, Any]]:
+    """What is computed, as JSON, and the name under which it is counted."""
+    if kind == "candidate":
+        data = workload(draw)
+    else:
+        data = dilated(draw) if draw.random() < 0.2 else expression(draw)
+    return str(data.get("op") or data["dtype"]), data
+
+
+def candidate(draw: Draw, task: Task, number: int) -> Steps:
+    """A random candidate. Raises ScheduleError where there is none."""
+    space = SearchSpace(task, SearchOptions(space=draw.choice(("ansor", "autosched"))))
+    found = space.sample(np.random.default_rng(number), 1)
+    return found[0] if found else ()
+
+
 def make_handler() -> Handler:
     """The process that may die: (kind, seed, number) to what became of it."""
     runner = make_runner()
     blocking.LEAST_BYTES, blocking.LEAST_REUSE = 0, 1  # pack operands of these sizes, too
 
-    def handle(request: tuple[str, int, int]) -> tuple[str, str, str]:
+    def handle(request: tuple[str, int, int]) -> Outcome:
         kind, seed, number = request
         draw = Draw(f"{seed} {kind} {number}")
-        if kind == "candidate":
-            data = workload(draw)
-        else:
-            data = dilated(draw) if draw.random() < 0.2 else expression(draw)
-        group = str(data.get("op") or data["dtype"])
+        group, data = computation(draw, kind)
         target = cpu_target(threads=draw.choice((1, 2)))
+        steps: Steps = ()
         try:
             task = Task.from_json_workload(data, target)
             _ = task.dag
-            steps: tuple[Step, ...] = ()
             if kind == "candidate" or draw.random() < 0.3:
-                space = SearchSpace(task, SearchOptions(space=draw.choice(("ansor", "autosched"))))
-                found = space.sample(np.random.default_rng(number), 1)
-                steps = found[0] if found else ()
+                steps = candidate(draw, task, number)
             artifact = build_steps(task.dag, steps, target).to_bytes()
         except (ConfigError, ScheduleError, CompileError) as error:
             return group, "refused", f"{data}: {error}"
@@ -187,37 +207,83 @@ def make_handler() -> Handler:
     return handle
 
 
+def built_for_gpu(request: tuple[str, int, int], arch: str) -> bytes | Outcome:
+    """The artifact, or what became of it."""
+    kind, seed, number = request
+    draw = Draw(f"{seed} {kind} {number}")
+    group, data = computation(draw, kind)
+    try:
+        task = Task.from_json_workload(data, cuda_target(arch))
+        steps = candidate(draw, task, number)
+        if not steps:
+            return group, "refused", f"{data}: no candidate was drawn"
+        artifact = build_cuda(task.dag, steps, task.target, task.function_name)
+    except (ConfigError, ScheduleError, CompileError) as error:
+        return group, "refused", f"{data}: {error}"
+    return artifact.to_bytes()
+
+
+def on_cpu(requests: list[tuple[str, int, int]]) -> Iterator[Outcome]:
+    """Outcomes, one after another, of a process that may die."""
+    worker = Worker("random_kernels:make_handler")
+    try:
+        for request in requests:
+            try:
+                yield worker.call(request, LIMIT, "run")
+            except MeasureError as error:
+                yield "(process)", "wrong", f"{error.kind}: {str(error)[-1500:]}"
+    finally:
+        worker.stop()
+
+
+def on_gpu(requests: list[tuple[str, int, int]]) -> Iterator[Outcome]:
+    """Outcomes on the GPU of this machine."""
+    gpu = GpuRunner(share=True)
+    with ProcessPoolExecutor(hardware_threads(), get_context("spawn")) as pool:
+        try:
+            arch = "sm_{}{}".format(*gpu.open()["capability"])
+            built = pool.map(partial(built_for_gpu, arch=arch), requests)
+            for (kind, seed, number), found in zip(requests, built, strict=True):
+                if not isinstance(found, bytes):
+                    yield found
+                    continue
+                group, data = computation(Draw(f"{seed} {kind} {number}"), kind)
+                task = Task.from_json_workload(data, cuda_target(arch))
+                gpu.reference(task)
+                failure = gpu.check(task, found)
+                wrong = isinstance(failure, Failure)
+                yield group, "wrong" if wrong else "right", f"{data}: {failure}"
+        finally:
+            gpu.close()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--candidates", type=int, default=2000)
     parser.add_argument("--expressions", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeat", help="KIND:NUMBER of one, which is run in this process")
+    parser.add_argument("--gpu", action="store_true", help="run them on the GPU of this machine")
     options = parser.parse_args()
     if options.repeat:
-        kind, _, number = options.repeat.partition(":")
-        print(make_handler()((kind, options.seed, int(number))))
+        kind, _, text = options.repeat.partition(":")
+        one = (kind, options.seed, int(text))
+        print(*on_gpu([one]) if options.gpu else [make_handler()(one)])
         return 0
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     refused: Counter[str] = Counter()
     wrong: list[str] = []
-    worker = Worker("random_kernels:make_handler")
     start = time.perf_counter()
-    try:
-        wanted = {"candidate": options.candidates, "expression": options.expressions}
-        for kind, number in ((k, n) for k, most in wanted.items() for n in range(most)):
-            try:
-                group, what, text = worker.call((kind, options.seed, number), LIMIT, "run")
-            except MeasureError as error:
-                group, what, text = "(process)", "wrong", f"{error.kind}: {str(error)[-1500:]}"
-            counts[kind, group][what] += 1
-            if what == "wrong":
-                wrong.append(f"--seed {options.seed} --repeat {kind}:{number}: {text}")
-                print(wrong[-1], file=sys.stderr, flush=True)
-            elif what == "refused":
-                refused[text.rpartition(": ")[2][:80]] += 1
-    finally:
-        worker.stop()
+    wanted = {"candidate": options.candidates, "expression": options.expressions}
+    requests = [(k, options.seed, number) for k, most in wanted.items() for number in range(most)]
+    outcomes = on_gpu(requests) if options.gpu else on_cpu(requests)
+    for (kind, seed, number), (group, what, text) in zip(requests, outcomes, strict=True):
+        counts[kind, group][what] += 1
+        if what == "wrong":
+            wrong.append(f"--seed {seed} --repeat {kind}:{number}: {text}")
+            print(wrong[-1], file=sys.stderr, flush=True)
+        elif what == "refused":
+            refused[text.rpartition(": ")[2][:80]] += 1
     print(f"{'kind':12}{'of':34}{'right':>7}{'refused':>9}{'wrong':>7}")
     for (kind, group), found in sorted(counts.items()):
         print(f"{kind:12}{group:34}{found['right']:7}{found['refused']:9}{found['wrong']:7}")
