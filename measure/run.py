@@ -165,7 +165,7 @@ class _Runner:
             self._again += 1
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
-        """Up to `blocks` repeats (seconds per call) in about `seconds`, after a warm-up.
+        """Up to `blocks` repeats (seconds per call) in about `seconds`, with a warm-up before them.
 
         There are as many as calls fit. A call that alone takes longer is a repeat of its own: what
         it has to warm up is little.
@@ -176,8 +176,9 @@ class _Runner:
         once = seconds_of(1)  # warms caches and worker threads
         if once >= seconds:
             return [once]
-        blocks = min(blocks, int(seconds / max(once, 1e-8)))
-        calls = max(1, min(10_000_000, int(seconds / blocks / max(once, 1e-8))))
+        fit = (seconds - once) / max(once, 1e-8)
+        blocks = max(1, min(blocks, int(fit)))
+        calls = max(1, min(10_000_000, int(fit / blocks)))
         return [seconds_of(calls) / calls for _ in range(blocks)]
 
     def _compare(

@@ -175,6 +175,24 @@ def test_disturbed_visits_are_repeated_then_counted(monkeypatch: pytest.MonkeyPa
     assert (runner._again, runner.handle(("disturbed",))) == (0, {0: 1})
 
 
+@pytest.mark.parametrize(
+    "call, calls",
+    [(1e-6, [1, 833, 833, 833]), (5e-4, [1, 1, 1, 1]), (1e-3, [1, 1]), (2e-3, [1, 1]), (4e-3, [1])],
+)
+def test_a_warm_up_is_part_of_the_time_of_a_visit(
+    monkeypatch: pytest.MonkeyPatch, call: float, calls: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def seconds_of(number: int) -> float:
+        asked.append(number)
+        return number * call
+
+    monkeypatch.setattr(run._Runner, "_timer", lambda runner, index: seconds_of)
+    repeats = run._Runner().handle(("time", 0, 2.5e-3, 3))
+    assert (asked, repeats) == (calls, pytest.approx([call] * max(1, len(calls) - 1)))
+
+
 def test_a_user_prepares_the_constant_inputs_once() -> None:
     task = Task.from_workload(
         "matmul", M=8, N=32, K=16, target=TARGET, layout_rewrite="pre-transformed"
