@@ -54,10 +54,10 @@ def _folders() -> Finding:
     temporary = f"temporary files in {tempfile.gettempdir()}"
     try:
         folder = cache_folder()
+        kept = count(len(KernelCache(folder).files()), "task")
     except ConfigError as error:
         return Finding(Level.NOTE, "folders", f"{temporary}; {error}")
     there = next(path for path in (folder, *folder.parents) if path.exists())
-    kept = count(len(KernelCache(folder).files()), "task")
     text = f"{temporary}; kernels of {kept} in {folder}"
     if there.is_dir() and os.access(there, os.W_OK):
         return Finding(Level.OK, "folders", text)

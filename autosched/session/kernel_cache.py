@@ -36,6 +36,8 @@ VARIABLE = "AUTOSCHED_CACHE"
 _SUFFIX = ".jsonl"
 _PART = ".part.jsonl"
 _LOCK = ".lock"
+_NAME = re.compile(r".*-.*(?<!\.part)\.jsonl", re.DOTALL)
+"""What record files of complete runs are called."""
 
 
 def cache_folder() -> Path:
@@ -77,9 +79,20 @@ class KernelCache:
         return self.folder / f"{name}-{task.key}{_SUFFIX}"
 
     def files(self) -> list[Path]:
-        """The record files of all tasks that are there."""
-        found = sorted(self.folder.glob("*-*" + _SUFFIX)) if self.folder.is_dir() else []
-        return [path for path in found if not path.name.endswith(_PART)]
+        """The record files of all tasks; none where there is no folder yet.
+
+        Raises ConfigError when what is there is no folder, or cannot be read.
+        """
+        try:
+            names = sorted(os.listdir(self.folder))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            raise ConfigError(
+                f"cannot read the cache of kernels {self.folder}: {error.strerror}; set {VARIABLE} "
+                "to a folder that you can read"
+            ) from error
+        return [self.folder / name for name in names if _NAME.fullmatch(name)]
 
     def find(self, task: Task, warning: Tell) -> Found | None:
         """The best record of a task, one of this machine first; None where there is no valid one.

@@ -78,3 +78,16 @@ def test_what_cannot_be_read_is_told(cli: Cli, log: Path, folder: Path, tmp_path
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     assert "empty.jsonl holds no record; expected a file that" in cli("cache", "add", empty).err
+
+
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("clear", "--all")])
+def test_a_file_is_no_cache(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "mm.jsonl"
+    file.touch()
+    for folder in (file, file / "kernels"):
+        monkeypatch.setenv("AUTOSCHED_CACHE", str(folder))
+        done = cli("cache", *words)
+        assert (done.status, done.out) == (2, "")
+        assert f"cannot read the cache of kernels {folder}: Not a directory; set AUTO" in done.err

@@ -187,6 +187,10 @@ def test_a_cache_that_cannot_be_written_is_noted(
     assert doctor_machine._folders().level is Level.OK
     monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "file" / "below"))
     found = doctor_machine._folders()
+    assert found.level is Level.NOTE and "below: Not a directory; set AUTOSCHED" in found.text
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    found = doctor_machine._folders()
     assert found.level is Level.NOTE and "set AUTOSCHED_CACHE" in found.remedy
     assert not (tmp_path / "new").exists()
 
