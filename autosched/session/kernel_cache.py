@@ -84,15 +84,15 @@ class KernelCache:
         Raises ConfigError when what is there is no folder, or cannot be read.
         """
         try:
-            names = sorted(os.listdir(self.folder))
+            paths = sorted(self.folder.iterdir())
         except FileNotFoundError:
-            names = []
+            paths = []
         except OSError as error:
             raise ConfigError(
                 f"cannot read the cache of kernels {self.folder}: {error.strerror}; set {VARIABLE} "
                 "to a folder that you can read"
             ) from error
-        return [self.folder / name for name in names if _NAME.fullmatch(name)]
+        return [path for path in paths if _NAME.fullmatch(path.name)]
 
     def find(self, task: Task, warning: Tell) -> Found | None:
         """The best record of a task, one of this machine first; None where there is no valid one.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.function import IRModule, PrimFunc
+from autosched.transform.framework.pass_names import pass_names
 
 Program = PrimFunc | IRModule
 
@@ -117,7 +118,8 @@ class PassContext:
     """Settings for the passes run inside `with PassContext(...):`.
 
     `trace(program, info, is_before)` is the short form of an instrument. Raises ConfigError for
-    an unknown configuration key or a value of the wrong type.
+    an unknown configuration key, a value of the wrong type, or a name that no pass has: passes of
+    one's own are known once their classes are defined, or by `tir.add_lower_pass`.
 
         >>> with PassContext(disabled_pass=["UnrollLoop"], config={"tir.noalias": False}):
         ...     PassContext.current().setting("tir.noalias")
@@ -132,10 +134,13 @@ class PassContext:
     trace: Callable[[Program, PassInfo, bool], None] | None = None
 
     def __post_init__(self) -> None:
-        self.required_pass = frozenset(self.required_pass)
-        self.disabled_pass = frozenset(self.disabled_pass)
         self.instruments = list(self.instruments)
         _check_config(self.config)
+        own = [
+            each for entry in self.config.get("tir.add_lower_pass", ()) for each in _parts(entry)
+        ]
+        self.required_pass = pass_names("PassContext: required_pass", self.required_pass, own)
+        self.disabled_pass = pass_names("PassContext: disabled_pass", self.disabled_pass, own)
 
     @staticmethod
     def current() -> PassContext:
@@ -200,6 +205,11 @@ class PassContext:
             notify(program, info)
         if self.trace is not None:
             self.trace(program, info, is_before)
+
+
+def _parts(entry: Any) -> Iterable[Any]:
+    """Those of an entry of `tir.add_lower_pass`, which is checked when it runs."""
+    return entry if isinstance(entry, list | tuple) else ()
 
 
 def _applied(info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:

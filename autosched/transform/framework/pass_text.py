@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -41,8 +42,10 @@ def parse_passes(text: str, registry: Registry) -> tuple[Pass, ...]:
 def _pass(name: str, options: str, registry: Registry) -> Pass:
     make = registry.get(name)
     if make is None:
+        close = difflib.get_close_matches(name, registry, 1)
+        hint = f". Did you mean {close[0]!r}?" if close else ""
         raise ConfigError(
-            f"passes: unknown pass {name!r}; expected one of {', '.join(sorted(registry))}"
+            f"passes: unknown pass {name!r}; expected one of {', '.join(sorted(registry))}{hint}"
         )
     known: dict[str, Any] = {f.name: f for f in fields(make)} if is_dataclass(make) else {}
     values: dict[str, Any] = {}

@@ -20,6 +20,7 @@ from typing import ClassVar, Protocol, TypeVar, cast
 from autosched.errors import ConfigError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.transform.framework.context import PassContext, PassInfo, Program
+from autosched.transform.framework.pass_names import Named
 
 ProgramT = TypeVar("ProgramT", bound=Program)
 
@@ -38,7 +39,7 @@ class Pass(Protocol):
 
 
 @dataclass(frozen=True)
-class FunctionPass:
+class FunctionPass(Named):
     """A pass over single functions. `apply` returns its argument itself when nothing changed."""
 
     name: ClassVar[str]
@@ -90,7 +91,7 @@ def _apply_to_module(
 
 
 @dataclass(frozen=True)
-class ModulePass:
+class ModulePass(Named):
     """A pass over whole modules. `apply_module` returns its argument when nothing changed."""
 
     name: ClassVar[str]

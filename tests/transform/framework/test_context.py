@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -8,7 +8,8 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import nop
 from autosched.transform.framework.context import PassContext, PassInfo, Program
 from autosched.transform.framework.instruments import BaseInstrument
-from autosched.transform.framework.passes import FunctionPass, Sequential
+from autosched.transform.framework.passes import FunctionPass, ProgramT, Sequential
+from autosched.transform.framework.user_passes import UserPasses
 from kit.types import MakeFunc
 
 
@@ -50,6 +51,46 @@ def test_none_and_wrong_types_are_refused() -> None:
         PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})
     with pytest.raises(ConfigError, match=r"'split_loop' of .* must be a int, found True"):
         PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": True}})
+
+
+@pytest.mark.parametrize("key", ["disabled_pass", "required_pass"])
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["Simplify", "UnrolLoop"], "no pass is called 'UnrolLoop'; candidates: UnrollLoop"),
+        ([7], "no pass is called 7; candidates: .*VerifyMemory"),
+        ("UnrollLoop", "expected a list of names of passes, found 'UnrollLoop'"),
+    ],
+)
+def test_a_name_that_no_pass_has_is_refused(key: str, names: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"PassContext: {key}: {message}"):
+        PassContext(**{key: names})
+
+
+def test_passes_of_ones_own_are_known_once_they_are_defined(func: PrimFunc) -> None:
+    with pytest.raises(ConfigError, match="no pass is called 'DefinedLater'"):
+        PassContext(disabled_pass=["DefinedLater"])
+
+    @dataclass(frozen=True)
+    class Later(Mark):
+        name: ClassVar[str] = "DefinedLater"
+
+    with PassContext(disabled_pass=["DefinedLater"]):
+        assert Sequential((Later(),))(func) is func
+
+
+def test_a_pass_of_another_class_is_known_where_it_is_added(func: PrimFunc) -> None:
+    class Foreign:
+        name: ClassVar[str] = "Foreign"
+        info = PassInfo(name)
+
+        def __call__(self, program: ProgramT) -> ProgramT:
+            raise AssertionError("it is disabled")
+
+    with pytest.raises(ConfigError, match="no pass is called 'Foreign'"):
+        PassContext(disabled_pass=["Foreign"])
+    with PassContext(disabled_pass=["Foreign"], config={"tir.add_lower_pass": [[0, Foreign()]]}):
+        assert UserPasses(0)(func) is func
 
 
 def test_settings_and_defaults() -> None:

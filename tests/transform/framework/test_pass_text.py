@@ -35,6 +35,7 @@ def test_text(text: str, passes: tuple[FunctionPass, ...]) -> None:
     [
         ("", "expected at least one name"),
         ("Simplif", "unknown pass 'Simplif'; expected one of .*BF16ComputeLegalize, "),
+        ("Simplif", "VerifyVTCMLimit. Did you mean 'Simplify'\\?"),
         ("Simplify UnrollLoop", "at 'Simplify UnrollLoop', separated by commas"),
         ("UnrollLoop{step=3}", "UnrollLoop has no option 'step=3'; expected .* auto_max_step"),
         ("UnrollLoop{auto_max_step}", "has no option 'auto_max_step'; expected option=value"),

@@ -1,0 +1,126 @@
+"""The names of passes that a context may be told of.
+
+A name that no pass has would disable nothing, and nobody would know. What is known when a context
+is made: the passes here, whether their files are loaded or not, and the classes that users have
+defined by then.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from autosched.errors import ConfigError
+
+OWN_PASSES = frozenset(
+    (
+        "AlternateRows",
+        "AnnotateDeviceRegions",
+        "AnnotateEntryFunc",
+        "BF16ComputeLegalize",
+        "BF16StorageLegalize",
+        "BindTarget",
+        "CombineContextCall",
+        "CommonSubexprElimTIR",
+        "CompactBufferAllocation",
+        "ComputeOnce",
+        "ConvertBlocksToOpaque",
+        "DropKernels",
+        "FP8ComputeLegalize",
+        "FP8StorageLegalize",
+        "FlattenBuffer",
+        "FuseReductions",
+        "HintBorders",
+        "HoistIfThenElse",
+        "HoistInvariants",
+        "InferFragment",
+        "InjectDoubleBuffer",
+        "InjectPTXAsyncCopy",
+        "InjectPTXLDG32",
+        "InjectPrefetch",
+        "InjectSoftwarePipeline",
+        "InjectVirtualThread",
+        "InstrumentProfileIntrinsics",
+        "InterleaveFunctions",
+        "JoinWindows",
+        "LoopPartition",
+        "LowerCustomDatatypes",
+        "LowerDeviceKernelLaunch",
+        "LowerDeviceStorageAccessInfo",
+        "LowerInitBlock",
+        "LowerIntrin",
+        "LowerMatchBuffer",
+        "LowerOpaqueBlock",
+        "LowerTVMBuiltin",
+        "LowerThreadAllreduce",
+        "LowerVtcmAlloc",
+        "LowerWarpMemory",
+        "MakePackedAPI",
+        "MergeSharedMemoryAllocations",
+        "NarrowDataType",
+        "PlanAndUpdateBufferAllocationLocation",
+        "PrefetchRows",
+        "PromoteAccumulators",
+        "RemoveNoOp",
+        "RenormalizeSplitPattern",
+        "RewriteUnsafeSelect",
+        "ScheduleOps",
+        "SeparateWindows",
+        "SerializeLoops",
+        "ShareOutput",
+        "SharedToDynamic",
+        "Simplify",
+        "SinkInit",
+        "SkipZeros",
+        "SplitHostDevice",
+        "SplitWideVectors",
+        "StartInBranches",
+        "StorageFlatten",
+        "StorageRewrite",
+        "SwizzleShared",
+        "ThreadSync",
+        "TransposeGathers",
+        "UnrollLoop",
+        "UserPasses",
+        "VectorizeInnermost",
+        "VectorizeLoop",
+        "VerifyGPUCode",
+        "VerifyMemory",
+        "VerifyVTCMLimit",
+    )
+)
+"""Those of `transform/pipeline.py`, and the making of a function that instruments see as a pass."""
+
+
+class Named:
+    """What passes derive from: its subclasses are all that are defined."""
+
+    name: ClassVar[str]
+
+
+def pass_names(what: str, given: Iterable[Any], also: Iterable[Any] = ()) -> frozenset[str]:
+    """The names `given` for `what`, each of which a pass has.
+
+    `also` are objects that may be passes of other classes. Raises ConfigError for any other name.
+    """
+    if isinstance(given, str):
+        raise ConfigError(f"{what}: expected a list of names of passes, found {given!r}")
+    names = frozenset(given)
+    if names <= OWN_PASSES:
+        return names
+    known = {*OWN_PASSES, *_defined(Named), *(getattr(each, "name", None) for each in also)}
+    for name in sorted(names - known, key=repr):
+        texts = sorted(each for each in known if isinstance(each, str))
+        near = difflib.get_close_matches(str(name), texts, n=3) or texts
+        raise ConfigError(
+            f"{what}: no pass is called {name!r}; candidates: {', '.join(near)}. A pass of your "
+            "own is known once its class, a FunctionPass or ModulePass, is defined"
+        )
+    return names
+
+
+def _defined(base: type[Named]) -> Iterator[str]:
+    for each in base.__subclasses__():
+        yield getattr(each, "name", "")
+        yield from _defined(each)
