@@ -19,6 +19,7 @@ from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
 from autosched.user_file import require_trusted
+from autosched.words import visible
 from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
 from autosched.workloads.index_values import index_values
 from autosched.workloads.reads import check_overflow, check_reads
@@ -234,7 +235,7 @@ class Task:
     @property
     def name(self) -> str:
         """A short readable name, e.g. `matmul(M=512, N=512, K=512)`."""
-        title = self.workload.title
+        title = visible(self.workload.title)
         if self.target.tf32:
             title += ", tf32 allowed"
         if self.chosen_inputs:

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from autosched.errors import ConfigError
+from autosched.words import visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
 _RAN: set[Path] = set()
@@ -45,8 +46,8 @@ def require_trusted(spec: str, key: str) -> None:
     path = Path(str(spec).rpartition(":")[0])
     if not _TRUSTING.get() and path.resolve() not in _RAN:
         raise ConfigError(
-            f"{key}: a record names {spec}, and records run no code by themselves; where you trust "
-            "that file, add --trust, in Python use `with autosched.trusting():`"
+            f"{key}: a record names {visible(str(spec))}, and records run no code by themselves; "
+            "where you trust that file, add --trust, in Python use `with autosched.trusting():`"
         )
 
 
@@ -62,8 +63,8 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
     path = Path(path_text)
     if not path.is_file():
         raise ConfigError(
-            f"{key}: there is no file {path_text}; relative paths begin in the current folder, "
-            f"{Path.cwd()}"
+            f"{key}: there is no file {visible(path_text)}; relative paths begin in the current "
+            f"folder, {Path.cwd()}"
         )
     module = _load(path, key)
     if not hasattr(module, name):

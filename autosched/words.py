@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 
 
@@ -27,6 +28,27 @@ def escaped(text: str, encoding: str | None = None) -> str:
     """`text` with `\\udcff` for what an encoding (UTF-8) lacks: names of files need not be text."""
     encoding = encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def visible(text: str, keep: str = "") -> str:
+    """`text` with `\\x1b` for characters that a terminal obeys or hides, but for those to `keep`.
+
+    What comes from files may colour the terminal, write over other lines, or turn the direction of
+    the text around: control characters, ends of lines among them, those of directions, and those
+    that take no room.
+    """
+    return _HIDDEN.sub(lambda found: found[0] if found[0] in keep else _code(found[0]), text)
+
+
+_HIDDEN = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f"
+    "\\ufeff\\ufff9-\\ufffb\\U000e0000-\\U000e007f]"
+)
+"""Unicode's Cc, Zl, Zp and Cf but for the joiners, which scripts and emoji need."""
+
+
+def _code(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def seconds_text(seconds: float) -> str:

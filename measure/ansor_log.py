@@ -27,6 +27,7 @@ from autosched.state.steps import (
 )
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
+from autosched.words import visible
 from autosched.workloads import WORKLOADS
 
 VERSION = "v0.6"
@@ -178,7 +179,7 @@ def _sizes(args: dict[str, Any]) -> list[Any]:
     """Without the types, which a key does not tell: it stands for float32."""
     types = {key: value for key, value in args.items() if key.endswith("dtype")}
     if types != {"dtype": "float32"}:
-        found = ", ".join(f"{key}={value}" for key, value in types.items())
+        found = visible(", ".join(f"{key}={value}" for key, value in types.items()))
         raise ConfigError(
             f"only workloads of float32 can be written as Ansor v0.6 records, found {found}"
         )

@@ -27,6 +27,7 @@ from autosched.measure.result import MeasureResult, short
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, is_kind, require_replaceable
 from autosched.state.steps import Step, steps_from_json, steps_to_json
+from autosched.words import visible
 
 SCHEMA = 2
 _KEYS = {"schema": int, "steps": list, "result": dict}
@@ -110,12 +111,19 @@ def _task_of(entry: Any, tasks: dict[str, dict[str, Any]]) -> dict[str, Any]:
         return task
     _require({"task": entry}, {"task": dict})
     own: dict[str, Any] = entry
-    if type(own.get("key")) is not str:
-        raise ConfigError("not a record: the key task.key is missing")
+    _require_key(own, "record")
     known = tasks.get(own["key"])
     if known is None or known != own:
         tasks[own["key"]] = known = own
     return known  # one object for all of its records
+
+
+def _require_key(task: dict[str, Any], kind: str) -> None:
+    key = task.get("key")
+    if type(key) is not str:
+        raise ConfigError(f"not a {kind}: the key task.key is missing")
+    if not key.isprintable():
+        raise ConfigError(f"not a {kind}: task.key: expected hex digits, found {short(key)}")
 
 
 def _require(data: dict[str, Any], kinds: dict[str, type]) -> None:
@@ -373,9 +381,10 @@ def record_of(
     try:
         return _take(data, contents, keys)
     except ConfigError as error:
-        contents.problems.append(f"{path}:{number}: {error}; skipped")
+        problem = f"{path}:{number}: {visible(str(error))}"
+        contents.problems.append(f"{problem}; skipped")
         if isinstance(error, NewerRecordError) and not contents.newer:
-            contents.newer = f"{path}:{number}: {error}"
+            contents.newer = problem
         return None
 
 
@@ -398,8 +407,8 @@ def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record
         for key, known in (("environment", contents.environments), ("task", contents.tasks)):
             if key in data:
                 _require(data, {key: dict, "hash": str})
-                if key == "task" and type(data[key].get("key")) is not str:
-                    raise ConfigError("not a task: the key task.key is missing")
+                if key == "task":
+                    _require_key(data[key], "task")
                 known[data["hash"]] = data[key]
                 return None
     return Record.from_json(data, contents.tasks)

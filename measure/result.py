@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.check import Seen
+from autosched.words import visible
 
 MOST_SECONDS = 1e9
 """No call takes longer; numbers beyond any float are found in hostile files."""
@@ -35,7 +36,8 @@ class Failure:
             raise ConfigError(
                 f"result.error: expected null or stage, kind and message, found {short(data)}"
             )
-        return cls(str(data["stage"]), str(data["kind"]), str(data["message"]))
+        stage, kind = (visible(str(data[key])) for key in ("stage", "kind"))
+        return cls(stage, kind, str(data["message"]))
 
 
 @dataclass(frozen=True, slots=True)

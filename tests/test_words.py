@@ -1,10 +1,12 @@
 """Wording that messages share."""
 
 import shlex
+import sys
+import unicodedata
 
 import pytest
 
-from autosched.words import escaped, in_shell
+from autosched.words import escaped, in_shell, visible
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,23 @@ def test_a_path_survives_the_shell(name: str) -> None:
 def test_a_name_becomes_text() -> None:
     assert [escaped(name) for name in ("é.jsonl", "\udcff")] == ["é.jsonl", "\\udcff"]
     assert escaped("é", "ascii") == "\\xe9"
+
+
+def test_what_a_terminal_obeys_becomes_visible() -> None:
+    assert visible("a\x1b[2K\r\n\tb\0\x9b") == "a\\x1b[2K\\r\\n\\tb\\x00\\x9b"
+    assert visible("ab\u202ecd\u2066", keep="\n") == "ab\\u202ecd\\u2066"
+    assert visible("a\n\tb", keep="\n\t") == "a\n\tb"
+    plain = "naïve Gemüse, 日本語, \U0001f469\u200d\U0001f52c"
+    assert visible(plain) == plain
+
+
+def test_characters_of_control_and_format_are_visible() -> None:
+    """But for the joiners, and signs of scripts that are shown."""
+    shown = {chr(c) for c in range(sys.maxunicode + 1) if visible(chr(c)) == chr(c)}
+    left = {c for c in shown if unicodedata.category(c) in ("Cc", "Zl", "Zp")}
+    assert not left
+    formats = {c for c in shown if unicodedata.category(c) == "Cf"}
+    assert {"\u200c", "\u200d"} <= formats
+    others = formats - {"\u200c", "\u200d"}
+    names = {unicodedata.name(c).partition(" ")[0] for c in others}
+    assert names <= {"ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN", "SHORTHAND", "MUSICAL"}

@@ -9,9 +9,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from autosched.display.console import literal_console, lose, tell
+from autosched.display.console import lines_only, literal_console, lose, tell
 from autosched.errors import ConfigError
-from autosched.words import escaped
+from autosched.words import escaped, visible
 from autosched.words import rate_text as rate_text
 from autosched.words import seconds_text as seconds_text
 
@@ -25,17 +25,17 @@ def print_json(data: Any) -> None:
         text = json.dumps(data, allow_nan=False)
     except ValueError:  # records may hold what JSON has no numbers for
         text = json.dumps(json.loads(json.dumps(data), parse_constant=lambda _: None))
-    plain(text)
+    plain(text.replace("\x7f", "\\u007f"))  # the one such character that JSON leaves as it is
 
 
 def plain(text: str) -> None:
-    """Text on standard output exactly as it is: no markup, no wrapping.
+    """Text on standard output as it is: no markup, no wrapping.
 
-    Characters that the output cannot have, as in the name of a file, become `\\udcff`. Ends the
-    process, with status 0, when the reader of a pipe (such as `head`) went away. Raises ConfigError
-    when the output cannot be written, as on a full disk.
+    Characters that the output cannot have, as in the name of a file, become `\\udcff`, those that
+    a terminal would obey `\\x1b`. Ends the process, with status 0, when the reader of a pipe (such
+    as `head`) went away. Raises ConfigError when the output cannot be written, as on a full disk.
     """
-    text = text if text.endswith("\n") else text + "\n"
+    text = lines_only(text if text.endswith("\n") else text + "\n")
     try:
         try:
             sys.stdout.write(text)
@@ -54,13 +54,13 @@ def plain(text: str) -> None:
 
 def say(text: str, indent: str = "") -> None:
     """A sentence on standard output, wrapped between words where a terminal is narrow."""
-    plain("\n".join(wrapped(text, text_width(), indent)))
+    plain("\n".join(wrapped(visible(text), text_width(), indent)))
 
 
 def labelled(label: str, text: str) -> None:
     """`best      1.23 ms`: a line of a report, wrapped beside its label on a terminal."""
     head = f"{label:10}"
-    plain("\n".join(wrapped(head + text, text_width(), hanging=" " * len(head))))
+    plain("\n".join(wrapped(head + visible(text), text_width(), hanging=" " * len(head))))
 
 
 def wrapped(text: str, width: int | None, indent: str = "", hanging: str = "") -> list[str]:
@@ -93,8 +93,8 @@ def warn(text: str) -> None:
 
 
 def warning(text: str) -> None:
-    """`warning: TEXT` on standard error."""
-    warn(f"warning: {text}")
+    """`warning: TEXT` on standard error, one line but for a narrow terminal."""
+    warn(f"warning: {visible(text)}")
 
 
 def text_width() -> int | None:

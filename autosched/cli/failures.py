@@ -15,7 +15,7 @@ from autosched.measure.records import LogContents, Record, stream_log
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import for_this_cpu
 from autosched.task import Task
-from autosched.words import count, last_line
+from autosched.words import count, last_line, visible
 
 
 def run(
@@ -64,7 +64,8 @@ def _print_program(path: Path, index: int, record: Record | None, records: int) 
     task = Task.from_json(record.task)
     if not task.target.is_gpu:
         task = for_this_cpu(task)
-    said = json.dumps(f"{failure.stage} {failure.kind}: {last_line(failure.message)}")
+    message = visible(last_line(failure.message))
+    said = json.dumps(f"{failure.stage} {failure.kind}: {message}")
     plain(
         f'"""Builds, runs and checks record {index} once more, in processes of their own."""\n\n'
         "from autosched.measure.measurer import Measurer\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from pprint import pformat
 
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.code_process import code_of
-from autosched.cli.console import out, plain, seconds_text, warn
+from autosched.cli.console import out, plain, print_json, seconds_text, warn
 from autosched.cli.feature_table import feature_table
 from autosched.cli.gpu_code import cuda_c, machine_code, ptx
 from autosched.cli.known_cpu import require_known_cpu
@@ -105,7 +104,7 @@ def _loops(task: Task, record: Record) -> None:
 
 def _steps(task: Task, record: Record) -> None:
     for step in record.to_json()["steps"]:
-        plain(json.dumps(step))
+        print_json(step)
 
 
 def _te(task: Task, record: Record) -> None:

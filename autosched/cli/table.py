@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.cli.console import wrapped
+from autosched.words import visible
 
 _GAP = "  "
 _INDENT = "    "
@@ -24,6 +25,7 @@ def table(
         matmul(M=512, N=512, K=512)
             808 us  330.4 GFLOP/s
     """
+    rows = [[visible(cell) for cell in row] for row in rows]
     shown = [k for k in range(len(head)) if any(row[k] for row in rows)]
     for name in less_telling:
         if width is not None and _total(head, rows, shown) > width and head.index(name) in shown:

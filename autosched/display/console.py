@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from rich.console import Console
 
-from autosched.words import escaped
+from autosched.words import escaped, visible
 
 
 class _Console(Console):
@@ -32,10 +32,15 @@ def literal_console(**options: Any) -> Console:
     return _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
 
 
+def lines_only(text: str) -> str:
+    """What all that goes to a terminal becomes before: what it would obey is shown as `\\x1b`."""
+    return visible(text, keep="\n\t")
+
+
 def tell(console: Console, text: str) -> None:
-    """A line, lost where nothing can be written; `\\udcff` is what the stream cannot have."""
+    """Lines, lost where nothing can be written; what the stream cannot have, or obeys, as codes."""
     try:
-        console.print(escaped(text, getattr(console.file, "encoding", None)))
+        console.print(escaped(lines_only(text), getattr(console.file, "encoding", None)))
     except OSError:
         # rich would print the line with the next one; a capture takes it away.
         with contextlib.suppress(OSError), console.capture():

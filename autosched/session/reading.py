@@ -14,7 +14,7 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
 from autosched.session.this_cpu import Place, cpu_name, measured_here
 from autosched.task import Task
-from autosched.words import count
+from autosched.words import count, visible
 
 Tell = Callable[[str], None]
 _SHOWN = 3
@@ -167,4 +167,4 @@ def unused(path: Path) -> Path:
 
 def not_rebuilt(entry: dict[str, Any]) -> str:
     """The workload of a task that cannot be rebuilt, or its key where it has none."""
-    return str(entry.get("workload") or f"task {entry['key']}")
+    return visible(str(entry.get("workload") or f"task {entry['key']}"))

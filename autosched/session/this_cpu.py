@@ -14,6 +14,7 @@ from autosched.measure.records import Record
 from autosched.measure.standing import best_of
 from autosched.target import Target, cpu_target
 from autosched.task import Task
+from autosched.words import visible
 
 UNKNOWN_CPU = "unknown"
 
@@ -88,12 +89,12 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
     environment = environments.get(record.environment, {})
     names = gpu_names(environment)
     if names:
-        return ", ".join(names)
+        return visible(", ".join(names))
     model = environment.get("cpu")
     if model == cpu_model() and not measured_here(record, environments):
         model = None
     target = record.task.get("target")
-    return str(model or (isinstance(target, Mapping) and target.get("cpu")) or UNKNOWN_CPU)
+    return visible(str(model or (isinstance(target, Mapping) and target.get("cpu")) or UNKNOWN_CPU))
 
 
 def machine_of(

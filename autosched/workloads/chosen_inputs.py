@@ -26,6 +26,7 @@ from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.user_file import failure_in, load_object
 from autosched.user_source import require_source, source_digest
+from autosched.words import visible
 from autosched.workloads.workload import Array, shape_of
 
 FORMS = ("uniform", "normal", "integers", "constant", "file", "function")
@@ -153,7 +154,9 @@ def replace_inputs(
     names = [tensor.name for tensor in tensors]
     for name in table:
         if name not in names:
-            raise ConfigError(f"inputs: {name}: expected one of the inputs {', '.join(names)}")
+            raise ConfigError(
+                f"inputs: {visible(name)}: expected one of the inputs {', '.join(names)}"
+            )
     for k, tensor in enumerate(tensors):
         if tensor.name in table:
             rng = np.random.default_rng([seed, k])
@@ -237,7 +240,9 @@ def _opened(where: str, path: str) -> Iterator[BufferedReader]:
         with Path(path).open("rb") as file:
             yield file
     except OSError as error:
-        raise ConfigError(f"{where}: cannot read {path}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{where}: cannot read {visible(str(path))}: {error.strerror or error}"
+        ) from error
     except ValueError as error:  # a name with a zero byte
         raise ConfigError(f"{where}: cannot read {path!r}: {error}") from error
 

@@ -18,7 +18,7 @@ from autosched.errors import ConfigError
 from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.sample import LEADING, ORIGIN
 from autosched.features.sets import FEATURE_SETS
-from autosched.words import count
+from autosched.words import count, visible
 
 
 def describe(path: Path) -> str:
@@ -183,7 +183,7 @@ def _text(
     lines.append(_quantiles(throughput[valid]))
     splits = Counter(str(name) for name in split)
     lines.append("splits: " + ", ".join(f"{name} {n}" for name, n in sorted(splits.items())))
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))
 
 
 def _quantiles(throughput: Any) -> str:
