@@ -89,20 +89,28 @@ class Results:
             lines += [self._line("all", player) for player in self._players()]
         return lines
 
-    def text(self) -> str:
-        """The table as Markdown: shares, and regret in percent with its interval."""
-        head = ["task", "model, search", "rank accuracy", "top 8"]
-        head += [f"regret after {k} [%]" for k in self.trials]
-        rows = [
+    def head(self) -> list[str]:
+        """What the columns of the table are called."""
+        regrets = [f"regret after {k} [%]" for k in self.trials]
+        return ["task", "model, search", "rank accuracy", "top 8", *regrets]
+
+    def cells(self) -> list[list[str]]:
+        """The table as texts: shares, and regret in percent with its interval."""
+        return [
             [
-                _cell(line.task),
-                _cell(line.player),
+                line.task,
+                line.player,
                 _share(line.rank_accuracy),
                 _share(line.top8_recall),
                 *(_percent(line.regret[k]) for k in self.trials),
             ]
             for line in self.table()
         ]
+
+    def text(self) -> str:
+        """The table as Markdown."""
+        head = self.head()
+        rows = [[*map(_cell, row[:2]), *row[2:]] for row in self.cells()]
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         texts = [
             "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"

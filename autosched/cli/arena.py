@@ -11,8 +11,9 @@ from typing import Any
 from autosched.arena import Results, Settings, contest, contestant, pools_of
 from autosched.arena.contest import require_different
 from autosched.arena.results import require_plotly
-from autosched.cli.console import plain, print_json, warn, warning
+from autosched.cli.console import plain, print_json, text_width, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
+from autosched.cli.table import table
 from autosched.errors import ConfigError
 from autosched.features.sets import feature_set
 from autosched.measure.records import Record
@@ -64,7 +65,20 @@ def run(
     if as_json:
         print_json({"seeds": results.seeds, "runs": [_plain(row) for row in results.rows()]})
     else:
-        plain(results.text())
+        plain(_table(results, text_width()))
+
+
+def _table(results: Results, width: int | None) -> str:
+    """The table as Markdown or, where that is too wide, as other commands show theirs.
+
+    Of the columns the last regret stays longest: what a model is judged by.
+    """
+    text, head = results.text(), results.head()
+    if width is None or max(map(len, text.splitlines())) <= width:
+        return text
+    _, _, accuracy, recall, *regrets = head
+    less_telling = (recall, *regrets[:-1], accuracy)
+    return "\n".join(table(head, results.cells(), width, less_telling))
 
 
 def _plain(row: dict[str, object]) -> dict[str, object]:

@@ -40,6 +40,20 @@ def test_table_file_and_json(cli: Cli, log: Path) -> None:
     assert data["runs"][0]["rank_accuracy"] is None  # no other operator to learn from
 
 
+@pytest.mark.parametrize("width", [200, 100, 60, 40, 24])
+def test_the_table_fits_the_terminal(
+    cli: Cli, log: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = cli("arena", log, *QUICK, "--search", "random", "--trials", "24")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= width
+    words = " ".join(done.out.split())
+    assert "matmul(M=512, N=512, K=512)" in words and "random, random" in words
+    assert "regret after 16 [%]" in words or width < 30
+    assert (lines[0].startswith("| task ") and "top 8" in words) == (width >= 100)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
