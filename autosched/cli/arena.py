@@ -20,7 +20,7 @@ from autosched.measure.records import Record
 from autosched.output_file import replacing, require_apart
 from autosched.search.featurize import Helper
 from autosched.session.believed import believed
-from autosched.session.reading import read_records
+from autosched.session.reading import each_once, read_records
 from autosched.words import count
 
 _SUFFIXES = (".csv", ".html")
@@ -47,7 +47,7 @@ def run(
     keys = workload_keys(workloads)
     known: list[Record] = []
     environments: dict[str, dict[str, Any]] = {}
-    for path in records:
+    for path in each_once(records, warning):
         contents = read_records(path, warning, keys)
         environments |= contents.environments
         known += believed(path, contents.records, warning)

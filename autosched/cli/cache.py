@@ -13,7 +13,7 @@ from autosched.errors import ConfigError
 from autosched.measure.records import LogContents
 from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.session.load_best import best_for_here, origin_of
-from autosched.session.reading import not_rebuilt, read_records
+from autosched.session.reading import each_once, not_rebuilt, read_records
 from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
 from autosched.words import count
@@ -44,7 +44,7 @@ def show(*, as_json: bool) -> None:
 def add(files: Sequence[Path]) -> None:
     """Take the records of files into the cache. Raises ConfigError when there are none."""
     cache = KernelCache(cache_folder())
-    for file in files:
+    for file in each_once(files, warning):
         contents = read_records(file, warning)
         entries = {str(record.task["key"]): record.task for record in contents.records}
         if not entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.console import plain, warn
+from autosched.cli.console import plain, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.samples import RecordSamples
 from autosched.errors import ConfigError
@@ -13,6 +13,7 @@ from autosched.features.datasets import dataset
 from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import SPLIT_BY
 from autosched.output_file import require_apart
+from autosched.session.reading import each_once
 from autosched.words import escaped
 
 _REPLACE = "give another file with -o, or --force to replace it"
@@ -40,6 +41,7 @@ def export(
     dataset.require_export(output, _REPLACE, overwrite=force)
     shares = None if split is None else _shares(split)
     keys = workload_keys(workloads)
+    records = each_once(records, warning)
     samples = RecordSamples(records, features, keys)
     summary = dataset.export(
         samples,

@@ -30,7 +30,7 @@ def merge(
     tell_unused(keys)
     repeated = f" ({done.repeated} repeated, written once)" if done.repeated else ""
     warn(
-        f"{count(done.records, 'record')} of {count(len(sources), 'file')} written to {output}"
+        f"{count(done.records, 'record')} of {count(done.files, 'file')} written to {output}"
         f"{repeated}"
     )
 

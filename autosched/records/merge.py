@@ -20,7 +20,7 @@ from autosched.records.writing import (
     source_paths,
     writing,
 )
-from autosched.session.reading import tell_problems
+from autosched.session.reading import each_once, tell_problems
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
@@ -45,7 +45,7 @@ def merge(
     Raises ConfigError when a file cannot be read or holds records of a later schema, when `output`
     exists (unless `force`) or is one of the sources, or when there are no records.
     """
-    paths = source_paths(sources)
+    paths = each_once(source_paths(sources), warning)
     target = arguments.file_path("output", output)
     with writing(target, paths, force=force) as file:
         writer = RecordWriter(file, once=True)
@@ -58,7 +58,7 @@ def merge(
         for path, seen in zip(paths, contents, strict=True):
             tell_problems(path, seen, warning)
         require_records(paths, contents, read)
-    return Written(writer.written, read, writer.repeated)
+    return Written(writer.written, read, writer.repeated, files=len(paths))
 
 
 def _timed(

@@ -17,7 +17,7 @@ from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.machine import Machine, Machines
 from autosched.records.ranking import Place, Ranking
-from autosched.session.reading import tell_problems
+from autosched.session.reading import each_once, tell_problems
 from autosched.task import Task
 from autosched.words import count
 
@@ -181,12 +181,12 @@ def read_standings(
     *,
     times: bool = False,
 ) -> Standings:
-    """The standings of the files together, which are read in turn, each once.
+    """The standings of the files together, which are read in turn, each once; see `each_once`.
 
     Raises ConfigError when a file cannot be read, or none of them holds a record.
     """
     found = Standings(most, times)
-    for path in sources:
+    for path in each_once(sources, warning):
         found.read(path, warning, keys)
     if not found.records:
         names = ", ".join(map(str, sources))

@@ -17,7 +17,7 @@ from autosched.measure.records import LogContents, Record, task_hash
 from autosched.measure.standing import is_race, takes_over
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
-from autosched.session.reading import Tell, read_records
+from autosched.session.reading import Tell, each_once, read_records
 from autosched.session.this_cpu import UNKNOWN_CPU, cpu_name
 from autosched.session.this_gpu import is_of_this_machine
 from autosched.task import Task
@@ -116,6 +116,7 @@ def read_runs(
     """
     runs: list[Run] = []
     skipped = 0
+    paths = each_once(paths, warning)
     for path in paths:
         contents = read_records(path, warning, keys)
         if not contents.records:
@@ -125,7 +126,7 @@ def read_runs(
             )
         skipped += len(contents.problems)
         runs += _runs_of(path, contents, warning)
-    names = Counter(path.name for path in set(paths))
+    names = Counter(path.name for path in paths)
     for run in runs:
         run.file = run.source.name if names[run.source.name] == 1 else str(run.source)
     if not runs:

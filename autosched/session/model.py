@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autosched.errors import ConfigError
 from autosched.features.sets import feature_set
+from autosched.measure.records import Record
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel, make_cost_model
 from autosched.search.featurize import Helper
@@ -16,7 +17,7 @@ from autosched.search.learner import Learner
 from autosched.search.pretrained import start_pretrained
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import believed
-from autosched.session.reading import Tell, read_records
+from autosched.session.reading import Tell, each_once, is_same_file, read_records
 from autosched.words import count
 
 
@@ -39,6 +40,20 @@ class ModelOptions:
     keys: WorkloadKeys | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a run learns from anyhow: records of its `tasks` (their keys) in its own `file`."""
+
+    file: Path | None = None
+    tasks: Collection[str] = ()
+
+    def left_out_of(self, path: Path, records: Sequence[Record]) -> list[Record]:
+        """The records of `path` that are not known."""
+        if not is_same_file(path, self.file):
+            return list(records)
+        return [record for record in records if record.task["key"] not in self.tasks]
+
+
 def make_learner(
     options: ModelOptions,
     features: str,
@@ -47,8 +62,9 @@ def make_learner(
     helper: Helper,
     info: Tell,
     warning: Tell,
+    known: Known | None = None,
 ) -> Learner:
-    """The model for `features` and a `kind` of target, as `options` say.
+    """The model for `features` and a `kind` of target, as `options` say; `known` is left out.
 
     Raises ConfigError when a file is wrong or the model cannot be loaded, saved or warm-started.
     """
@@ -66,7 +82,7 @@ def make_learner(
     if options.save is not None:
         _require_writable(options.save)
     learner = Learner(model)
-    _warm_start(learner, options, kind, helper, features, info, warning)
+    _warm_start(learner, options, kind, helper, features, info, warning, known or Known())
     return learner
 
 
@@ -117,22 +133,27 @@ def _warm_start(
     features: str,
     info: Callable[[str], None],
     warning: Callable[[str], None],
+    known: Known,
 ) -> None:
-    used, paths = 0, options.warm_start
+    used, continued, paths = 0, 0, each_once(options.warm_start, warning)
     for path in paths:
         contents = read_records(path, warning, options.keys)
-        records = believed(path, contents.records, warning)
+        others = known.left_out_of(path, contents.records)
+        own = len(contents.records) - len(others)
+        beside = f", beside {count(own, 'record')} that the run continues from" if own else ""
+        records = believed(path, others, warning)
         found = warm_start(learner, records, kind, helper, features, contents.environments)
         for problem in found.problems:
             warning(f"{path}: {problem}; not learned from")
         used += found.records
+        continued += own
         info(
             f"warm start from {path}: {count(found.records, 'record')} of "
-            f"{count(found.tasks, 'task')}"
+            f"{count(found.tasks, 'task')}{beside}"
         )
     for source in () if options.keys is None else options.keys.unused:
         warning(f"--workload {source}: no line has such a workload key; it was not used")
-    if paths and not used:
+    if paths and not used and not continued:
         names = ", ".join(map(str, paths))
         raise ConfigError(
             f"warm start: nothing in {names} can be learned from; expected valid records of a task "

@@ -31,6 +31,37 @@ def read_records(path: Path, warning: Tell, keys: WorkloadKeys | None = None) ->
     return contents
 
 
+def each_once(paths: Sequence[Path], warning: Tell) -> list[Path]:
+    """The files of `paths`, in order; `warning` is told of one that is there again.
+
+    By the same path, another one, or a link: to read it twice would count its candidates twice.
+    """
+    found: dict[object, Path] = {}
+    for path in paths:
+        identity = _identity(path)
+        first = found.get(identity)
+        if first is None:
+            found[identity] = path
+        else:
+            again = "is given twice" if first == path else f"is the same file as {first}"
+            warning(f"{path} {again}; it is read once")
+    return list(found.values())
+
+
+def _identity(path: Path) -> object:
+    """What tells a file from others; of one that is not there, its path."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # a name with a zero byte
+        return path
+    return status.st_dev, status.st_ino
+
+
+def is_same_file(one: Path, other: Path | None) -> bool:
+    """Whether both lead to one file that is there."""
+    return other is not None and _identity(one) == _identity(other) != one
+
+
 def tell_problems(path: Path, contents: LogContents, warning: Tell) -> None:
     """Tell of the first lines of `path` that were skipped, and how many more there are."""
     for problem in contents.problems[:_SHOWN]:

@@ -31,7 +31,7 @@ from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, Tas
 from autosched.search.tuner import INTERRUPTED, TuneOptions, Tuner
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import below_peak
-from autosched.session.model import ModelOptions, make_learner, save_model
+from autosched.session.model import Known, ModelOptions, make_learner, save_model
 from autosched.session.race import Final, final
 from autosched.session.reading import Earlier, Tell, earlier_records
 from autosched.session.this_cpu import Place
@@ -182,6 +182,7 @@ class Session:
                 self._helper,
                 self._messages.info,
                 self._messages.warning,
+                Known(self._records, {job.task.key for job in self.jobs}),
             )
             self.measurer.require([job.task.target for job in self.jobs])
             self._meet_gpu()

@@ -120,7 +120,9 @@ def test_races_say_nothing_of_other_machines(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_merge_and_trim_say_what_they_wrote(cli: Cli, log: Path, other: Path) -> None:
-    done = cli("records", "merge", log, other, log, "-o", "all.jsonl")
+    copy = log.with_name("copy.jsonl")
+    copy.write_bytes(log.read_bytes())
+    done = cli("records", "merge", log, other, copy, "-o", "all.jsonl")
     assert done.err == "7 records of 3 files written to all.jsonl (3 repeated, written once)\n"
     assert cli("records", "trim", "all.jsonl", "--best", 1, "-o", "few.jsonl").err.startswith(
         "3 of 7 records written to few.jsonl"

@@ -19,7 +19,7 @@ from autosched.search.cost_model import Scores
 from autosched.search.options import SearchOptions
 from autosched.session import tuned
 from autosched.session.believed import believed, below_peak
-from autosched.session.model import ModelOptions, make_learner
+from autosched.session.model import Known, ModelOptions, make_learner
 from autosched.state.steps import steps_from_json
 from autosched.target import cpu_target
 from autosched.task import Task
@@ -110,22 +110,24 @@ def test_a_run_does_not_continue_from_it(
     assert found.best.seconds == 1e-3
 
 
+class Told:
+    """A model that remembers what it was given."""
+
+    trained = False
+    known: Sequence[float] = ()
+
+    def prepare(self) -> None:
+        pass
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+        self.known = throughputs
+
+    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        return np.ones((len(programs), 1), np.float32)
+
+
 def test_no_model_learns_from_it(path: Path) -> None:
     """Throughputs would all be relative to it."""
-
-    class Told:
-        trained = False
-        known: Sequence[float] = ()
-
-        def prepare(self) -> None:
-            pass
-
-        def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
-            self.known = throughputs
-
-        def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
-            return np.ones((len(programs), 1), np.float32)
-
     said: list[str] = []
     model = Told()
     options = ModelOptions(model=model, warm_start=[path])
@@ -134,3 +136,36 @@ def test_no_model_learns_from_it(path: Path) -> None:
     assert model.known == [1.0, 0.5]
     assert "1 record of task" in said[0] and "not believed and left out" in said[0]
     assert said[1] == f"warm start from {path}: 2 records of 1 task"
+
+
+def test_a_model_learns_from_a_file_once(path: Path, tmp_path: Path) -> None:
+    """Nor from the records that its run continues from."""
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    other = Task.from_workload("matmul", M=32, N=32, K=32)
+    RecordLog(path).append([record(2, 4e-3, other), record(3, 4e-3, other)])
+    said: list[str] = []
+    for known, throughputs, told in (
+        (Known(), [1.0, 0.5, 1.0, 1.0], f"warm start from {path}: 4 records of 2 tasks"),
+        (
+            Known(link, {MATMUL.key}),
+            [1.0, 1.0],
+            f"warm start from {path}: 2 records of 1 task, beside 3 records that the run "
+            "continues from",
+        ),
+        (Known(path.with_name("else"), {MATMUL.key}), [1.0, 0.5, 1.0, 1.0], "4 records of 2 tasks"),
+    ):
+        said.clear()
+        model = Told()
+        options = ModelOptions(model=model, warm_start=[path, link])
+        helper = StubHelper()
+        learner = make_learner(options, TUNING, 0, "cpu", helper, said.append, said.append, known)
+        learner.refresh(at_last=True)
+        assert sorted(model.known) == sorted(throughputs)
+        assert f"{link} is the same file as {path}; it is read once" in said
+        assert said[-1].endswith(told)
+    RecordLog(tmp_path / "own.jsonl").append([record(1, 1e-3)])
+    options = ModelOptions(model=Told(), warm_start=[tmp_path / "own.jsonl"])
+    own = Known(tmp_path / "own.jsonl", {MATMUL.key})
+    make_learner(options, TUNING, 0, "cpu", StubHelper(), said.append, said.append, own)
+    assert "0 records of 0 tasks, beside 1 record that the run continues from" in said[-1]
