@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record, log_lines, parsed, record_of
+from autosched.measure.log_lines import log_lines
+from autosched.measure.records import LogContents, Record, parsed, record_of
 from autosched.measure.result import MOST_SECONDS, lower_quartile
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.state.steps import step_from_json
@@ -84,7 +85,7 @@ def glances(
     """
     path = Path(path)
     known: set[str] = set()
-    for number, line in log_lines(path):
+    for number, line in log_lines(path, contents.problems):
         found = _glance(line, contents, known) or record_of(path, number, line, contents, keys)
         if found is not None:
             yield found

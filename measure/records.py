@@ -23,6 +23,7 @@ from typing import Any
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.environment import fingerprint, fingerprint_hash
+from autosched.measure.log_lines import log_lines
 from autosched.measure.result import MeasureResult, short
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, is_kind, require_replaceable
@@ -362,7 +363,7 @@ def stream_log(
     `contents` gains the environments, tasks and problems met on the way. Raises as `read_log`.
     """
     path = Path(path)
-    for number, line in log_lines(path):
+    for number, line in log_lines(path, contents.problems):
         record = record_of(path, number, line, contents, keys)
         if record is not None:
             yield record
@@ -412,16 +413,3 @@ def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record
                 known[data["hash"]] = data[key]
                 return None
     return Record.from_json(data, contents.tasks)
-
-
-def log_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a record file that are no comments, with their numbers from 1."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip() and not line.startswith(("#", " ")):
-                    yield number, line
-    except FileNotFoundError as error:
-        raise ConfigError(f"record file {path} does not exist") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read the record file {path}: {error.strerror}") from error

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.output_file import FileKind, replacing, require_replaceable
-from autosched.search.model_file import ModelFileError, checked_model, unpacked
+from autosched.search.model_file import MOST_BYTES, ModelFileError, checked_model, unpacked
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
@@ -205,7 +205,8 @@ class XGBoostModel:
 
         booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
-            raw = Path(path).read_bytes()
+            with Path(path).open("rb") as file:  # a device may have no end
+                raw = file.read(MOST_BYTES + 1)
             text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
             booster.load_model(bytearray(text))
         except ModelFileError as error:

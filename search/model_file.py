@@ -37,15 +37,16 @@ class ModelFileError(ValueError):
 
 def unpacked(raw: bytes) -> bytes:
     """`raw`, without gzip. Raises ModelFileError when it is damaged or too large."""
-    if raw[:2] != _GZIP:
-        return raw
-    try:
-        with gzip.open(io.BytesIO(raw)) as file:
-            data = file.read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ModelFileError(str(error)) from error
+    data, verb = raw, "has"
+    if raw[:2] == _GZIP:
+        verb = "unpacks to"
+        try:
+            with gzip.open(io.BytesIO(raw)) as file:
+                data = file.read(MOST_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ModelFileError(str(error)) from error
     if len(data) > MOST_BYTES:
-        raise ModelFileError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+        raise ModelFileError(f"it {verb} more than {MOST_BYTES >> 20} MiB")
     return data
 
 

@@ -14,14 +14,8 @@ import pytest
 from autosched.cli.record_summary import Summary
 from autosched.measure.check import Seen
 from autosched.measure.glance import Glance, _glance, glances
-from autosched.measure.records import (
-    LogContents,
-    Record,
-    RecordLog,
-    log_lines,
-    record_of,
-    stream_log,
-)
+from autosched.measure.log_lines import log_lines
+from autosched.measure.records import LogContents, Record, RecordLog, record_of, stream_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.standing import is_race
 from autosched.state.iterator import Annotation
@@ -96,7 +90,7 @@ def test_a_line_that_is_taken_is_a_whole_record(tmp_path: Path) -> None:
     RecordLog(tmp_path / "r.jsonl").append(list(records()))
     contents = LogContents()
     list(stream_log(tmp_path / "r.jsonl", contents))
-    lines = [line for _, line in log_lines(tmp_path / "r.jsonl") if '"steps"' in line]
+    lines = [line for _, line in log_lines(tmp_path / "r.jsonl", []) if '"steps"' in line]
     draw = random.Random(0)
     taken = 0
     for _ in range(4000):

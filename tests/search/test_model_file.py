@@ -109,6 +109,11 @@ def test_deep_trees_and_large_files_are_refused(
     file.write_bytes(gzip.compress(bytes(2 << 20)))
     with pytest.raises(ConfigError, match="unpacks to more than 1 MiB"):
         XGBoostModel().load(file)
+    file.write_bytes(b"{" + bytes(2 << 20))
+    with pytest.raises(ConfigError, match="it has more than 1 MiB"):
+        XGBoostModel().load(file)
+    with pytest.raises(ConfigError, match="it has more than 1 MiB"):
+        XGBoostModel().load("/dev/zero")
     file.write_text("[" * 100_000)
     with pytest.raises(ConfigError, match="it is not XGBoost's JSON"):
         XGBoostModel().load(file)

@@ -1,0 +1,57 @@
+"""The lines of record files, whatever the files are: a pipe or a device may never end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from autosched.errors import ConfigError
+
+MOST_LETTERS = 1 << 24
+"""Of a line that may be a record: those of `benchmarks/data` have 2,196 at most."""
+MOST_SKIPPED = 1 << 28
+"""Letters of one line that are gone through for what comes after it."""
+MOST_PROBLEMS = 1_000_000
+"""Lines without a record, each of which is remembered."""
+
+
+def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
+    """The lines of a record file that are no comments, with their numbers from 1.
+
+    A line too long to be a record is left out, and `problems` gains a sentence; no more than
+    `MOST_LETTERS` of it are in memory. Raises ConfigError when the file cannot be read, and where a
+    line, or the problems, have no end in sight.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            part = partial(file.readline, MOST_LETTERS + 1)
+            for number, line in enumerate(iter(part, ""), 1):
+                if len(problems) > MOST_PROBLEMS:
+                    raise ConfigError(
+                        f"{path}: more than {MOST_PROBLEMS:,} lines that hold no record; expected "
+                        "a file that `autosched tune` or Ansor v0.6 wrote"
+                    )
+                if len(line) > MOST_LETTERS and not line.endswith("\n"):
+                    problems.append(_passed(f"{path}:{number}", iter(part, "")))
+                elif line.strip() and not line.startswith(("#", " ")):
+                    yield number, line
+    except FileNotFoundError as error:
+        raise ConfigError(f"record file {path} does not exist") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the record file {path}: {error.strerror}") from error
+
+
+def _passed(where: str, rest: Iterator[str]) -> str:
+    """What is said of a line that is too long, once the rest of it is gone through."""
+    letters = MOST_LETTERS + 1
+    for part in rest:
+        letters += len(part)
+        if part.endswith("\n"):
+            break
+        if letters > MOST_SKIPPED:
+            raise ConfigError(
+                f"{where}: a line of more than {MOST_SKIPPED:,} letters; expected a file that "
+                "`autosched tune` or Ansor v0.6 wrote"
+            )
+    return f"{where}: a line of {letters:,} letters, at most {MOST_LETTERS:,} are read; skipped"
