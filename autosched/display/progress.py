@@ -21,6 +21,9 @@ from autosched.search.progress import Progress as TuneProgress
 from autosched.task import Task
 from autosched.words import rate_text, seconds_text
 
+PeakOf = Callable[[Task, float], float | None]
+"""The peak of a task: `Measurer.peak`."""
+
 
 def status_text(progress: TuneProgress, peak: float | None = None) -> str:
     """`best 1.2 ms 220 GFLOP/s (71% of peak), model 0.81, 2 run timeout`."""
@@ -115,7 +118,7 @@ def make_observer(
     quiet: bool,
     trials: int,
     table: TaskTable | None = None,
-    peak_of: Callable[[Task], float | None] = lambda task: None,
+    peak_of: PeakOf = lambda task, reached: None,
     time_budget_s: float | None = None,
     console: Console | None = None,
     notebook: Display | None = None,
@@ -124,8 +127,8 @@ def make_observer(
 
     `trials` is the number of all tasks together. Several tuners may share it: then `table` has a
     row for each. `peak_of` measures the operations a second that a task could reach at most; it is
-    asked after the task's first batch. Lines go to `console` (default: standard error), or to an
-    output of a `notebook`.
+    asked after the task's first batch, and again with a kernel that `reached` more. Lines go to
+    `console` (default: standard error), or to an output of a `notebook`.
     """
     console = console or literal_console(stderr=True)
     told = _Told(trials, table, peak_of)
@@ -163,14 +166,12 @@ def make_observer(
 class _Told:
     """What the tuners of a run have told: their progress, by task, and the peak of each task."""
 
-    def __init__(
-        self, trials: int, table: TaskTable | None, peak_of: Callable[[Task], float | None]
-    ) -> None:
+    def __init__(self, trials: int, table: TaskTable | None, peak_of: PeakOf) -> None:
         self._trials = trials
         self._table = table
         self._peak_of = peak_of
         self._runs: dict[str, TuneProgress] = {} if table is None else table.runs
-        self._peaks: dict[str, float | None] = {}
+        self._peaks: dict[str, tuple[float, float | None]] = {}  # asked with what, and found
 
     @property
     def done(self) -> int:
@@ -193,9 +194,22 @@ class _Told:
         """The name of the task among several, and its peak."""
         key = progress.task.key
         self._runs[key] = progress
-        if records and progress.best is not None and key not in self._peaks:
-            self._peaks[key] = self._peak_of(progress.task)
-        return "" if self._table is None else self._table.name(key), self._peaks.get(key)
+        return "" if self._table is None else self._table.name(key), self._peak(progress, records)
+
+    def _peak(self, progress: TuneProgress, records: Sequence[Record]) -> float | None:
+        """The peak; None where it is not known, or the best seems to reach more than all of it.
+
+        It is measured between batches, when the cores are free, and may be too low all the same.
+        """
+        key, reached = progress.task.key, progress.flops_per_second()
+        asked, peak = self._peaks.get(key, (0.0, None))
+        if key in self._peaks and (peak is None or reached <= max(asked, peak)):
+            return peak
+        if not records or progress.best is None:
+            return None
+        peak = self._peak_of(progress.task, reached)
+        self._peaks[key] = reached, peak
+        return peak
 
 
 def _status(

@@ -2,13 +2,16 @@
 
 import io
 from _io import StringIO
+from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
 from autosched.display.console import literal_console
-from autosched.display.progress import Eta, make_observer, status_text
+from autosched.display.progress import Eta, _Told, make_observer, status_text
 from autosched.display.task_table import TaskTable
+from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.progress import Part, Progress
@@ -33,7 +36,7 @@ def test_status() -> None:
 def test_the_peak_is_measured_once_after_the_first_batch(capfd: pytest.CaptureFixture[str]) -> None:
     asked = []
 
-    def peak_of(task: Task) -> float:
+    def peak_of(task: Task, reached: float) -> float:
         asked.append(task)
         return 2e9
 
@@ -45,6 +48,40 @@ def test_the_peak_is_measured_once_after_the_first_batch(capfd: pytest.CaptureFi
             observer(Progress(TASK, 8, done=done, best=BEST), [BEST])
     assert asked == [TASK]
     assert capfd.readouterr().err.count("51% of peak") == 2
+
+
+def test_a_peak_that_was_measured_too_low_is_measured_again(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A kernel of 1.024 GFLOP/s, then one of 2.048, and peaks of a machine that was busy."""
+    measured = iter([0.5e9, 1.1e9, 1.2e9, 1.3e9, 1.4e9])
+    runner = Mock(peak=lambda task: next(measured))
+    measurer = Measurer(builder=Mock(), runner=runner)
+    faster = replace(BEST, result=MeasureResult((0.5e-6,)))
+    too_low = "measured too low or operations are saved"
+    with make_observer(quiet=False, trials=8, peak_of=measurer.peak) as observer:
+        observer(Progress(TASK, 8, done=2, best=BEST), [BEST])
+        assert "1.024 GFLOP/s (93% of peak)" in capfd.readouterr().err
+        observer(Progress(TASK, 8, done=4, best=faster), [faster])
+        assert f"2.048 GFLOP/s (171% of peak, {too_low})" in capfd.readouterr().err
+        observer(Progress(TASK, 8, done=6, best=faster), [BEST])
+        assert f"(171% of peak, {too_low})" in capfd.readouterr().err
+    assert next(measured) == 1.3e9  # no third time for one kernel
+
+
+def test_a_line_that_moves_says_nothing_of_a_peak_that_is_to_be_measured_again() -> None:
+    faster = replace(BEST, result=MeasureResult((0.25e-6,)))
+    peaks = iter([2e9, 8e9])
+    told = _Told(8, None, lambda task, reached: next(peaks))
+    shown = [
+        told.status(progress, records).peak
+        for progress, records in (
+            (Progress(TASK, 8, done=2, best=BEST), [BEST]),
+            (Progress(TASK, 8, done=4, best=faster), []),  # while the model learns
+            (Progress(TASK, 8, done=4, best=faster), [faster]),
+        )
+    ]
+    assert shown == ["51% of peak", "", "51% of peak"]
 
 
 def test_a_line_after_every_batch(capfd: pytest.CaptureFixture[str]) -> None:
