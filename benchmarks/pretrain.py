@@ -38,6 +38,7 @@ from autosched.search.learner import Learner
 from autosched.search.model_file import unpacked
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.search.warm_start import warm_start
+from autosched.session.reading import each_once
 from autosched.target import Target, cuda_target
 from autosched.task import Task
 
@@ -152,7 +153,7 @@ def train(paths: list[Path], kind: str, features: str, without: str | None) -> X
     learner = Learner(model)
     helper = Helper()
     try:
-        for path in paths:
+        for path in each_once(paths, print):
             records = [
                 record
                 for record in read_log(path).records

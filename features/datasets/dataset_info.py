@@ -7,10 +7,11 @@ import json
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.sample import LEADING, ORIGIN
 from autosched.features.sets import FEATURE_SETS
 from autosched.words import count, visible
+
+_MOST_LETTERS = 1 << 22  # of a line: Python's reader takes 131,072 in each field
 
 
 def describe(path: Path) -> str:
@@ -116,9 +119,17 @@ def _flat(path: Path) -> str:
     )
 
 
+def _lines(file: TextIO) -> Iterator[str]:
+    """The lines of a CSV file. Raises ValueError for one that is too long to be held."""
+    for number, line in enumerate(iter(partial(file.readline, _MOST_LETTERS), ""), 1):
+        if len(line) == _MOST_LETTERS:
+            raise ValueError(f"line {number} has {_MOST_LETTERS:,} letters or more")
+        yield line
+
+
 def _csv(path: Path) -> _Heads:
     with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(_lines(file))
         names = tuple(next(reader, ()))
         if names[: len(LEADING)] != LEADING:
             raise ValueError(f"its columns do not begin with {', '.join(LEADING)}")

@@ -12,7 +12,7 @@ import pytest
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.names import FEATURE_NAMES, NUM_FEATURES
-from autosched.features.datasets import dataset
+from autosched.features.datasets import dataset, dataset_info
 from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import ORIGIN, Sample
@@ -187,6 +187,17 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     with (tmp_path / "d.csv").open("a") as file:
         file.write("7,1\n")
     with pytest.raises(ConfigError, match="row 12 has 2 columns"):
+        describe(tmp_path / "d.csv")
+
+
+def test_a_line_too_long_to_be_a_row_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset.export(SAMPLES, tmp_path / "d.csv")
+    with (tmp_path / "d.csv").open("a") as file:
+        file.write("7," * 40_000)
+    monkeypatch.setattr(dataset_info, "_MOST_LETTERS", 1 << 16)
+    with pytest.raises(ConfigError, match="line 13 has 65,536 letters or more"):
         describe(tmp_path / "d.csv")
 
 
