@@ -234,8 +234,11 @@ class Task:
 
     @property
     def name(self) -> str:
-        """A short readable name, e.g. `matmul(M=512, N=512, K=512)`."""
-        title = visible(self.workload.title)
+        """A short readable name on one line, e.g. `matmul(M=512, N=512, K=512)`."""
+        return visible(self._title())
+
+    def _title(self) -> str:
+        title = self.workload.title
         if self.target.tf32:
             title += ", tf32 allowed"
         if self.chosen_inputs:

@@ -44,6 +44,8 @@ def trusting(yes: bool = True) -> Iterator[None]:
 def require_trusted(spec: str, key: str) -> None:
     """Raise ConfigError unless the file of `spec` (file.py:name), which a record names, may run."""
     path = Path(str(spec).rpartition(":")[0])
+    if "\0" in str(path):
+        raise ConfigError(f"{key}: expected the name of a file, found {visible(str(path))}")
     if not _TRUSTING.get() and path.resolve() not in _RAN:
         raise ConfigError(
             f"{key}: a record names {visible(str(spec))}, and records run no code by themselves; "

@@ -66,7 +66,8 @@ COMMANDS = (
     ("records", "diff", "e.jsonl", "mm.jsonl"),
     ("failures", "e.jsonl"),
     ("show", "e.jsonl", "--index", "1"),
-    ("show", "e.jsonl", "--index", "1", "--python"),
+    ("show", "e.jsonl", "--index", "1", "--as", "python"),
+    ("show", "e.jsonl", "--index", "1", "--as", "steps"),
     ("replay", "e.jsonl", "--index", "3"),
     ("dataset", "export", "e.jsonl", "-o", "e.npz"),
     ("report", "e.jsonl", "-o", "e.html"),
@@ -118,6 +119,34 @@ def test_every_text_of_a_record_file(cli: Cli, log: Path, tmp_path: Path) -> Non
         write(tmp_path / "e.jsonl", changed)
         for words in (("records", "info"), ("records", "top"), ("failures",)):
             require_text(cli(*words, "e.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("inputs", {"A" + EVIL: {"uniform": [0, 1]}}),
+        ("inputs", {"A": {"file": EVIL}}),
+        ("inputs", {"A": {"function": f"{EVIL}.py:make"}}),
+        ("inputs", {"A": {"function": "\0.py:make"}}),
+        ("workload", {"python": "\0.py:make"}),
+        ("target", {"kind": EVIL}),
+        ("layout_rewrite", EVIL),
+    ],
+)
+def test_tasks(cli: Cli, log: Path, key: str, value: Any) -> None:
+    lines = lines_of(log)
+    for line in lines:
+        if isinstance(line.get("task"), dict):
+            line["task"][key] = value
+    write(log, lines)
+    for words in (
+        ("records", "info"),
+        ("records", "best"),
+        ("arena",),
+        ("cache", "add"),
+        ("show",),
+    ):
+        require_text(cli(*words, log))
 
 
 WORKLOADS: tuple[Any, ...] = (
