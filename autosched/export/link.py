@@ -48,9 +48,8 @@ def link(
     if sys.platform == "linux":
         names = "".join(f"  {symbol};\n" for symbol in symbols)
         exports.write_text(f"{{\nglobal:\n{names}local:\n  *;\n}};\n")
-        arguments.append(
-            f"-Wl,--version-script={exports},-soname,{output.name},-z,nodelete,-z,defs"
-        )
+        script = ["-Xlinker", "--version-script", "-Xlinker", str(exports)]  # -Wl, ends at a comma
+        arguments += [*script, f"-Wl,-soname,{output.name},-z,nodelete,-z,defs"]
     try:
         done = subprocess.run([*arguments, "-lm", "-lpthread"], capture_output=True, text=True)
     except OSError as error:

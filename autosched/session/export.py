@@ -84,7 +84,9 @@ def export(
     name = _name(candidates, options, taken)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(prefix=".autosched-", dir=folder.parent))
+        # Inside of a folder that is there: its parent may be closed, or of another file system.
+        beside = folder if folder.is_dir() else folder.parent
+        place = Path(tempfile.mkdtemp(prefix=".autosched-", dir=beside))
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
     try:

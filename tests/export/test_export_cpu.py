@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib.util
 import json
 import os
@@ -482,6 +483,30 @@ def test_everything_is_written_where_it_goes(
     done = export(RECORDS[2:], tmp_path / "out")
     assert {path.parent for path in done.files} == {tmp_path / "out"}
     assert set((tmp_path / "out").iterdir()) == set(done.files)
+
+
+@needs_linker
+def test_folders_with_a_comma(tmp_path: Path) -> None:
+    """Where the linker was told the symbols with -Wl, what follows the comma was another option."""
+    export(RECORDS[2:], tmp_path / "a,b" / "out")
+    assert module(tmp_path / "a,b" / "out" / "softmax.py").names() == ["softmax"]
+
+
+def test_folders_of_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files cannot be moved into a folder that is mounted, or linked to, from beside it."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    (tmp_path / "out").mkdir()
+    move = Path.replace
+
+    def within_one(source: Path, target: Path) -> Path:
+        if (tmp_path / "out" in source.parents) != (tmp_path / "out" in target.parents):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return move(source, target)
+
+    monkeypatch.setattr(Path, "replace", within_one)
+    done = export(RECORDS[2:], tmp_path / "out")
+    assert set((tmp_path / "out").iterdir()) == set(done.files)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
