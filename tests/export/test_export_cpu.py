@@ -513,6 +513,9 @@ def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CC", "none-such -m64")
     with pytest.raises(CompileError, match="CC=none-such -m64: none-such was not found"):
         link.linker()
+    monkeypatch.setenv("CC", "cc -DNAME='x")
+    with pytest.raises(CompileError, match="CC=cc -DNAME='x: no closing quotation; expected"):
+        link.linker()
     monkeypatch.setenv("CC", f"{sys.executable} -c pass")
     assert link.linker() == [sys.executable, "-c", "pass"]
     monkeypatch.delenv("CC")
@@ -527,6 +530,10 @@ def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     silent = [sys.executable, "-c", "import sys; sys.exit(3)"]
     with pytest.raises(CompileError, match="says\nnothing, its status is 3"):
         link.link(silent, [], tmp_path / "lib.so", [])
+    with pytest.raises(
+        CompileError, match=r"linking lib.so failed: .*says\nnothing, its status is 0"
+    ):
+        link.link([sys.executable, "-c", "pass"], [], tmp_path / "lib.so", [])
     with pytest.raises(CompileError, match="none-such cannot be started"):
         link.link(["none-such"], [], tmp_path / "lib.so", [])
 
