@@ -107,10 +107,21 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def _resolved(path: Path) -> Path:
     """What the path leads to. Raises ConfigError for a link that leads to itself."""
-    found = Path(os.path.realpath(path))
+    found = real_path(path)
     if found.is_symlink():
         raise ConfigError(f"{path} is a link that leads to itself; give another file")
     return found
+
+
+def real_path(path: Path) -> Path:
+    """The whole path, without links. Raises ConfigError where the current folder is gone."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path} leads nowhere: the current folder was deleted; change into one that is there, "
+            "or give a whole path"
+        ) from error
 
 
 def kind_of(path: Path) -> FileKind | None:

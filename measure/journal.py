@@ -30,6 +30,7 @@ from autosched.measure.records import (
     task_hash,
     write_whole,
 )
+from autosched.output_file import real_path
 from autosched.state.steps import Step, steps_from_json
 
 Steps = tuple[Step, ...]
@@ -56,7 +57,7 @@ class RunLog(RecordLog):
     ) -> None:
         super().__init__(path, overwrite=overwrite, beside=beside, hosts=hosts)
         self._seen = seen
-        self._file_itself = Path(os.path.realpath(self.path))  # runs may know it by several links
+        self._file_itself = real_path(self.path)  # runs may know it by several links
         self._journal_path = self._next_name()
         self._journal = -1
         self._remove: weakref.finalize[..., RunLog] | None = None

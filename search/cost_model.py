@@ -208,7 +208,10 @@ class XGBoostModel:
             with Path(path).open("rb") as file:  # a device may have no end
                 raw = file.read(MOST_BYTES + 1)
             text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
-            booster.load_model(bytearray(text))
+            # Its parameters hold from the first training on only. Threads of OpenMP that the main
+            # thread starts are missing in a forked child, which would wait for them.
+            with xgboost.config_context(nthread=self._params["nthread"]):
+                booster.load_model(bytearray(text))
         except ModelFileError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error}") from error
         except OSError as error:

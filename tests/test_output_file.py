@@ -14,9 +14,17 @@ from autosched.features.datasets import dataset
 from autosched.features.datasets.sample import Sample
 from autosched.features.sets import Rows
 from autosched.measure import ansor_log
+from autosched.measure.journal import RunLog
 from autosched.measure.records import Record, RecordLog, read_log
 from autosched.measure.result import MeasureResult
-from autosched.output_file import FileKind, kind_of, replacing, require_apart, require_replaceable
+from autosched.output_file import (
+    FileKind,
+    kind_of,
+    real_path,
+    replacing,
+    require_apart,
+    require_replaceable,
+)
 from autosched.search.cost_model import XGBoostModel
 from autosched.task import Task
 
@@ -233,3 +241,17 @@ def test_a_link_stays_and_a_failure_leaves_what_was_there(tmp_path: Path) -> Non
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "target"]
+
+
+def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error was `[Errno 2] No such file or directory`, of no file."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    says = r"[ab]\.jsonl leads nowhere: the current folder was deleted; change into"
+    with pytest.raises(ConfigError, match=says):
+        RunLog("a.jsonl")
+    with pytest.raises(ConfigError, match=says):
+        require_apart([("the page", Path("a.jsonl")), ("the log", Path("b.jsonl"))])
+    assert real_path(tmp_path / "a.jsonl") == (tmp_path / "a.jsonl").resolve()

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import re
 
+from autosched.codegen.c_words import KEYWORDS
 from autosched.codegen.cuda_prelude import identifiers
 
-_KEYWORDS = """
-alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
-char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
-co_return co_yield decltype default delete do double dynamic_cast else enum explicit export extern
-false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
-operator or or_eq private protected public register reinterpret_cast requires return short signed
-sizeof static static_assert static_cast struct switch template this thread_local throw true try
-typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-"""
 _BUILT_IN = """
 threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 int2 int3 int4 float2 float3 float4 double2
 size_t assert printf malloc free memcpy memset clock clock64 main std
@@ -22,7 +14,7 @@ min max abs fabs fabsf fma fmaf sqrt rsqrt exp log sin cos tan tanh erf pow fmod
 trunc rint smem
 """
 
-RESERVED = frozenset((*_KEYWORDS.split(), *_BUILT_IN.split())) | identifiers()
+RESERVED = KEYWORDS | frozenset(_BUILT_IN.split()) | identifiers()
 _MATH = re.compile(
     r"a?(sin|cos|tan)h?f?|(exp|log)(2|10|1p|m1)?f?|(l|ll)?r(ound|int)f?|[jy][01n]f?|"
     r"(floor|ceil|trunc|pow|fmod|atan2|hypot|copysign|ldexp|nextafter|sqrt|rsqrt|erf|fm(in|ax))f?"

@@ -6,6 +6,7 @@ The files that may be bundled import the standard library, NumPy and each other 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,8 +52,10 @@ def bundle(modules: Sequence[str], docstring: str) -> str:
 
 
 def names_of(modules: Sequence[str]) -> set[str]:
-    """The names that a module of these has already: what they define and import."""
-    found: set[str] = set()
+    """The names that mean something in a module of these: what it defines, imports, or uses of
+    Python's own (a kernel called `len` would be called in the place of Python's).
+    """
+    found = {name for name in dir(builtins) if not name.startswith("_")}
     for module in modules:
         source = (PACKAGE / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         for node in ast.parse(source).body:

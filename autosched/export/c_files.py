@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autosched.export.candidate import C_WORDS
+from autosched.codegen.c_words import has_meaning
 from autosched.export.library_ir import NO_SHAPE, UNSUPPORTED
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.calling import constant_shape
@@ -42,7 +42,7 @@ def c_names(params: Sequence[ParamSpec]) -> list[str]:
     found: list[str] = []
     for p in params:
         name = base = re.sub(r"\W", "_", p.name, flags=re.ASCII)
-        if base in C_WORDS:
+        if has_meaning(base):
             name = base = f"{base}_"
         elif not base or base[0].isdigit():
             name = base = f"_{base}"
@@ -56,7 +56,7 @@ def c_names(params: Sequence[ParamSpec]) -> list[str]:
 
 def header(name: str, functions: Sequence[Function], features: Sequence[str], threads: int) -> str:
     """The text of NAME.h."""
-    guard = f"{name.upper()}_H"
+    guard = f"AUTOSCHED_{name.upper()}_H"
     needs = _wrapped(", ".join(features) or "none beyond those of every such CPU")
     several = (
         f"Parallel loops run on up to {threads} threads, as many as this process may use, or on\n"

@@ -10,19 +10,9 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from autosched.codegen.c_words import has_meaning
 from autosched.state.steps import Step
 from autosched.task import Task
-
-C_WORDS = frozenset(
-    {
-        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
-        "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
-        "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
-        "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "true", "false",
-        "main", "class", "new", "delete", "and", "or", "not", "xor", "private", "public",
-        "template", "this",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +35,13 @@ class Candidate:
         name = _identifier(self.task.function_name)
         return f"kernel_{name}" if name in taken else name
 
+    @property
+    def computation(self) -> str:
+        """What operators of one name differ in: the expression, or the function and its file."""
+        workload = self.task.workload.to_json()
+        kinds = ("op", "expr", "einsum", "python")
+        return next((str(workload[kind]) for kind in kinds if kind in workload), "")
+
     def about(self) -> dict[str, Any]:
         """What a reader wants to know of it."""
         found: dict[str, Any] = {"workload": self.task.name, "key": self.task.key}
@@ -66,13 +63,24 @@ def named(
     they always are. Operators are not called as in `taken`.
     """
     often = Counter(c.operator(taken) for c in candidates)
-    found = []
-    seen: Counter[str] = Counter()
+    found: list[Candidate] = []
     for c in candidates:
         operator = c.operator(taken)
         name = f"{operator}_{_sizes(c.task)}" if sized or often[operator] > 1 else operator
-        seen[name] += 1
-        found.append(replace(c, symbol=name if seen[name] == 1 else f"{name}_{seen[name]}"))
+        found.append(replace(c, symbol=unused(name, [other.symbol for other in found])))
+    return found
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """`name`, or where that is taken the first of `name_2`, `name_3`, ... that is not.
+
+    >>> unused("softmax", ["softmax", "softmax_2"])
+    'softmax_3'
+    """
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
     return found
 
 
@@ -81,7 +89,7 @@ def _identifier(name: str) -> str:
     if text == "main":
         return "kernel"
     # A function called exp would be found in the place of the C library's.
-    if not text or text[0].isdigit() or text in C_WORDS or hasattr(ctypes.CDLL(None), text):
+    if not text or text[0].isdigit() or has_meaning(text) or hasattr(ctypes.CDLL(None), text):
         return f"kernel_{text}"
     return text
 

@@ -180,7 +180,7 @@ def _shapes(symbol: str, among: Sequence[str], built: Mapping[str, CpuArtifact])
     if len(kinds) > 1:
         raise ConfigError(
             f"{symbol}: kernels that are chosen by shape must take the same arrays, with the same "
-            f"types and numbers of dimensions; {', '.join(among)} do not"
+            f"types and numbers of dimensions; {', '.join(among)} do not; build them apart"
         )
     entries = [(s, [constant_shape(p) for p in built[s].params]) for s in among]
     same = {tuple(extents) for _, extents in entries}

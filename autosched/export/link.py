@@ -22,7 +22,11 @@ def linker() -> list[str] | None:
     """The command of a C compiler that links: CC, cc, gcc, clang, `python -m ziglang cc`."""
     named = os.environ.get("CC", "").strip()
     if named:
-        words = shlex.split(named)
+        try:
+            words = shlex.split(named)
+        except ValueError as error:
+            problem = f"CC={named}: {str(error).lower()}; expected a command as a shell takes it"
+            raise CompileError(problem, kind="environment") from error
         if shutil.which(words[0]) is None:
             raise CompileError(f"CC={named}: {words[0]} was not found", kind="environment")
         return words
@@ -48,9 +52,8 @@ def link(
     if sys.platform == "linux":
         names = "".join(f"  {symbol};\n" for symbol in symbols)
         exports.write_text(f"{{\nglobal:\n{names}local:\n  *;\n}};\n")
-        arguments.append(
-            f"-Wl,--version-script={exports},-soname,{output.name},-z,nodelete,-z,defs"
-        )
+        script = ["-Xlinker", "--version-script", "-Xlinker", str(exports)]  # -Wl, ends at a comma
+        arguments += [*script, f"-Wl,-soname,{output.name},-z,nodelete,-z,defs"]
     try:
         done = subprocess.run([*arguments, "-lm", "-lpthread"], capture_output=True, text=True)
     except OSError as error:
@@ -59,6 +62,6 @@ def link(
         ) from error
     finally:
         exports.unlink(missing_ok=True)
-    if done.returncode:
+    if done.returncode or not output.is_file():  # CC=true; or nobody waits for children here
         said = done.stderr.strip() or f"nothing, its status is {done.returncode}"
         raise CompileError(f"linking {output.name} failed: {shlex.join(command)} says\n{said}")

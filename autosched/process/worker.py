@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib
 import os
 import pickle
@@ -119,7 +120,9 @@ class Worker:
         self._begin(_NO_QUEUE)
 
     def _begin(self, queue: tuple[int, int]) -> None:
-        here, there = socket.socketpair()
+        if queue[0] <= 2:  # the new process has its standard streams there
+            queue = _NO_QUEUE
+        here, there = (_above_standard(end) for end in socket.socketpair())
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a part of a message
             here.setsockopt(socket.SOL_SOCKET, option, _SILENCE)
         with there:
@@ -342,6 +345,17 @@ def serve(factory: str, fd: int, memory_limit: int, queue: int = -1) -> None:
             return
         if ends:  # cleaning up after a dead context prints warnings or aborts
             os._exit(0)
+
+
+def _above_standard(end: socket.socket) -> socket.socket:
+    """`end`, not at the place of a standard stream, which a new process has others at.
+
+    A program that has closed these gets the lowest free places for what it opens next.
+    """
+    if end.fileno() > 2:
+        return end
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def _marked(mark: bytes) -> Iterator[int]:

@@ -138,6 +138,8 @@ def _best_so_far(valid: Sequence[tuple[int, Trial]]) -> list[tuple[int, float]]:
 def _caption(run: Run, valid: int, failed: int, steps: int) -> str:
     best = run.best
     assert best is not None
+    if valid + failed == 1:
+        return "There is one trial."
     share = f", {failed:,} failed (at the bottom)" if failed else ""
     raced = " (the star is its time in the race at the end)" if is_race(best) else ""
     improved = f"the best improved {count(steps - 1, 'time')} after the first"

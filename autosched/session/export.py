@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import keyword
 import shutil
+import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +16,7 @@ from autosched.errors import ConfigError, MeasureError
 from autosched.export import cpu, cuda
 from autosched.export.adapt import nearest, other_shape
 from autosched.export.bundle import names_of
-from autosched.export.candidate import Candidate, named
+from autosched.export.candidate import Candidate, named, unused
 from autosched.measure.check import compare
 from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.measure.tolerance import tolerances
@@ -24,6 +26,9 @@ from autosched.session.this_cpu import is_this_cpu
 from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.words import count
+
+_HIDING = {*sys.stdlib_module_names, "numpy", "ml_dtypes", "c", "m", "dl", "rt", "pthread"}
+"""Names of files that would be found in the place of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +81,12 @@ def export(
         candidates += _others(candidates, options.also, notes)
     taken = names_of(cuda.MODULES if on_gpu else cpu.MODULES)
     candidates = named(candidates, sized=options.dispatch, taken=taken)
-    operators = {c.operator(taken) for c in candidates}
-    name = options.name or (operators.pop() if len(operators) == 1 else "kernels")
-    if not name.isidentifier() or not name.isascii():
-        raise ConfigError(f"the name {name!r} must be an identifier of C and Python; give another")
+    name = _name(candidates, options, taken)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(prefix=".autosched-", dir=folder.parent))
+        # Inside of a folder that is there: its parent may be closed, or of another file system.
+        beside = folder if folder.is_dir() else folder.parent
+        place = Path(tempfile.mkdtemp(prefix=".autosched-", dir=beside))
     except OSError as error:
         raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
     try:
@@ -137,6 +141,23 @@ def _refereed(candidate: Candidate, notes: list[str]) -> Candidate:
     return replace(candidate, checked=f"{report.how}, without a GPU")
 
 
+def _name(candidates: Sequence[Candidate], options: ExportOptions, taken: Collection[str]) -> str:
+    """That of the library and module. ConfigError where nothing can be called so."""
+    name = options.name
+    if not name:
+        operators = {c.operator(taken) for c in candidates}
+        name = operators.pop() if len(operators) == 1 else "kernels"
+        return name if name not in _HIDING else f"{name}_kernels"
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
+        raise ConfigError(f"the name {name!r} must be an identifier of C and Python; give another")
+    if name in _HIDING:
+        raise ConfigError(
+            f"the name {name!r} is that of a module of Python or a library of C, which programs "
+            "that look into the folder would no longer find; give another"
+        )
+    return name
+
+
 def _refuse_options(options: ExportOptions, candidates: Sequence[Candidate]) -> None:
     on_gpu = candidates[0].task.target.is_gpu
     if options.also and not options.dispatch:
@@ -151,7 +172,7 @@ def _others(
     candidates: Sequence[Candidate], also: Sequence[Mapping[str, int]], notes: list[str]
 ) -> list[Candidate]:
     """A candidate for each shape that was not tuned."""
-    operators = {c.task.function_name for c in candidates}
+    operators = {c.computation for c in candidates}
     if len(operators) > 1:
         names = ", ".join(sorted(operators))
         raise ConfigError(f"other shapes are of one operator, but the records are of {names}")
@@ -195,12 +216,15 @@ def _compared(candidate: Candidate) -> None:
 def _choices(
     candidates: Sequence[Candidate], options: ExportOptions, taken: Collection[str]
 ) -> dict[str, list[str]]:
-    """The kernels of each operator."""
-    found: dict[str, list[str]] = {}
+    """The kernels of each operator. Operators of one name that compute different things differ."""
+    found: dict[tuple[str, str], list[str]] = {}
     if options.dispatch:
         for c in candidates:
-            found.setdefault(c.operator(taken), []).append(c.symbol)
-    return found
+            found.setdefault((c.operator(taken), c.computation), []).append(c.symbol)
+    names = [c.symbol for c in candidates]
+    for operator, _ in found:
+        names.append(unused(operator, names))
+    return dict(zip(names[len(candidates) :], found.values(), strict=True))
 
 
 def _move(place: Path, folder: Path, name: str, *, force: bool) -> list[Path]:

@@ -43,7 +43,5 @@ def value_of(member: Member, answer: Answer) -> Any:
 
 
 def prepare(cluster: Cluster, member: Member, task: Task, options: RunOptions) -> Any:
-    """The ticket of the request that prepares a node for a task; None when it is prepared."""
-    if member.task == task.key:
-        return None
+    """The ticket of the request that prepares a node for a task."""
     return send(cluster, member, "start", task.to_json(), run_options(options))

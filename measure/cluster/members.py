@@ -137,6 +137,12 @@ class Cluster:
             self._last = f"{member.name}: {why}"
             self.warning(f"{member.name} was lost: {why}; what it had under way is done again")
 
+    def builds_only(self, member: Member, why: str) -> None:
+        """A node that fits the tasks refuses one of them, as `why` says: it measures none."""
+        member.measures = False
+        self._last = why
+        self.warning(f"{why}; it builds but does not measure")
+
     def drop(self, member: Member) -> None:
         """End the process of a node."""
         self._members.remove(member)

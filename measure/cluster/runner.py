@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.errors import ConfigError, MeasureError
+from autosched.errors import AutoschedError, ConfigError, MeasureError
 from autosched.measure.check import Seen
 from autosched.measure.cluster.calls import prepare, receive, send
 from autosched.measure.cluster.link import NodeBrokenError, NodeLostError
@@ -64,25 +64,37 @@ class ClusterRunner(Runner):
         self.start(task)
 
     def start(self, task: Task) -> None:
-        """Prepare all nodes for the task; those that are lost meanwhile leave.
+        """Prepare all nodes for the task, those that come meanwhile too; who is lost leaves.
 
-        Raises ConfigError when one cannot hold it, RunLostError when none is left.
+        One that cannot hold it only builds. Raises its ConfigError when there is no other,
+        RunLostError when none is left.
         """
-        members = self.cluster.require()
-        asked = [(m, prepare(self.cluster, m, task, self.options)) for m in members]
-        for member, ticket in asked:
-            if ticket is not None:
-                self._prepared(member, ticket, task)
-        self.cluster.require()
+        while new := [m for m in self.cluster.require() if m.task != task.key]:
+            asked = [(m, prepare(self.cluster, m, task, self.options)) for m in new]
+            refused = []
+            for member, ticket in asked:
+                error = self._prepared(member, ticket, task)
+                if error is not None:
+                    refused.append((member, error))
+            if refused and len(refused) == len(self.cluster.measurers):
+                raise refused[0][1]
+            for member, error in refused:
+                if isinstance(error, ConfigError):
+                    self.cluster.builds_only(member, str(error))
+                else:
+                    self.cluster.leaves(member, str(error))
 
-    def _prepared(self, member: Member, ticket: Any, task: Task) -> None:
+    def _prepared(self, member: Member, ticket: Any, task: Task) -> AutoschedError | None:
+        """Take the answer of a node that prepares itself; what it says that it cannot."""
         try:
             receive(self.cluster, member, ticket)
+        except (NodeLostError, RunLostError) as error:
+            self.cluster.leaves(member, str(error))
+        except (ConfigError, MeasureError) as error:
+            return error
+        else:
             member.task = task.key
-        except NodeLostError as error:
-            self.cluster.leaves(member, str(error))
-        except RunLostError as error:
-            self.cluster.leaves(member, str(error))
+        return None
 
     def reference(self, task: Task) -> None:
         """As of Runner, on the node where results are checked."""
@@ -147,7 +159,7 @@ class ClusterRunner(Runner):
         while todo:
             try:
                 self.start(task)
-                members = self.cluster.require()[: len(todo)]
+                members = self.cluster.measurers[: len(todo)]
                 parts = [
                     self._send(task, artifacts, best, m, todo[k :: len(members)])
                     for k, m in enumerate(members)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import autosched
 from autosched.driver import build_steps
 from autosched.errors import CompileError, ConfigError
 from autosched.export import cpu as exporting
@@ -47,6 +50,13 @@ def test_names_of_arrays_in_c() -> None:
     found = c_names([ParamSpec(name, "float32", (4,)) for name in names])
     assert found == ["A", "for_", "_1a", "a_b", "a_b2", "_", "_2", "_3"]
     assert all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in found)
+
+
+def test_names_of_arrays_that_c_or_its_headers_use() -> None:
+    """Keywords of C++, macros and types; what only looks like them stays."""
+    names = ["namespace", "_Bool", "uint8_t", "NULL", "I", "INT8_MAX", "linux", "__LINE__", "J"]
+    found = c_names([ParamSpec(name, "float32", (4,)) for name in names])
+    assert found == [*(f"{name}_" for name in names[:-1]), "J"]
 
 
 def module(path: Path) -> ModuleType:
@@ -314,6 +324,93 @@ def test_names_that_c_cannot_say(tmp_path: Path) -> None:
     assert done.stdout.startswith("kernel sum 24,")
 
 
+PLUS_ONE = """
+def {name}(n):
+    a = te.placeholder((n,), name="A")
+    return a, te.compute((n,), lambda i: a[i] + 1.0, name="B")
+"""
+
+
+def plus_one(folder: Path, names: Sequence[str], target: str = "cpu") -> list[Record]:
+    """A record of a function of each name that adds 1 to eight numbers."""
+    source = folder / "ops.py"
+    functions = "".join(PLUS_ONE.format(name=name) for name in names)
+    source.write_text("from autosched import te\n" + functions)
+    workloads = [{"python": f"{source}:{name}", "args": {"n": 8}} for name in names]
+    return [record(Task.from_json_workload(workload, target)) for workload in workloads]
+
+
+def accepts(command: Sequence[str], header: Path) -> bool:
+    """Whether a compiler takes a program that includes C's headers and then this one."""
+    standard = ("complex", "errno", "math", "stdio", "stdlib", "string", "time")
+    lines = [f"#include <{name}.h>" for name in standard] + [f'#include "{header.name}"']
+    program = header.with_suffix(".c")
+    program.write_text("\n".join([*lines, "int main(void) { return 0; }", ""]))
+    flags = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{header.parent}", str(program)]
+    return subprocess.run([*command, *flags]).returncode == 0
+
+
+FUNCTIONS = ["len", "max", "map", "ValueError", "namespace", "operator", "linux", "NULL", "copy"]
+
+
+@needs_linker
+def test_names_of_functions_that_c_or_python_use(tmp_path: Path) -> None:
+    """A kernel called `len` was called where the module asks for a length, until no stack was left.
+
+    Headers with `namespace` were none of C++, with `linux` none of GNU's C.
+    """
+    out = tmp_path / "out"
+    with autosched.trusting():
+        export(plus_one(tmp_path, FUNCTIONS), out)
+    kernels = module(out / "kernels.py")
+    assert kernels.names() == [*(f"kernel_{name}" for name in FUNCTIONS[:-1]), "copy"]
+    for name in kernels.names():
+        kernel = getattr(kernels, name)
+        assert (kernel(A=np.ones(8, np.float32)) == 2).all()
+        with pytest.raises(ValueError, match=r"must have shape \(8\), found \(3,\)"):
+            kernel(np.ones(3, np.float32))
+    cc = link.linker()
+    assert cc is not None
+    assert accepts(cc, out / "kernels.h") and accepts([*cc, "-std=c99"], out / "kernels.h")
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is not None:
+        assert all(accepts([compiler, "-x", "c++", f"-std=c++{year}"], out / "kernels.h")
+                   for year in (11, 17, 20))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["numpy", "copy", "m"])
+def test_files_do_not_hide_others(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`import numpy` of numpy.py was an import of itself; -lm found this library, not C's."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    out = tmp_path / "out"
+    with autosched.trusting():
+        export(plus_one(tmp_path, [name]), out)
+    assert (out / f"{name}_kernels.py").is_file() and not (out / f"{name}.py").exists()
+    with pytest.raises(ConfigError, match=f"'{name}' is that of a module of Python or a library"):
+        export(ONE, out, ExportOptions(name=name))
+
+
+@needs_linker
+def test_expressions_are_not_sizes_of_each_other(tmp_path: Path) -> None:
+    """One function added for arrays of 8 elements and multiplied for those of 9."""
+    tasks = [
+        Task.from_expression(text, {"A": (n,), "B": (n,)})
+        for text, n in (
+            ("C[i] = A[i] + B[i]", 8), ("C[i] = A[i] * B[i]", 9), ("C[i] = A[i] + B[i]", 10)
+        )
+    ]  # fmt: skip
+    export([record(task) for task in tasks], tmp_path, ExportOptions(dispatch=True))
+    made = module(tmp_path / "kernel.py")
+    assert made.names()[3:] == ["kernel", "kernel_2"]
+    eight, nine, ten = (np.full(n, 3, np.float32) for n in (8, 9, 10))
+    assert (made.kernel(eight, eight) == 6).all() and (made.kernel(ten, ten) == 6).all()
+    assert (made.kernel_2(nine, nine) == 9).all()
+    with pytest.raises(ValueError, match="kernel: no kernel for the shapes"):
+        made.kernel(nine, nine)
+
+
 @needs_linker
 def test_another_shape_gets_the_nearest_schedule(tmp_path: Path) -> None:
     records = [record(matmul(m), tiled(m)) for m in (64, 32)]
@@ -388,9 +485,36 @@ def test_everything_is_written_where_it_goes(
     assert set((tmp_path / "out").iterdir()) == set(done.files)
 
 
+@needs_linker
+def test_folders_with_a_comma(tmp_path: Path) -> None:
+    """Where the linker was told the symbols with -Wl, what follows the comma was another option."""
+    export(RECORDS[2:], tmp_path / "a,b" / "out")
+    assert module(tmp_path / "a,b" / "out" / "softmax.py").names() == ["softmax"]
+
+
+def test_folders_of_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files cannot be moved into a folder that is mounted, or linked to, from beside it."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    (tmp_path / "out").mkdir()
+    move = Path.replace
+
+    def within_one(source: Path, target: Path) -> Path:
+        if (tmp_path / "out" in source.parents) != (tmp_path / "out" in target.parents):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return move(source, target)
+
+    monkeypatch.setattr(Path, "replace", within_one)
+    done = export(RECORDS[2:], tmp_path / "out")
+    assert set((tmp_path / "out").iterdir()) == set(done.files)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "none-such -m64")
     with pytest.raises(CompileError, match="CC=none-such -m64: none-such was not found"):
+        link.linker()
+    monkeypatch.setenv("CC", "cc -DNAME='x")
+    with pytest.raises(CompileError, match="CC=cc -DNAME='x: no closing quotation; expected"):
         link.linker()
     monkeypatch.setenv("CC", f"{sys.executable} -c pass")
     assert link.linker() == [sys.executable, "-c", "pass"]
@@ -406,6 +530,10 @@ def test_which_compiler_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     silent = [sys.executable, "-c", "import sys; sys.exit(3)"]
     with pytest.raises(CompileError, match="says\nnothing, its status is 3"):
         link.link(silent, [], tmp_path / "lib.so", [])
+    with pytest.raises(
+        CompileError, match=r"linking lib.so failed: .*says\nnothing, its status is 0"
+    ):
+        link.link([sys.executable, "-c", "pass"], [], tmp_path / "lib.so", [])
     with pytest.raises(CompileError, match="none-such cannot be started"):
         link.link(["none-such"], [], tmp_path / "lib.so", [])
 
@@ -420,6 +548,7 @@ ONE = [record(matmul(8))]
         ([*ONE, cuda_record()], ExportOptions(), "for the CPU and for CUDA; build them apart"),
         ([*ONE, record(matmul(9, cpu="znver2"))], ExportOptions(), "one library is for one CPU"),
         (ONE, ExportOptions(name="a-b"), "'a-b' must be an identifier"),
+        (ONE, ExportOptions(name="lambda"), "'lambda' must be an identifier of C and Python"),
         (ONE, ExportOptions(also=({"M": 3},)), r"are for a function that chooses \(--dispatch\)"),
         (ONE, ExportOptions(archs=("sm_80",)), "are for CUDA kernels only"),
         ([cuda_record()], ExportOptions(dispatch=True), "is for CPU kernels only"),

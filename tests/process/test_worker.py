@@ -223,3 +223,26 @@ def test_a_process_that_does_not_end_is_left_alone() -> None:
     found.stuck[0].kill()
     for process in found.stuck:
         process.wait(LONG)
+
+
+CLOSED = """
+import os, sys
+for stream in range(3):
+    os.close(stream)
+from autosched.process.worker import Worker
+places = []
+for _ in range(2):
+    worker = Worker("kit.handlers:make_handler", queue=(os.open(sys.argv[1], os.O_RDWR), 0))
+    places.append(worker.call(("echo", 5), 300.0, "run"))
+    worker.stop()
+with open(sys.argv[1], "w") as file:
+    print(*places, file=file)
+"""
+
+
+def test_a_program_without_standard_streams(tmp_path: Path) -> None:
+    """The process had /dev/null at the place where its connection was, and ended at once."""
+    said = tmp_path / "said"
+    said.touch()
+    subprocess.run([sys.executable, "-c", CLOSED, str(said)], check=True)
+    assert said.read_text() == "5 5\n"

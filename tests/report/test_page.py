@@ -71,6 +71,17 @@ def test_every_chart_has_its_data(page: str, records: Sequence[Record], task: Ta
     assert sum(bars["x"]) == pytest.approx(1)
 
 
+def test_one_trial_has_none_to_be_compared_with(
+    records: Sequence[Record], tmp_path: Path, roof: Roof
+) -> None:
+    log = tmp_path / "one.jsonl"
+    RecordLog(log).append(records[:1])
+    words = " ".join(
+        " ".join(e.text for e in elements(html_of(page_of([log], no_warning)))).split()
+    )
+    assert "There is one trial." in words and "1 trials" not in words
+
+
 def test_the_page_says_what_is_best_and_where_it_was_measured(page: str, log: Path) -> None:
     words = " ".join(" ".join(element.text for element in elements(page)).split())
     assert "parallel" in words and "matmul(M=32, N=32, K=32)" in words

@@ -1,5 +1,8 @@
 """The cost model that comes with autosched."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +60,22 @@ def test_a_damaged_compressed_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "half.ubj.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigError, match=r"cannot read the cost model .*half\.ubj\.gz"):
         XGBoostModel().load(tmp_path / "half.ubj.gz", checked=False)
+
+
+FORKED = """
+import os, signal
+from autosched.search.cost_model import XGBoostModel
+from autosched.search.pretrained import start_pretrained
+start_pretrained(XGBoostModel(), "cpu", "autosched-1")
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(not start_pretrained(XGBoostModel(), "cpu", "autosched-1"))
+raise SystemExit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
+def test_a_forked_child_loads_it_too() -> None:
+    """It waited for the threads of OpenMP that its parent had started, without end."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", FORKED], env=environment, check=True)

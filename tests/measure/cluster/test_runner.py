@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, MeasureError
 from autosched.measure.cluster import runner as module
 from autosched.measure.cluster.builder import ClusterBuilder
 from autosched.measure.cluster.members import Cluster
+from autosched.measure.cluster.node import Answer
 from autosched.measure.cluster.runner import ClusterRunner
 from autosched.measure.interrupt import MeasureLostError, RunInterrupted, RunLostError
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.run_options import RunOptions
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
-from kit.fake_cluster import FakeLink, FakeNode, node_facts
+from kit.fake_cluster import FakeLink, FakeNode, Request, node_facts
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8, target=cpu_target(1))
 CRASH = {"stage": "run", "kind": "crash", "message": "signal 11"}
@@ -103,6 +105,43 @@ def test_an_interrupt_ends_what_runs_and_keeps_what_is_known() -> None:
     made.runner.close()
     assert made.link.closed
     assert all(process.ended for process in (*a.processes, *b.processes))
+
+
+def test_a_node_that_comes_while_others_prepare_is_prepared_too() -> None:
+    """It ran candidates with the options of a runner that was never told its own."""
+    late = FakeNode("late")
+
+    def answer(request: Request) -> Answer | None:
+        if request[0] == "start" and late not in made.link.fakes:
+            made.link.fakes.append(late)
+        return None
+
+    made = Made(FakeNode("a", answer=answer))
+    assert costs(made.runner.run(TASK, ARTIFACTS)) == [1, 2, 0, 3, 4, 5]
+    asked = [request[0] for process in late.processes for request in process.asked]
+    assert asked[:2] == ["start", "run"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "says"),
+    [
+        (("config", "its arrays need 9 GiB"), "node a: its arrays .*; it builds but does not"),
+        (("failed", ("run", "error", "No space left")), "a was lost: No space left"),
+    ],
+)
+def test_a_node_that_cannot_hold_a_task_leaves_it_to_the_others(refusal: Answer, says: str) -> None:
+    """One of little memory, or with a full disk, ended the run for all."""
+    a = FakeNode("a", answer=lambda request: refusal if request[0] == "start" else None)
+    made = Made(a, FakeNode("b"))
+    assert costs(made.runner.run(TASK, ARTIFACTS)) == [1, 2, 0, 3, 4, 5]
+    assert set(made.hosts()) == {"b", ""}
+    assert re.match(says, made.said[0])
+    built = ClusterBuilder(made.cluster).build(TASK, [()] * 7)
+    builds = {"a", "b"} if refusal[0] == "config" else {"b"}
+    assert {result.host for result in built} == builds
+    alone = FakeNode("a", answer=a.answer)
+    with pytest.raises((ConfigError, MeasureError), match=r"its arrays need|No space left"):
+        Made(alone).runner.run(TASK, ARTIFACTS)
 
 
 def test_a_race_is_run_on_one_node() -> None:
