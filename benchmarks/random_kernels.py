@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.driver import build_cuda, build_steps
+from autosched.driver import build_cuda, build_steps, lower_for_features
 from autosched.errors import AutoschedError, CompileError, ConfigError, MeasureError, ScheduleError
 from autosched.measure.gpu_runner import GpuRunner
 from autosched.measure.result import Failure
@@ -170,10 +170,22 @@ def computation(draw: Draw, kind: str) -> tuple[str, dict[str, Any]]:
 
 
 def candidate(draw: Draw, task: Task, number: int) -> Steps:
-    """A random candidate. Raises ScheduleError where there is none."""
+    """A random candidate within the limits of a GPU; none where none was drawn."""
     space = SearchSpace(task, SearchOptions(space=draw.choice(("ansor", "autosched"))))
-    found = space.sample(np.random.default_rng(number), 1)
+    found = space.sample(
+        np.random.default_rng(number), 1, lambda each: [is_legal(task, steps) for steps in each]
+    )
     return found[0] if found else ()
+
+
+def is_legal(task: Task, steps: Steps) -> bool:
+    """Whether the limits of a GPU let the candidate be; for a CPU, always."""
+    try:
+        if task.target.is_gpu:
+            lower_for_features(task.dag, steps, task.target, ansor_limits=False)
+    except ScheduleError:
+        return False
+    return True
 
 
 def make_handler() -> Handler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from autosched.errors import ScheduleError
 from autosched.search.blocks import fill_blocks
@@ -84,7 +85,9 @@ def sample_population(
     Illegal samples are dropped, on a CPU those with a parallel loop inside another, and those
     that `legal` refuses: a GPU's limits show only when a candidate is lowered. Where few attempts
     are legal, as many more are made at once: arrays have a price a batch. After five barren batches
-    in a row the wanted number is halved, as in Ansor.
+    in a row the wanted number is halved, as in Ansor. For a GPU Ansor leaves it to chance whether
+    tiles make threads enough, and not too many: where it drew nothing so far, they are drawn among
+    those that fit.
     """
     found: list[Steps] = []
     texts: set[str] = set()
@@ -107,6 +110,9 @@ def sample_population(
         legal_share = (len(found) - before) / attempts
         share = max(legal_share, 1 / _MOST_TIMES) if legal_share < _FEW_LEGAL else 1.0
         if barren == _BARREN_BATCHES:
+            if context.is_gpu and not context.fits_tiles and not found:
+                context, barren = replace(context, fitting=True), 0
+                continue
             if count <= 1:
                 break
             count, barren = count // 2, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from autosched.cpu_caches import TYPICAL
 from autosched.search.initial import Rng
@@ -84,4 +85,8 @@ class SearchSpace:
 
     def attempts(self, rng: Rng, count: int) -> list[Steps]:
         """What becomes of `count` attempts to draw a candidate; some may be equal or illegal."""
-        return [state.steps for state in drawn(self.context, self.sketches, rng, count)]
+        found = [state.steps for state in drawn(self.context, self.sketches, rng, count)]
+        if found or not self.context.is_gpu:
+            return found
+        fitting = replace(self.context, fitting=True)
+        return [state.steps for state in drawn(fitting, self.sketches, rng, count)]

@@ -25,9 +25,19 @@ from autosched.search.cost_model import make_cost_model
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
 from autosched.search.progress import Observer, TuneResult
-from autosched.search.tuner import ENDING, INTERRUPTED, Measures, TuneOptions, Tuner
+from autosched.search.tuner import (
+    ENDING,
+    INTERRUPTED,
+    Measures,
+    TuneOptions,
+    Tuner,
+    none_within_limits,
+)
 from autosched.task import Task
 from autosched.words import count
+
+_LEFT, _NONE = "no candidates left", "no candidate within the limits of its target"
+"""Why a task gets no more rounds: all were measured, or none was ever drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +171,14 @@ class TaskScheduler:
 
     def _round(self, index: int) -> None:
         tuner, state = self.tuners[index], self.states[index]
-        before = state.best_cost
+        before, known = state.best_cost, state.rounds > 0
         records = tuner.step(min(self._batch, self._options.trials - self.done))
         self.done += len(records)
         best = tuner.progress.best
         state.update(best.result.cost if best is not None else UNKNOWN_COST)
         patience = tuner.options.early_stopping
         if not records:
-            self._end(state, "no candidates left")
+            self._end(state, _LEFT if known else _NONE)
         elif best is None:
             self._end(state, "nothing valid in the first round")
         elif patience is not None and tuner.since_best >= patience:
@@ -186,8 +196,10 @@ class TaskScheduler:
         state.dead = True
 
     def _why_none_is_left(self) -> str:
-        if list(self._ended) == ["no candidates left"]:
+        if list(self._ended) == [_LEFT]:
             return "no task has candidates left"
+        if list(self._ended) == [_NONE]:
+            return none_within_limits([tuner.progress.task for tuner in self.tuners])
         reasons = ", ".join(f"{number} with {why}" for why, number in self._ended.items())
         return f"no task is left to search: {reasons}"
 

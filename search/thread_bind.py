@@ -168,7 +168,7 @@ def _in_range(context: Context, state: State, stage_id: int, tiled: Sequence[int
     hardware = context.hardware
     groups = _tile_groups(state, stage_id)
     _, vthreads, threads = (math.prod(it.extent_or_unknown for it in group) for group in groups)
-    if context.options.space != "ansor":
+    if context.fits_tiles:
         inside = state.stages[stage_id].iters[sum(map(len, groups)) :]
         own = vthreads * math.prod(it.extent_or_unknown for it in inside)
         tile = ThreadTile(vthreads, threads, own)

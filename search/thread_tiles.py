@@ -140,10 +140,11 @@ def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
 
     A third of the time they also have what fast products have, and another third what the fastest
     have (`_Tile.suited`), if there are such. Where none was met the lengths stay open. In Ansor's
-    space nothing is drawn here.
+    space nothing is drawn here, or, if they are to be `fitting`, any of those that suit.
     """
-    if context.options.space == "ansor":
+    if not context.fits_tiles:
         return state
+    every = _SHAPES[-1:] if context.options.space == "ansor" else _SHAPES
     steps = list(state.steps)
     for root, tiled in tiled_roots(state).items():
         sizes, width = sizes_of(state, root), bytes_of(state, tiled)
@@ -151,7 +152,7 @@ def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
             own = _tiled(context, state, stage_id, sizes, width)
             if own is None:
                 continue
-            shapes = _SHAPES[pick(rng, len(_SHAPES)) :]
+            shapes = every[pick(rng, len(every)) :]
             found = next(filter(None, (own.drawn(rng, shape) for shape in shapes)), None)
             for k, lengths in found.items() if found else ():
                 step = steps[k]
@@ -227,8 +228,9 @@ class _Tile:
 
     `columns` are those of each axis that is split: of an axis of the result virtual threads,
     threads, elements of a thread; of a sum the terms of a tile. `sizes` and `width` are those of
-    the root, in registers. `axes` are all axes of the stage and `loads` what it reads; none where
-    one is not split. `held` is the column of how many tiles of each load shared memory holds.
+    the root, in registers. `axes` are all axes of the stage and `loads` what it reads of shared
+    memory; none where one is not split. `held` is the column of how many tiles of each load it
+    holds.
     """
 
     columns: Sequence[Sequence[int]]
@@ -253,8 +255,9 @@ class _Tile:
         if len(columns) != len(op.root_iter_vars):
             return _Tile(columns, sizes, width, (), (), held)
         axes = [axis.var for axis in op.root_iter_vars]
-        loads = {load for body in op.body for load in tensor_loads(body)}
-        return _Tile(columns, sizes, width, axes, list(loads), held)
+        every = {load for body in op.body for load in tensor_loads(body)}
+        loads = [load for load in every if load.producer.op.name.endswith(".shared")]
+        return _Tile(columns, sizes, width, axes, loads, held)
 
     def suited(self, context: Context, numbers: Numbers, shape: Shape = Shape.ANY) -> Flags:
         """As `suits`, of each row, and whether its tiles have room in shared memory.
@@ -284,7 +287,7 @@ class _Tile:
         size = sum(load.dtype.bytes * n for load, n in zip(self.loads, loaded, strict=True))
         if self.held is not None:
             size = size * numbers[rows, self.held]
-        found[rows] = (4 if shaped else 1) * size <= context.shared_bytes
+        found[rows] = (4 if shaped else 1) * size <= context.most_shared_bytes
         if shaped:
             found[rows] &= 2 * sum(self._loaded(numbers[rows], inside)) < own[rows]
         return found
@@ -296,8 +299,9 @@ class _Tile:
         found = []
         for load in self.loads:
             elements = np.ones(len(numbers))
-            for index in load.indices:
-                elements *= _reach(index, lengths)
+            for index, size in zip(load.indices, load.producer.shape, strict=True):
+                reach = _reach(index, lengths)
+                elements *= np.minimum(reach, size.value) if isinstance(size, IntImm) else reach
             found.append(elements)
         return found
 

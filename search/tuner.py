@@ -84,6 +84,15 @@ class Measures(Protocol):
         """
 
 
+def none_within_limits(tasks: Sequence[Task]) -> str:
+    """Why a run ends that drew nothing for any of the tasks."""
+    targets = " or ".join(dict.fromkeys(str(task.target) for task in tasks))
+    return (
+        f"no candidate that was drawn is within the limits of {targets}; "
+        "autosched tune --dry-run says why"
+    )
+
+
 class Tuner:
     """Tunes one task; `run` may be interrupted (KeyboardInterrupt) and loses nothing.
 
@@ -128,6 +137,7 @@ class Tuner:
         self._measuring = 0.0  # when the last of these was counted
         self._recorded: dict[str, float] = {}  # seconds by phase that records tell
         self._earlier = list(earlier)
+        self._continues = bool(earlier)
         for record in earlier:
             self._consider(record)
 
@@ -144,7 +154,9 @@ class Tuner:
                     break
                 size = min(self.options.batch, self.options.trials - self.progress.done)
                 if not self.step(size, _ROUNDS_AHEAD):
-                    reason = "the search space holds no more candidates"
+                    some = self.progress.done or self._continues
+                    left = "the search space holds no more candidates"
+                    reason = left if some else none_within_limits([self.progress.task])
                     break
         except KeyboardInterrupt:
             interrupted, reason = True, INTERRUPTED

@@ -21,7 +21,12 @@ from autosched.nest.piece import accumulates_once
 from autosched.nest.plan import ScalarStore, plan_store
 from autosched.tir.expr import Add, BufferLoad, Expr, FloatImm, IntImm, Max, Min, Var
 from autosched.tir.stmt import ForKind
-from autosched.transform.vector.conditions import UNCONDITIONAL, conditions_along, guarded_parts
+from autosched.transform.vector.conditions import (
+    UNCONDITIONAL,
+    Load,
+    conditions_along,
+    guarded_parts,
+)
 from autosched.transform.vector.index_steps import step_along
 
 _CALLS = tuple(k for k, name in enumerate(OP_COUNTERS) if name.endswith("func"))
@@ -201,9 +206,10 @@ def _uneven_loop(
         for r, (index, info) in enumerate(_places_read(store)):
             reads[r], blocks[r] = step_along(flat_terms(index, info.extents), loop.var)
 
-    def length(load: BufferLoad, var: Var) -> int:
+    def length(load: Load, var: Var) -> int:
         if var not in store.uneven:
             return 0
+        assert isinstance(load, BufferLoad)
         info = next(a.info for a in store.accesses if a.data is load.buffer.data)
         return step_along(flat_terms(load.indices, info.extents), var)[1]
 

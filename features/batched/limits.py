@@ -199,6 +199,9 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
         for var in outside:
             if var in stage.axes:
                 serial |= _uses(nest, stage.axes[var], slot, k)
+    for d in range(stage.ops.data):  # 8 <= t * 8 + lane is 1 <= t, and 1 <= t * 8 + lane is not
+        for condition in stage.context.of_region(d):
+            unsure |= condition.where & _uses(nest, condition.value, slot, k)
     if mixed is not None:
         found = [
             any(entry.variables[k] in free_vars(condition) for condition in entry.conditions)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from autosched.features.batched.build_nest import place_of_store
 from autosched.features.batched.context import Text
 from autosched.features.batched.drift import follow
-from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
+from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints, uses_slot
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
-from autosched.features.batched.ops import StoreOps
+from autosched.features.batched.ops import StoreOps, axes_outside_loads
 from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 from autosched.tir.expr import Expr, Var
@@ -239,6 +239,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
         forms.refuse(deep, QUOTIENT)
         if known is not None:
             found[buffer].written[0, d] = known
+    asked = _asked(store) if ops.conditional and not ops.parts else {}
     for number, (buffer, indices) in enumerate(ops.loads):
         access = found.setdefault(buffer, Touched(buffer, READ, []))
         access.tuples.append([])
@@ -247,6 +248,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             form, lost = forms.attempt(partial(index_form, forms, e, axes), short=bool(nest.tables))
             also = stage.context.where_lost(e)
             lost = lost if also is None else lost | also
+            lost = lost | _told_by_conditions(forms, form, asked)
             access.tuples[-1].append(form)
             store.loaded[-1].append(form)
             known, deep = mixed_index(forms, form, store.at, as_ansor)
@@ -262,6 +264,32 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             if known is not None:
                 access.written[len(access.tuples) - 1, d] = known
     return list(reversed(found.values()))
+
+
+def _asked(store: Store) -> dict[int, Flags]:
+    """By slot, where the conditions in a value ask for it."""
+    found: dict[int, Flags] = {}
+    for var in axes_outside_loads(store.ops.value) & store.stage.axes.keys():
+        for slot, own in store.stage.axes[var].terms.items():
+            used = uses_slot(own)
+            found[slot] = found[slot] | used if slot in found else used
+    return found
+
+
+def _told_by_conditions(forms: Forms, form: Form, asked: Mapping[int, Flags]) -> Flags:
+    """Where a condition may say what is left of a digit.
+
+    if_then_else(t // 7 < 1, A[t % 7], B[t % 7]) -> if_then_else(t < 7, A[t], B[t % 7])
+    """
+    found: Flags = np.zeros(forms.count, bool)
+    for slot, term in form.every():
+        if slot in forms.virtual:
+            for other, flags in asked.items():
+                if other in forms.virtual:
+                    found = found | (flags & (term.scale != 0))
+        elif slot in asked:
+            found = found | (asked[slot] & forms.is_digit(slot, term))
+    return found
 
 
 def _joined(axes: Mapping[Var, Form], e: Expr) -> list[Ints | int]:

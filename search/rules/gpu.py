@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next, always_inlinable
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
@@ -11,8 +13,9 @@ from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation, Iterator
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
-from autosched.tir.expr import Var
+from autosched.tir.expr import Expr, IntImm, Mul, ProducerLoad, Var
 from autosched.tir.gpu import BANK, BANKS
+from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.device.alignment import WIDEST
 
 # ---- AddCacheRead
@@ -23,7 +26,8 @@ def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
 
     Others, such as D in C = A @ B, D = C + A or the sums of A's rows, have no loop to fetch in, or
     one that each thread is in by itself: Ansor fails on them, or has no legal candidate. They go on
-    reading the tensor itself. Where the first consumer is one of them, Ansor fetches for none.
+    reading the tensor itself, as does what would fetch a table that shared memory has no room for.
+    Where the first consumer is one of them, Ansor fetches for none.
     """
     found = [
         reader
@@ -32,9 +36,34 @@ def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
         and queries.has_reduce_iter(state, reader)
         and not queries.has_cross_thread_reduction(state, reader)
         and stage_id in queries.direct_producers(state, reader)
+        and _looked_up_bytes(state, stage_id, reader) <= context.most_shared_bytes
     ]
     first = queries.consumers(state, stage_id)[:1]
     return found if context.options.space == "autosched" or found[:1] == first else []
+
+
+def _looked_up_bytes(state: State, stage_id: int, reader: int) -> int:
+    """The least bytes of the stage that a block of the reader fetches, which has all along axes
+    whose index is data or a product of axes, as in T[I[n], k] and A[i * j]; 0 without such."""
+    op, source = state.stages[reader].op, state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    table = source.output(0)
+    loads = [load for body in op.body for load in tensor_loads(body) if load.producer.op is source]
+    whole = [
+        size.value
+        for k, size in enumerate(table.shape)
+        if any(_goes_anywhere(load.indices[k]) for load in loads) and isinstance(size, IntImm)
+    ]
+    return math.prod(whole) * table.dtype.bytes if whole else 0
+
+
+def _goes_anywhere(index: Expr) -> bool:
+    """Whether no bounds follow from those of the axes, or none that are constants."""
+    return any(
+        isinstance(e, ProducerLoad)
+        or (isinstance(e, Mul) and bool(free_vars(e.a)) and bool(free_vars(e.b)))
+        for e in pre_order(index)
+    )
 
 
 def _cache_read_condition(context: Context, state: State, stage_id: int) -> Decision:

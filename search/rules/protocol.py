@@ -43,6 +43,20 @@ class Context:
     """Whether a GPU copies to shared memory while its threads go on."""
     shared_bytes: int = 48 << 10
     """Bytes of shared memory that the space `autosched` gives a block."""
+    fitting: bool = False
+    """Whether tiles are drawn that fit a GPU in Ansor's space, too, which leaves that to chance."""
+
+    @property
+    def fits_tiles(self) -> bool:
+        """Whether the lengths of tiled stages are drawn among those that fit a GPU."""
+        return self.is_gpu and (self.fitting or self.options.space != "ansor")
+
+    @property
+    def most_shared_bytes(self) -> int:
+        """Bytes of shared memory that a block may have in the space."""
+        if self.options.space == "ansor":
+            return self.hardware.max_shared_memory_per_block
+        return self.shared_bytes
 
     @property
     def core(self) -> Core:

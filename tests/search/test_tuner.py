@@ -11,8 +11,10 @@ from autosched.measure.records import Record, RecordLog, RecordsError, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
 from autosched.search.progress import Observer, Part
+from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.state.steps import Step
+from autosched.target import cuda_target
 from autosched.task import Task
 from kit.helper import StubHelper
 from kit.measurer import Steps, StubMeasurer, Told, cost_of
@@ -280,3 +282,16 @@ def test_an_observer_sees_how_far_a_batch_is(make: Callable[..., Tuner], task: T
     assert ("measure", Part("build", 1, 4)) in seen
     assert ("measure", Part("run", 3, 4)) in seen
     assert all(part is None for phase, part in seen if phase != "measure")
+
+
+def test_nothing_within_the_limits_of_a_gpu_says_so(make: Callable[..., Tuner]) -> None:
+    target = cuda_target("sm_80", max_shared_memory_per_block=1)
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target=target)
+    result = make(task).run()
+    assert result.records == []
+    assert result.reason == (
+        f"no candidate that was drawn is within the limits of {target}; "
+        "autosched tune --dry-run says why"
+    )
+    tasks = [(task, TuneOptions(search=SEARCH))]
+    assert TaskScheduler(tasks, ScheduleOptions(8), StubMeasurer()).run().reason == result.reason

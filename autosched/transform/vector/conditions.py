@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from autosched.tir.expr import BufferLoad, Call, Expr, Var
+from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad, Var
 from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.vector.vectorize_expr import conjuncts
 
-Blocks = Callable[[BufferLoad, Var], int]
+Load = BufferLoad | ProducerLoad
+Blocks = Callable[[Load, Var], int]
 """The length of the blocks in which a load's index moves evenly along a variable, 0 if in all."""
 
 
@@ -32,8 +33,8 @@ def guarded_parts(value: Expr) -> list[Expr]:
     stack = [value]
     while stack:
         e = stack.pop()
-        if isinstance(e, BufferLoad):
-            if e.predicate is not None:
+        if isinstance(e, Load):
+            if isinstance(e, BufferLoad) and e.predicate is not None:
                 found.append(e)
             continue
         if isinstance(e, Call) and e.op == "if_then_else":
@@ -71,11 +72,11 @@ def _masked_blocks(part: Call, var: Var, blocks: Blocks) -> Iterator[int]:
         return
     for arm in part.args[1:]:
         for e in pre_order(arm):
-            if not isinstance(e, BufferLoad):
+            if not isinstance(e, Load):
                 continue
             if var in free_vars(e):
                 yield blocks(e, var)
             elif not vector.isdisjoint(free_vars(e)):
                 yield 1
-    if scalar and any(isinstance(e, BufferLoad | Call) for e in pre_order(part.args[2])):
+    if scalar and any(isinstance(e, Load | Call) for e in pre_order(part.args[2])):
         yield 1

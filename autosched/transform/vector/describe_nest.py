@@ -8,7 +8,7 @@ from autosched.nest.loop_nest import InnerLoop, LoopNest
 from autosched.tir.expr import Add, BufferLoad, Expr, IntImm, Ramp, Var
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars, pre_order
-from autosched.transform.vector.conditions import conditions_along, guarded_parts
+from autosched.transform.vector.conditions import Load, conditions_along, guarded_parts
 from autosched.transform.vector.index_steps import step_along
 from autosched.transform.vector.reduction_nest import Nest, folded_term
 
@@ -27,7 +27,7 @@ def describe_nest(nest: Nest, barred: Collection[int] = ()) -> LoopNest:
         terms.append(moving)
     parts = guarded_parts(nest.value)
 
-    def blocks(load: BufferLoad, var: Var) -> int:
+    def blocks(load: Load, var: Var) -> int:
         return step_along(_lanes_of(load.indices[0])[2], var)[1]
 
     loops = []

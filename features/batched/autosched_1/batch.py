@@ -47,7 +47,7 @@ class BatchedTuningFeatures(BatchedFeatures):
         super().__init__(dag, target)
         self._as_ansor = False
         self._within_bounds = True
-        self._choices: KnownChoices = {}
+        self._choices = KnownChoices()
 
     def _one(self, steps: Steps) -> Rows | None:
         try:

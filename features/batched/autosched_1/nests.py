@@ -143,7 +143,11 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
     if chosen is not None:
         conditional, weight = inside & facts.packed.loops(chosen.conditional), chosen.weight
         asked = chosen.asked
-        if asked is None:
+        if chosen.lanes is not None:
+            lanes = np.where(inside, facts.packed.loops(chosen.lanes), 0)
+            uneven = np.any(conditional & facts.uneven, axis=0)
+            facts.forms.refuse(uneven, "a condition on what moves unevenly")
+        elif asked is None:
             masked = np.flatnonzero(np.any(conditional & facts.uneven, axis=0))
             asked = loops_asked(facts.forms, facts.store, masked) if len(masked) else None
         if asked is not None and len(facts.accesses) > 1:

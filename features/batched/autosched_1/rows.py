@@ -34,8 +34,10 @@ from autosched.features.batched.autosched_1.stores_of_row import (
     row_of,
 )
 from autosched.features.batched.autosched_1.values import (
+    Chosen,
     KnownChoices,
     chosen_by_axes,
+    simplified_whole,
     value_facts,
 )
 from autosched.features.batched.build_nest import build_nest
@@ -141,21 +143,24 @@ def prepared(
         known: dict[tuple[int, ...], list[Distribution]] = defaultdict(list)
         for whole, piece in zip(facts, pieces, strict=True):
             own, store = whole, piece.store
-            value = value_facts(store.ops, store.stage.ops)
+            value = value_facts(store.ops, store.stage.ops, on_device=machine.gpu)
             beside = [facts[n] for n in piece.beside]
             start = starts_of(whole, piece.around, beside, piece.together, known[piece.beside])
             if piece.sparse is not None:
                 own = Facts(nest, piece.sparse.store, machine.line)
                 own.note_touched()
                 start = piece.sparse.outside(start)
-            chosen = None
+            chosen: Chosen | None = None
+            mads: Ints | int = value.mads
             if store.ops.conditional:
-                chosen = chosen_by_axes(nest.forms, store, choices)
+                choose = chosen_by_axes if store.ops.parts else simplified_whole
+                chosen = choose(nest.forms, store, choices)
                 plain = chosen.counts
+                mads = value.mads if chosen.mads is None else chosen.mads
             else:
                 plain = count_store(nest.forms, store, {})
             every.append(wanted(own, value, chosen, start))
-            counts.append(_with_mads(plain, value.mads))
+            counts.append(_with_mads(plain, mads))
     return Prepared(nest, pieces, every, counts)
 
 
@@ -176,7 +181,7 @@ def _scope(scopes: Mapping[int, str], buffer: int) -> str:
     return "local" if buffer & (PARTIAL | RESULT) else scopes.get(buffer, "global")
 
 
-def _with_mads(counts: Ints, mads: int) -> Ints:
+def _with_mads(counts: Ints, mads: Ints | int) -> Ints:
     """A sum with a product is one multiply-add."""
     both = (counts[_ADDSUB] > 0) & (counts[_MUL] > 0)
     taken = np.where(both, np.minimum(np.minimum(counts[_ADDSUB], counts[_MUL]), mads), 0)

@@ -174,7 +174,7 @@ def _only_load(store: Store, access: Touched) -> _Read | None:
         return None
     numbers = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
     if store.ops.conditional:
-        if len(numbers) != 1 or not store.ops.keeps_conditions:
+        if len(numbers) != 1 or not (store.ops.keeps_conditions or not store.ops.parts):
             return None
         every = [text_of(store, numbers[0], d, False) for d in range(len(access.tuples[0]))]
         return _Read(*zip(*every, strict=True))

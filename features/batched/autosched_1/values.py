@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,13 @@ from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified, slots_of
 from autosched.features.batched.ops import StageOps, StoreOps, loads_of
-from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.plan import Loops, UnsupportedError
 from autosched.features.batched.stores import Floats, Store
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
 from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 from autosched.transform.loops.known_zeros import residues
+from autosched.transform.vector.conditions import conditions_along, guarded_parts
 from autosched.transform.vector.instructions import instructions, step_weight
 
 _MATHFUNC, _INT_MATHFUNC, _BOOL_OP = 5, 12, 14
@@ -39,33 +41,43 @@ class ValueFacts:
     folds: bool
 
 
-def value_facts(ops: StoreOps, stage: StageOps) -> ValueFacts:
+def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool = False) -> ValueFacts:
     """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
 
-    Raises UnsupportedError where they depend on the candidate in other ways.
+    Raises UnsupportedError where they depend on the candidate in other ways: on a GPU what is no
+    choice by axes is simplified as a whole (`simplified_whole`).
     """
-    if ops.conditional and (ops.is_init or not ops.parts):
+    if ops.conditional and (ops.is_init or not (ops.parts or on_device)):
         raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
     own = _own_loads(ops)
     axes = stage.origin or stage.axes
     if any(load.indices != axes[: len(load.indices)] for load in own):
         raise UnsupportedError("an element read of the stored buffer that is another one")
+    return ValueFacts(count_mads(value), step_weight(_bare(value)), bool(own), _folds(value, own))
+
+
+def _folds(value: Expr, own: Sequence[ProducerLoad]) -> bool:
+    """Whether the value only adds something to its one load `own`, or is the larger or smaller."""
     sides = (value.a, value.b) if isinstance(value, Add | Max | Min) else ()
-    folds = len(own) == 1 and any(side is own[0] for side in sides)
-    return ValueFacts(count_mads(value), step_weight(_bare(value)), bool(own), folds)
+    return len(own) == 1 and any(side is own[0] for side in sides)
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """Of a value that conditions on axes choose: by candidate the counters of `walk.count`, the
     vector instructions, and by loop around the store whether what a condition guards varies, and
-    whether a condition does, where that is known."""
+    whether a condition does, where that is known.
+
+    Of one that is simplified as a whole also the multiply-adds, and by loop how many iterations can
+    be lanes (0: any), if all is read evenly."""
 
     counts: Ints
     weight: npt.NDArray[np.float64]
     conditional: Flags
     asked: Flags | None = None
+    mads: Ints | None = None
+    lanes: Ints | None = None
 
 
 class _Choice(NamedTuple):
@@ -81,8 +93,30 @@ class _Choice(NamedTuple):
 
 
 _ChosenKey = tuple[Expr, tuple[int, ...]]
-KnownChoices = dict[_ChosenKey, _Choice | None]
 _MOST_KNOWN = 100_000
+
+
+class _Whole(NamedTuple):
+    """A simplified value: counters, instructions, multiply-adds, and by position of a loop that its
+    conditions vary along how many iterations can be lanes."""
+
+    counts: tuple[int, ...]
+    weight: float
+    mads: int
+    lanes: dict[int, int]
+
+
+_Stage = tuple[Loops, tuple[int, ...]]
+_WholeKey = tuple[Expr, tuple[int, ...], tuple[_Stage, ...]]
+
+
+@dataclass(eq=False)
+class KnownChoices:
+    """What was simplified of values with conditions, from call to call: parts, and whole ones. None
+    is one that loses a load."""
+
+    parts: dict[_ChosenKey, _Choice | None] = field(default_factory=dict)
+    whole: dict[_WholeKey, _Whole | None] = field(default_factory=dict)
 
 
 def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
@@ -120,6 +154,73 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     both = _choice(store.ops.original) * some + np.maximum(conditions - 1, 0)
     along = some & along_reads(store, forms.count)
     return Chosen(counts, np.maximum(1.0, weight + both), along, asked)
+
+
+def simplified_whole(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
+    """A value that is no choice by axes, simplified for each set of numbers in its axes.
+
+    max(Y[h], if_then_else(1 <= h + r and h + r < 29, X[h + r - 1], -inf)), say. Candidates whose
+    value loses a load, or no longer folds, are refused.
+    """
+    text = store.stage.context.text(store.ops.original)
+    first, which = alike(forms, text.axes)
+    table = np.zeros((NUM_COUNTERS + 2, len(first)))
+    conditional, lanes = np.zeros((2, len(store.loops), len(first)), np.int64)
+    lost = np.zeros(len(first), bool)
+    for k, n in enumerate(first.tolist()):
+        key = (
+            text.value,
+            signature(forms, text.axes, n, store.at),
+            _stages_of(forms, text, store, n),
+        )
+        if key not in known.whole:
+            if len(known.whole) > _MOST_KNOWN:
+                known.whole.clear()
+            known.whole[key] = _whole_value(forms, text, store, n)
+        found = known.whole[key]
+        if found is None:
+            lost[k] = True
+            continue
+        table[:, k] = *found.counts, found.weight, found.mads
+        for j, most in found.lanes.items():
+            conditional[j, k], lanes[j, k] = 1, most
+    forms.refuse(lost[which], "a value that loses a load")
+    return Chosen(
+        table[:NUM_COUNTERS, which].astype(np.int64),
+        table[-2, which],
+        conditional[:, which] > 0,
+        mads=table[-1, which].astype(np.int64),
+        lanes=lanes[:, which],
+    )
+
+
+def _stages_of(forms: Forms, text: Text, store: Store, n: int) -> tuple[_Stage, ...]:
+    """The loops of stages that mix them in candidate n, and where these are around the store."""
+    found = []
+    for form in text.axes.values():
+        for slot, term in form.every():
+            if slot in forms.virtual and term.scale[n]:
+                mixed, _ = forms.virtual[slot]
+                found.append((mixed.loops, tuple([store.at.get(s, -1) for s in mixed.leaves])))
+    return tuple(found)
+
+
+def _whole_value(forms: Forms, text: Text, store: Store, n: int) -> _Whole | None:
+    """The value of candidate n; None where it loses a load, or no longer folds."""
+    simple, variables = simplified(forms, text, n, as_ansor=False)
+    if not same_loads(simple, text.value):
+        return None
+    updates = [load for k, load in enumerate(loads_of(simple)) if k not in store.ops.places]
+    if _folds(simple, updates) != _folds(store.ops.value, _own_loads(store.ops)):
+        return None
+    guarded = guarded_parts(simple)
+    lanes = {}
+    for slot, var in variables.items():
+        along = conditions_along(guarded, var, lambda *_: 0)
+        if along.conditional and slot in store.at:
+            lanes[store.at[slot]] = along.lanes
+    counts = tuple(count_ops(simple))
+    return _Whole(counts, step_weight(_bare(simple)), count_mads(simple), lanes)
 
 
 def _simplified(
@@ -185,12 +286,12 @@ def loops_asked(forms: Forms, store: Store, rows: Rows) -> Flags:
 def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice | None:
     """The part of candidate n; None where it loses its load."""
     key = text.value, signature(forms, text.axes, n)
-    if key not in known:
-        if len(known) > _MOST_KNOWN:
-            known.clear()
+    if key not in known.parts:
+        if len(known.parts) > _MOST_KNOWN:
+            known.parts.clear()
         simple, variables = simplified(forms, text, n, as_ansor=False)
         if not same_loads(simple, text.value):
-            known[key] = None
+            known.parts[key] = None
         else:
             chooses = isinstance(simple, Call)
             weight = instructions(_bare(simple)) - (_choice(simple) if chooses else 0)
@@ -198,8 +299,8 @@ def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice 
             number = _remainders(simple)
             order = slots_of(forms, text.axes, n) if free else []
             asked = tuple([k for k, slot in enumerate(order) if variables.get(slot) in free])
-            known[key] = _Choice(tuple(count_ops(simple)), weight, chooses, asked, number)
-    return known[key]
+            known.parts[key] = _Choice(tuple(count_ops(simple)), weight, chooses, asked, number)
+    return known.parts[key]
 
 
 def _choice(value: Expr) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autosched.errors import ScheduleError
@@ -12,6 +13,8 @@ from autosched.features.batched.batch import BatchedFeatures
 from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
+from autosched.search.options import SearchOptions, SpaceName
+from autosched.search.space import SearchSpace
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
@@ -34,9 +37,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
 ]
 SETS = (ANSOR, AUTOSCHED_1)
-MOST = {"max_pool2d_nchw": 16, "conv2d_transpose_nhwc": 5}
-"""So many are worked out one by one in `autosched-1`: values with conditions that are no choice by
-axes."""
+MOST = {"conv2d_transpose_nhwc": 5}
+"""So many are worked out one by one in `autosched-1`: remainders that simplification knows."""
 WIDE = {"matmul": 1}
 """Mutation made vectors of so many candidates wider than 16 bytes, or loops of them."""
 COUNT = 8
@@ -68,6 +70,73 @@ def test_rows_and_refusals(
     most = WIDE.get(name, 0) + (0 if features == ANSOR else MOST.get(name, 0))
     assert batched.share.one_by_one <= most, batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, s, True, features)) for s in found]
+
+
+DIGITS = "digits that a condition tells"
+"""t // 7 < 1 makes t % 7 a t where it holds: reads of one tensor at two places, one by one."""
+EXPRESSIONS: dict[str, tuple[str, dict[str, list[int]]]] = {
+    "prefix sums": ("C[i, j] = sum(k, A[i, k] if k <= j else 0)", {"A": [10, 100], "C": [10, 100]}),
+    "one of two tensors": (
+        "C[i] = A[i] if i < 10 else B[i - 10]",
+        {"A": [10], "B": [20], "C": [30]},
+    ),
+    "triangle": (
+        "Y[i, j] = sum(k, A[i, k] * B[k, j] if k <= i else 0)",
+        {"A": [32, 32], "B": [32, 32]},
+    ),
+    "padded window": (
+        "P[i, j] = X[i - 1, j - 1] if 1 <= i and i < 9 and 1 <= j and j < 9 else 0\n"
+        "Y[i, j] = max(r, s, P[i + r, j + s]) * 2",
+        {"X": [8, 8], "P": [10, 10], "Y": [8, 8]},
+    ),
+    DIGITS: (
+        "C[i, j] = min(k, tanh(b[j] if i < 3 else b[j]) + 0 * A[i, k]) + 0 * (B[0, j] + A[i, 0])",
+        {"A": [6, 1], "B": [1, 7], "b": [7]},
+    ),
+    "a border inside a product": (
+        "Y[i] = max(r, (X[2 * i + r - 1] if 2 * i + r >= 1 else -1000.0) * W[r])",
+        {"X": [101], "W": [3], "Y": [50]},
+    ),
+}
+"""Values with conditions that are no choice by axes. Of the last one the tile in shared memory
+begins before the tensor: a vector of all of it asks for its lanes, and is a loop."""
+
+
+@pytest.mark.parametrize("features", SETS)
+@pytest.mark.parametrize("space", ["autosched", "ansor"])
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_values_with_conditions(name: str, space: SpaceName, features: str) -> None:
+    expr, shapes = EXPRESSIONS[name]
+    task = Task.from_json_workload({"expr": expr, "shapes": shapes}, cuda_target("sm_90"))
+    rng = np.random.default_rng(1)
+    candidates = SearchSpace(task, SearchOptions(space=space)).sample(rng, 8)[:12]
+    batched = batched_features(task.dag, task.target, features)
+    batched_rows = batched.rows_of([*candidates, *candidates])
+    left = {"an index that is a text"} if name == DIGITS else {"a vector that may be too wide"}
+    assert set(batched.share.reasons) <= left, batched.share.reasons
+    assert name == DIGITS or batched.share.one_by_one < len(candidates)
+    expected = [_bits(_one(task, steps, True, features)) for steps in candidates]
+    assert [_bits(rows) for rows in batched_rows] == [*expected, *expected]
+
+
+def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:
+    """1 <= blockIdx.x * 20 + lane asks for the lane, so that there is a loop and no vector."""
+    expr, shapes = EXPRESSIONS["a border inside a product"]
+    task = Task.from_json_workload({"expr": expr, "shapes": shapes}, cuda_target("sm_90"))
+    data: list[Any] = [["CHW", 2, "local"], ["SP", 2, 0, 50, [1, 1, 2, 5], 1]]
+    data += [["SP", 2, 5, 3, [1, 3], 1], ["RE", 2, [0, 1, 2, 5, 6, 3, 7, 4]]]
+    data += [["FSP", 3, 0, 1, 3], ["CA", 2, 3, 2], ["CHR", 1, "shared", [2]], ["CA", 2, 3, 3]]
+    data += [["CHR", 0, "shared", [3]], ["CA", 1, 4, 3]]
+    data += [["FU", 5, [0]], ["AN", 5, 0, 5], ["FU", 5, [1]], ["AN", 5, 1, 4]]
+    data += [["FU", 5, [2]], ["AN", 5, 2, 6]]
+    for stage, extent, vector in ((3, 3, 1), (1, 21, 21)):
+        data += [["FU", stage, [0]], ["SP", stage, 0, extent, [vector], 1]]
+        data += [["AN", stage, 1, 2], ["FFSP", stage, 0, [1], 1, 1], ["AN", stage, 1, 6]]
+    candidate = steps_from_json(data)
+    for features in SETS:
+        (rows, _) = batched_features(task.dag, task.target, features).rows_of([candidate] * 2)
+        assert rows is not None
+        assert _bits(rows) == _bits(_one(task, candidate, True, features))
 
 
 @pytest.mark.parametrize(("lanes", "fits"), [(4, True), (8, True), (16, False)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched.features.batched.autosched_1.plain_parts import plain_part
-from autosched.features.batched.autosched_1.values import _one_part
+from autosched.features.batched.autosched_1.values import KnownChoices, _one_part
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import part_counts
 from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, Term
@@ -38,7 +38,7 @@ def _assert_weighed(forms: Forms, text: Text, padding: Padding, good: Flags) -> 
     counts, weight, choice, plain = plain_part(forms, text, padding)
     for n in np.flatnonzero(good & plain).tolist():
         found = counts[:, n].tolist(), weight[n], choice[n]
-        wanted = _one_part(forms, text, n, {})
+        wanted = _one_part(forms, text, n, KnownChoices())
         assert wanted is not None, text.axes[AXIS]
         assert found == (list(wanted.counts), wanted.weight, wanted.chooses), text.axes[AXIS]
 

@@ -10,6 +10,7 @@ from autosched.tir.walk import substitute
 from autosched.transform.vector.conditions import (
     UNCONDITIONAL,
     Conditions,
+    Load,
     conditions_along,
     guarded_parts,
 )
@@ -25,7 +26,7 @@ def load(index: Expr, buffer: Buffer = A) -> BufferLoad:
     return BufferLoad(buffer, (index,))
 
 
-def blocks(e: BufferLoad, var: Var) -> int:
+def blocks(e: Load, var: Var) -> int:
     return step_along(linear(e.indices[0])[1], var)[1]
 
 

@@ -33,7 +33,7 @@ class BatchedDeviceFeatures(BatchedFeatures):
         super().__init__(dag, target, ansor_limits)
         self._as_ansor = False
         self._least = WORTH_AT_ONCE
-        self._choices: KnownChoices = {}
+        self._choices = KnownChoices()
 
     def _one(self, steps: tuple[Step, ...]) -> Rows | None:
         try:
