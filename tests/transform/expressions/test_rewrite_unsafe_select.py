@@ -52,10 +52,10 @@ def test_impure_calls_count(make_func: MakeFunc) -> None:
 
 def test_what_is_guarded_inside_counts(make_func: MakeFunc, body_text: BodyText) -> None:
     """The inner condition may hold where the outer one does not: A[i - 1] of i = 0."""
-    inner = if_then_else(lt(A[0], 1.0), A[i - 1], zero)
+    inner = if_then_else(lt(i, 4), A[i - 1], zero)
     _, after = stored(make_func, Select(lt(0, i), inner, zero))
     assert body_text(after).endswith(
-        "B[i] = if_then_else(0 < i, if_then_else(A[0] < 1.0, A[i - 1], 0.0), 0.0)"
+        "B[i] = if_then_else(0 < i, if_then_else(i < 4, A[i - 1], 0.0), 0.0)"
     )
 
 
