@@ -16,6 +16,7 @@ import numpy as np
 from kit.types import Array
 
 Edge = Literal["begin", "end"]
+EDGES: tuple[Edge, Edge] = ("begin", "end")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -42,7 +43,7 @@ def outcome_at_edges(
     "same" where it leaves `outputs`, "different", or the number of the signal that ended it.
     """
     found = []
-    for edge in ("begin", "end"):
+    for edge in EDGES:
         child = os.fork()
         if not child:
             code = 2

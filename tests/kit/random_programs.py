@@ -8,21 +8,31 @@ memory that nobody may touch, so that what reads or writes outside of them ends 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from autosched import te
+from autosched.driver import build_func, lower_func, schedule_ops
+from autosched.errors import ScheduleError
+from autosched.referee.device_pipeline import device_function
+from autosched.runtime.cpu import load
+from autosched.target import cpu_target
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.te.schedule.stage import Stage
+from autosched.tir import interp
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IterVar, Var
+from autosched.tir.function import PrimFunc
 from kit.corners import sample
+from kit.pages import EDGES, at_edge
 from kit.random_values import FLOATS, INTS, TYPES, Source, Values
 from kit.types import Array
+
+CPU = cpu_target(threads=2)
 
 
 @dataclass
@@ -193,6 +203,60 @@ def _cut(draw: random.Random, stage: Stage, axis: IterVar) -> list[IterVar]:
     if draw.random() < 0.2:
         return [outer, *stage.split(inner, factor=2)]
     return [outer, inner]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one program: the type of its output, "right", "refused" or "wrong", and why."""
+
+    dtype: str
+    what: str
+    why: str = ""
+
+
+def try_program(seed: int, number: int, gpu: bool) -> Outcome:
+    """Program `number` of a seed in a random schedule.
+
+    The interpreter runs it as it is scheduled and as it is lowered (for a GPU down to what CUDA C
+    is printed from), reading both values of each Select that is left; for a CPU it is compiled and
+    run, too.
+    """
+    draw = random.Random(f"{seed} {number}")
+    program = random_program(draw)
+    dtype = program.wanted.dtype.name
+    try:
+        scheduled = schedule_ops(random_schedule(draw, program, gpu), program.args)
+        lowered = device_function(scheduled) if gpu else lower_func(scheduled, CPU)
+    except ScheduleError as error:
+        return Outcome(dtype, "refused", str(error))
+    found = {
+        "as scheduled": _interpreted(scheduled, program, eager=False),
+        "as lowered": _interpreted(lowered, program, eager=True),
+    }
+    if not gpu:
+        kernel = load(build_func(lowered, CPU))
+        for edge in EDGES:
+            arrays = [at_edge(array, edge) for array in program.arrays]
+            out = at_edge(np.zeros_like(program.wanted), edge)
+            kernel(*arrays, out)
+            found[f"compiled, memory that closes at the {edge}"] = difference(out, program.wanted)
+    wrong = [f"{how}: {why}" for how, why in found.items() if why is not None]
+    return Outcome(dtype, "wrong" if wrong else "right", "; ".join(wrong))
+
+
+def _interpreted(func: PrimFunc, program: Program, eager: bool) -> str | None:
+    out = np.zeros_like(program.wanted)
+    try:
+        with np.errstate(all="ignore"):
+            interp.run(func, [*program.arrays, out], eager_select=eager)
+    except interp.InterpreterError as error:
+        return f"{type(error).__name__}: {error}"
+    return difference(out, program.wanted)
+
+
+def make_handler() -> Callable[[tuple[int, int, bool]], Outcome]:
+    """The process that may die: (seed, number, for a GPU) to what became of the program."""
+    return lambda request: try_program(*request)
 
 
 def difference(found: Array, wanted: Array) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched import te
+from autosched.te.operations.operation import PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
 from autosched.tir.dtype import DType
@@ -98,7 +99,7 @@ class Values:
         found = [s for s in self.sources if s.tensor.dtype.name == dtype]
         if found and self.draw.random() < 0.85:
             source = self.draw.choice(found)
-            return self.guarded(source) if self.draw.random() < 0.25 else self.read(source)
+            return self.guarded(source) if self.draw.random() < 0.4 else self.read(source)
         if self.sources and self.draw.random() < 0.6:
             return self.converted(self.read(self.draw.choice(self.sources)), dtype)
         if dtype == "bool":
@@ -273,9 +274,10 @@ class Values:
         return Value(function(a.expr, b.expr), np.where(zero, np.zeros_like(array), array))
 
     def of_data(self, dtype: str, depth: int) -> Value:
-        """A value that surely comes from memory, so that its arithmetic wraps."""
+        """A value that surely comes from memory, whatever is inlined: its arithmetic wraps."""
         a = self.of(dtype, depth)
-        one = self.read(self.draw.choice(self.sources))
+        inputs = [s for s in self.sources if isinstance(s.tensor.op, PlaceholderOp)]
+        one = self.read(self.draw.choice(inputs))
         if one.dtype == dtype and self.draw.random() < 0.5:
             return one
         mixed = self.converted(one, dtype)
