@@ -41,15 +41,11 @@ _WRAPPING: list[tuple[Callable[..., Expr], Callable[..., Array]]] = [
 
 @dataclass(frozen=True)
 class Value:
-    """`expr` at every point of the axes is `array` there.
-
-    `product`: a float that a sum may be fused with. `sure`: even the sign of its zeros is.
-    """
+    """`expr` at every point of the axes is `array` there; `product`: a sum may be fused with it."""
 
     expr: Expr
     array: Array
     product: bool = False
-    sure: bool = False
 
     @property
     def dtype(self) -> str:
@@ -78,6 +74,7 @@ class Values:
         self.axes = [op.as_expr(axis) for axis in axes]
         self.shape = shape
         self.sources = sources
+        self.inputs = [s for s in sources if isinstance(s.tensor.op, PlaceholderOp)]
         self.points = np.meshgrid(*map(np.arange, shape), indexing="ij")
 
     def of(self, dtype: str, depth: int) -> Value:
@@ -107,7 +104,7 @@ class Values:
         if self.draw.random() < 0.3:
             which = self.draw.randrange(2)
             axis, at = self.axes[which], self.points[which]
-            return Value(te.cast(dtype, axis), converted(at, dtype), sure=True)
+            return Value(te.cast(dtype, axis), converted(at, dtype))
         number: float = self.draw.choice((1, 2, 3, 5, 7, 100))
         if dtype.startswith("int") and self.draw.random() < 0.4:
             number = -number
@@ -117,7 +114,7 @@ class Values:
         array = np.full(self.shape, number, np.float32).astype(kind.numpy)
         if dtype in INTS or dtype == "float64":
             array = np.full(self.shape, number, kind.numpy)
-        return Value(op.const(number, dtype), array, sure=True)
+        return Value(op.const(number, dtype), array)
 
     def read(self, source: Source) -> Value:
         """An element of a tensor: as it lies, mirrored, or of one row or column."""
@@ -135,7 +132,7 @@ class Values:
                 one = self.draw.randrange(extent)
                 indices.append(op.const(one))
                 places.append(np.full_like(at, one))
-        return Value(source.tensor[tuple(indices)], source.array[tuple(places)], sure=True)
+        return Value(source.tensor[tuple(indices)], source.array[tuple(places)])
 
     def guarded(self, source: Source) -> Value:
         """An element that is there for a part of the points; the condition says for which."""
@@ -162,7 +159,7 @@ class Values:
             inside = inside & asked.array
             conditions.append(asked.expr)
         other = self.leaf(source.tensor.dtype.name)
-        value = Value(source.tensor[tuple(indices)], source.array[tuple(places)], sure=True)
+        value = Value(source.tensor[tuple(indices)], source.array[tuple(places)])
         if self.draw.random() < 0.3 and value.dtype in (*INTS, *FLOATS):
             value = self.negative(value)
         return self._choice(Value(te.all(*conditions), inside), value, other)
@@ -191,7 +188,6 @@ class Values:
             choose(condition.expr, a.expr, b.expr),
             np.where(condition.array, a.array, b.array),
             a.product or b.product,
-            a.sure and b.sure,
         )
 
     def extremum(self, dtype: str, depth: int) -> Value:
@@ -228,7 +224,7 @@ class Values:
         if a.dtype == dtype:
             return a
         wide = dtype in FLOATS
-        return Value(te.cast(dtype, a.expr), converted(a.array, dtype), a.product and wide, a.sure)
+        return Value(te.cast(dtype, a.expr), converted(a.array, dtype), a.product and wide)
 
     def negative(self, a: Value) -> Value:
         zero = np.zeros((), a.array.dtype)
@@ -276,8 +272,7 @@ class Values:
     def of_data(self, dtype: str, depth: int) -> Value:
         """A value that surely comes from memory, whatever is inlined: its arithmetic wraps."""
         a = self.of(dtype, depth)
-        inputs = [s for s in self.sources if isinstance(s.tensor.op, PlaceholderOp)]
-        one = self.read(self.draw.choice(inputs))
+        one = self.read(self.draw.choice(self.inputs))
         if one.dtype == dtype and self.draw.random() < 0.5:
             return one
         mixed = self.converted(one, dtype)
@@ -293,10 +288,9 @@ class Values:
             return Value(function(a.expr, b.expr), of_arrays(a.array, b.array))
         if way == 2:
             return Value(op.mul(a.expr, b.expr), np.multiply(a.array, b.array), True)
-        divisors = [s for s in self.sources if s.array.ndim == 2]
-        if way == 3 and divisors:
-            source = self.draw.choice(divisors)
-            own = Value(source.tensor[tuple(self.axes)], source.array, sure=True)
+        if way == 3:
+            source = self.draw.choice(self.inputs)  # the sign of a zero in a stage is not known
+            own = Value(source.tensor[tuple(self.axes)], source.array)
             b = self.converted(own, dtype)
             return Value(op.truncdiv(a.expr, b.expr), np.divide(a.array, b.array))
         return self.negative(a)
