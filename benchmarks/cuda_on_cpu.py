@@ -1,12 +1,13 @@
 """Printed CUDA C of random candidates, run on the CPU and compared with NumPy.
 
-    python benchmarks/cuda_on_cpu.py [--candidates 4] [--seed 5]
+    python benchmarks/cuda_on_cpu.py [--candidates 4] [--programs 40] [--seed 5]
 
 A check of the text itself where there is no GPU: a C++ compiler (g++ with C++20) makes the kernels
 into functions, each thread of a block is a thread of the CPU, `__syncthreads` and `__syncwarp` are
 real barriers and shuffles go through memory. Blocks run one after another. What this cannot show:
-the parts of the prelude in PTX, NVRTC's code, and anything about speed. The exit code is 1 when a
-candidate differs.
+the parts of the prelude in PTX, NVRTC's code, and anything about speed. Programs
+(`tests/kit/random_programs.py`) are of values of all types, and have one exact result. The exit
+code is 1 when a candidate or a program differs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import argparse
 import ctypes
 import hashlib
 import math
+import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,14 +26,23 @@ from typing import Any
 
 import numpy as np
 
-from autosched.driver import cuda_source, lower_for_features
+from autosched.driver import (
+    cuda_source,
+    lower_for_features,
+    lower_func,
+    lower_to_kernels,
+    schedule_ops,
+)
 from autosched.errors import CompileError, ScheduleError
-from autosched.runtime.cuda_artifact import Alloc, CudaArtifact, Kernel
+from autosched.runtime.cuda_artifact import Alloc, CudaArtifact, Kernel, cuda_artifact
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.target import HardwareParams, cuda_target
 from autosched.task import Task
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.random_programs import difference, random_program, random_schedule
 
 MOST_THREADS = 96
 WORKLOADS: dict[str, dict[str, Any]] = {
@@ -49,10 +61,11 @@ SHIM = r"""
 #include <algorithm>
 #include <barrier>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
-using std::max; using std::min;
 struct Index { int x, y, z; };
 static thread_local Index threadIdx, blockIdx;
 static thread_local int number;
@@ -79,10 +92,33 @@ template <class T> T __shfl_sync(unsigned, T value, int lane, int) {
   return from(value, number / 32 * 32 + lane % 32);
 }
 static float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-template <class T, int N> struct alignas(sizeof(T) * N) vec { T v[N]; };
-static float max_f32(float a, float b) { return (a > b || a != a) ? a : b; }
-static float min_f32(float a, float b) { return (a < b || a != a) ? a : b; }
+template <class A, class B> auto max(A a, B b) { return a > b ? a : b; }
+template <class A, class B> auto min(A a, B b) { return a < b ? a : b; }
+#define __device__
+#define __forceinline__ static
+template <class To, class From> To rounded_to_zero(From x) {
+  constexpr To low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
+  if (x != x) return 0;
+  return x <= (From)low ? low : x >= (From)high ? high : (To)x;
+}
+#define __float2int_rz rounded_to_zero<int>
+#define __float2uint_rz rounded_to_zero<unsigned>
+#define __float2ll_rz rounded_to_zero<long long>
+#define __float2ull_rz rounded_to_zero<unsigned long long>
+#define __double2int_rz rounded_to_zero<int>
+#define __double2uint_rz rounded_to_zero<unsigned>
+#define __double2ll_rz rounded_to_zero<long long>
+#define __double2ull_rz rounded_to_zero<unsigned long long>
+#define __fmul_rn(x, y) ((x) * (y))
+#define __dmul_rn(x, y) ((x) * (y))
+static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
 """
+IN_PTX = {
+    r"asm\(.cvt.f32.f16 [^;]*;[^;]*;": "_Float16 half; memcpy(&half, &x.bits, 2); y = half;",
+    r"asm\(.cvt.rn.f16.f32 [^;]*;[^;]*;": "_Float16 half = x; memcpy(&y.bits, &half, 2);",
+}
+"""What stands for the instructions of the prelude that convert float16."""
 
 
 def launcher(kernel: Kernel, text: str) -> str:
@@ -119,7 +155,9 @@ extern "C" void run_{kernel.name}({", ".join(params)}) {{
 
 def run(artifact: CudaArtifact, arrays: list[Any], folder: Path) -> None:
     """Runs the launches of an artifact; outputs are written in place."""
-    text = artifact.source[artifact.source.index("// grid") :]  # without the prelude's PTX
+    text = artifact.source
+    for instruction, plain in IN_PTX.items():
+        text = re.sub(instruction, plain, text)
     source = SHIM + text + "".join(launcher(kernel, text) for kernel in artifact.kernels)
     path = folder / f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.cpp"
     path.write_text(source)
@@ -164,9 +202,37 @@ def check(name: str, count: int, seed: int, folder: Path) -> tuple[int, int]:
     return tried, wrong
 
 
+def check_programs(count: int, seed: int, folder: Path) -> tuple[int, int]:
+    """Random programs that were run, and how many of them differ from NumPy."""
+    target = cuda_target()
+    tried = wrong = number = 0
+    while tried < count:
+        draw = random.Random(f"{seed} {number}")
+        number += 1
+        program = random_program(draw)
+        try:
+            lowered = lower_func(
+                schedule_ops(random_schedule(draw, program, True), program.args), target
+            )
+            artifact = cuda_artifact(lower_to_kernels(lowered), "main")
+        except (ScheduleError, CompileError):
+            continue
+        if max(math.prod(kernel.block) for kernel in artifact.kernels) > MOST_THREADS:
+            continue
+        out = np.zeros_like(program.wanted)
+        run(artifact, [*program.arrays, out], folder)
+        tried += 1
+        why = difference(out, program.wanted)
+        if why is not None:
+            wrong += 1
+            print(f"program {number - 1} of seed {seed}: {why}\n{artifact.source}", file=sys.stderr)
+    return tried, wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--candidates", type=int, default=4, help="of each workload")
+    parser.add_argument("--programs", type=int, default=40, help="random ones of all types")
     parser.add_argument("--seed", type=int, default=5)
     options = parser.parse_args()
     total = np.zeros(2, int)
@@ -175,6 +241,9 @@ def main() -> int:
             found = check(name, options.candidates, options.seed, Path(folder))
             print(f"{name:24} {found[0]:4} run {found[1]:4} wrong", flush=True)
             total += found
+        found = check_programs(options.programs, options.seed, Path(folder))
+        print(f"{'random programs':24} {found[0]:4} run {found[1]:4} wrong", flush=True)
+        total += found
     print(f"{'all':24} {total[0]:4} run {total[1]:4} wrong")
     return int(total[1] > 0)
 

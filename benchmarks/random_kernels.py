@@ -1,14 +1,17 @@
-"""Random kernels are right: candidates of all workloads, and random expressions.
+"""Random kernels are right: candidates of all workloads, random expressions, random programs.
 
-    python benchmarks/random_kernels.py                                  # 2,000 and 5,000
+    python benchmarks/random_kernels.py                                  # 2,000, 5,000 and 2,000
     python benchmarks/random_kernels.py --candidates 300 --expressions 1500 --seed 1
     python benchmarks/random_kernels.py --candidates 600 --expressions 600 --gpu
 
 Each is built, run once as a checked run is (guards round the arguments, outputs filled with what is
 nowhere right) and compared with the reference, which NumPy computes in float64 or exact integers.
-Sizes are odd, types vary. A table says how many were run, refused by a message, and wrong; the exit
-status is 1 when any was wrong, or made the process die or hang. With --gpu they are compiled for
-the GPU of this machine and run there.
+Sizes are odd, types vary. Programs (`tests/kit/random_programs.py`) are of values of all types with
+one exact result, at NaN, infinities, subnormals and the ends of integers, in random schedules: for
+the CPU at the edge of memory that nobody may touch, each third for a GPU in the interpreter. A
+table says how many were run, refused by a message, and wrong; the exit status is 1 when any was
+wrong, or made the process die or hang. With --gpu candidates and expressions are compiled for the
+GPU of this machine and run there.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +43,9 @@ from autosched.state.steps import Step
 from autosched.target import cpu_target, cuda_target, hardware_threads
 from autosched.task import Task
 from autosched.workloads import WORKLOADS, Workload
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.random_programs import try_program
 
 LIMIT = 120.0
 Draw = random.Random
@@ -195,6 +202,9 @@ def make_handler() -> Handler:
 
     def handle(request: tuple[str, int, int]) -> Outcome:
         kind, seed, number = request
+        if kind == "program":
+            program = try_program(seed, number, gpu=number % 3 == 2)
+            return program.dtype, program.what, program.why
         draw = Draw(f"{seed} {kind} {number}")
         group, data = computation(draw, kind)
         target = cpu_target(threads=draw.choice((1, 2)))
@@ -273,6 +283,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--candidates", type=int, default=2000)
     parser.add_argument("--expressions", type=int, default=5000)
+    parser.add_argument("--programs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeat", help="KIND:NUMBER of one, which is run in this process")
     parser.add_argument("--gpu", action="store_true", help="run them on the GPU of this machine")
@@ -287,6 +298,8 @@ def main() -> int:
     wrong: list[str] = []
     start = time.perf_counter()
     wanted = {"candidate": options.candidates, "expression": options.expressions}
+    if not options.gpu:
+        wanted["program"] = options.programs
     requests = [(k, options.seed, number) for k, most in wanted.items() for number in range(most)]
     outcomes = on_gpu(requests) if options.gpu else on_cpu(requests)
     for (kind, seed, number), (group, what, text) in zip(requests, outcomes, strict=True):

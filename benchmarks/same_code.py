@@ -17,7 +17,7 @@ import json
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,6 @@ from autosched.search.space import SearchSpace
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
-
-PER_SETTING = 45
 
 
 def _image(size: int, kernel: int, **others: int) -> dict[str, Any]:
@@ -82,11 +80,11 @@ def _target(kind: str) -> Target:
     return cpu_target(threads=2)
 
 
-def _drawn(setting: tuple[str, dict[str, Any], str]) -> list[dict[str, Any]]:
+def _drawn(setting: tuple[str, dict[str, Any], str], count: int) -> list[dict[str, Any]]:
     name, args, kind = setting
     task = Task.from_workload(name, target=_target(kind), **args)
-    found = SearchSpace(task).sample(np.random.default_rng(7), PER_SETTING)
-    return [{"task": task.to_json(), "steps": steps_to_json(s)} for s in found[:PER_SETTING]]
+    found = SearchSpace(task).sample(np.random.default_rng(7), count)
+    return [{"task": task.to_json(), "steps": steps_to_json(s)} for s in found[:count]]
 
 
 @lru_cache(maxsize=2)
@@ -123,11 +121,15 @@ def main() -> None:
     parser.add_argument("command", choices=["take", "compare"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--candidates", type=int, default=45, help="that `take` draws for each workload and target"
+    )
     arguments = parser.parse_args()
     with ProcessPoolExecutor(arguments.processes, get_context("spawn")) as pool:
         if arguments.command == "take":
             settings = [(n, a, kind) for n, a in SETTINGS for kind in ("cpu", "cuda")]
-            lines = [line for part in pool.map(_drawn, settings) for line in part]
+            drawn = partial(_drawn, count=arguments.candidates)
+            lines = [line for part in pool.map(drawn, settings) for line in part]
             hashes = pool.map(_hashes, lines, chunksize=21)
             with arguments.file.open("w") as out:
                 for line, found in zip(lines, hashes, strict=True):

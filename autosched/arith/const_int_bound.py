@@ -307,6 +307,8 @@ def _cast(ev: BoundEvaluator, e: Any) -> Bound:
     if not (e.dtype.is_integral and e.value.dtype.is_integral):
         return limits
     a = ev(e.value)
+    if a[1] >= POS_INF and e.value.dtype.code == "uint" and e.dtype.code == "int":
+        return limits  # uint64 reaches beyond int64, whose end stands for all that is larger
     low, high = max(a[0], limits[0]), min(a[1], limits[1])
     if (low, high) != a and not (e.dtype.is_index and e.value.dtype.is_index and not is_data(e)):
         return limits

@@ -172,6 +172,8 @@ def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
                 w.use(kind)
             w.pointers[buffer.data] = (name, dtype)
             const = "" if buffer.data in written else "const "
+            if const:
+                w.read_only.add(buffer.data)
             declared.append(f"{const}{kind}* {alone}{name}")
         elif is_half(var.dtype) or var.dtype.is_bool:
             bits = w.names.new(f"{var.name}_bits")

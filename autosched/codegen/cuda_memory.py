@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.codegen.cuda_types import memory_type, vector_type
+from autosched.codegen.cuda_types import vector_type
 from autosched.codegen.cuda_writer import Level, Text, Writer
 from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
@@ -86,7 +86,7 @@ def _base(w: Writer, buffer: Buffer) -> str:
     name, dtype = w.pointer(buffer)
     if dtype is buffer.dtype.element:
         return name
-    return f"reinterpret_cast<{memory_type(buffer.dtype)}*>({name})"
+    return w.pointer_as(buffer.data, name, buffer.dtype)
 
 
 def _vector_address(w: Writer, buffer: Buffer, index: Expr) -> str:

@@ -208,7 +208,8 @@ def _element(w: Writer, pointer: Expr, offset: Expr, dtype: DType | None) -> str
     if dtype is not None and dtype is not own:
         if is_half(dtype):
             w.use(memory_type(dtype))
-        name = f"reinterpret_cast<{memory_type(dtype)}*>({name})"
+        assert isinstance(pointer, Var)
+        name = w.pointer_as(pointer, name, dtype)
     return f"{name}[{w.text(offset)}]"
 
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from autosched.codegen.cuda_names import Names
-from autosched.codegen.cuda_types import is_half, value_type
+from autosched.codegen.cuda_types import is_half, memory_type, value_type
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
@@ -71,6 +71,7 @@ class Writer:
         self.parts: set[str] = set()
         self.values: dict[Var, Text] = {}
         self.pointers: dict[Var, tuple[str, DType]] = {}
+        self.read_only: set[Var] = set()  # pointers to what is const
         self._handlers = handlers
         self._indent = 1
         self._path: list[str] = []
@@ -146,6 +147,11 @@ class Writer:
         return self.call(f"f32_to_{value_type(dtype)}", value.text)
 
     # -- memory -------------------------------------------------------------------------------
+
+    def pointer_as(self, var: Var, name: str, dtype: DType) -> str:
+        """The pointer `name` of `var` as one to elements of `dtype`."""
+        const = "const " if var in self.read_only else ""
+        return f"reinterpret_cast<{const}{memory_type(dtype)}*>({name})"
 
     def pointer(self, buffer: Buffer) -> tuple[str, DType]:
         """The name of a buffer's pointer and the type of the elements it points to."""

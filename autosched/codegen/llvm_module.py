@@ -42,6 +42,19 @@ class Region:
         self.pointers: dict[tuple[Var, str, Terms], str] = {}
 
 
+_NARROWED = """\
+define linkonce_odr hidden half @__truncdfhf2(double %x) {
+  %single = fptrunc double %x to float
+  %half = fptrunc float %single to half
+  ret half %half
+}
+@llvm.compiler.used = appending global [1 x ptr] [ptr @__truncdfhf2], section "llvm.metadata"
+"""
+"""What LLVM calls where it finds the sign of a double copied to a half, as in a float64 that is
+rounded to 8 bits and made a float16; of the result it takes the sign. It is in the libraries of
+some compilers only, and in no running Python."""
+
+
 @dataclass
 class ModuleBuilder:
     """What the functions of one module share: declarations, globals, metadata, finished text.
@@ -112,4 +125,5 @@ class ModuleBuilder:
                 self.metadata[place] = f"!{place} = distinct !{{!{place}, {flag}}}"
         parts = [f"; innermost loops of scalars: {self.scalar_loops}"]
         parts += [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
-        return "\n".join(parts) + "\n"
+        text = "\n".join(parts) + "\n"
+        return text + _NARROWED if " half " in text and " double " in text else text

@@ -178,7 +178,10 @@ def broadcast(value: Expr, lanes: int) -> Expr:
 
 
 def cast(dtype: str | DType, value: Operand) -> Expr:
-    """`value` converted to `dtype` (floats to integers by truncation)."""
+    """`value` converted to `dtype`: floats to integers toward zero, to the nearest that fits.
+
+    Constants become what the hardware makes of values: floats of up to 16 bits come from float32.
+    """
     dtype = DType(dtype)
     e = as_expr(value)
     if e.dtype is dtype:
@@ -188,15 +191,26 @@ def cast(dtype: str | DType, value: Operand) -> Expr:
             raise TypeError(f"cannot cast {e.dtype} to {dtype}: the lanes differ")
         return broadcast(cast(dtype.element, e), dtype.lanes)
     if isinstance(e, IntImm):
-        return folded(e.value, dtype)
+        return folded(_as_float(e, dtype) if dtype.is_float else e.value, dtype)
     if isinstance(e, FloatImm) and not e.dtype.is_custom:
-        if dtype.is_float or dtype.is_bool:
-            return const(e.value, dtype)
+        if dtype.is_bool:
+            return const(e.value != 0, dtype)
+        if dtype.is_float:
+            return const(_as_float(e, dtype), dtype)
         if dtype.is_integral and math.isfinite(e.value):
-            return folded(int(e.value), dtype)
+            number = min(max(int(e.value), int(dtype.min_value)), int(dtype.max_value))
+            return IntImm(number, dtype)
     elif isinstance(e, Broadcast):
         return Broadcast(cast(dtype.element, e.value), e.lanes)
     return Cast(dtype, e)
+
+
+def _as_float(e: IntImm | FloatImm, dtype: DType) -> float:
+    """The number of a constant, rounded to float32 on its way to a type of no more bits."""
+    if dtype.bits > 32:
+        return float(e.value)
+    with np.errstate(over="ignore"):
+        return float(np.asarray(e.value, e.dtype.numpy).astype(np.float32))
 
 
 def min_value(dtype: str | DType) -> Expr:

@@ -286,7 +286,8 @@ class Cast(Node):
 
 
 class Select(Node):
-    """`true_value if condition else false_value`; both are evaluated."""
+    """`true_value if condition else false_value`; both may be evaluated, what must not be is not
+    (`transform/expressions/guard_selects.py`)."""
 
     __slots__ = ("condition", "false_value", "true_value")
     __match_args__ = ("condition", "true_value", "false_value")

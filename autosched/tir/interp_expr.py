@@ -129,6 +129,13 @@ class ExprCompiler(ABC):
         self.globals[name] = dtype
         return name
 
+    def typed(self, v: Value, dtype: DType) -> Value:
+        """`v`, where it is an int of Python as one of `dtype`: an array of chosen ints has a type,
+        and calculates in it."""
+        if v.varying or not dtype.is_integral or dtype.is_bool or dtype.lanes > 1:
+            return v
+        return v._replace(text=f"{self.constant(dtype.numpy.type)}({v.text})", strength=ATOM)
+
     def place(self, buffer: Buffer) -> Place:
         """Where `buffer` lives: realised, a parameter, or a view of known memory."""
         place = self.places.get(buffer)
@@ -295,6 +302,7 @@ class ExprCompiler(ABC):
         if c.varying or e.condition.dtype.lanes > 1:
             wide = e.dtype.lanes > 1 and e.condition.dtype.lanes == 1
             condition = f"lane_axis({c.text})" if wide else c.text
+            a, b = self.typed(a, e.dtype), self.typed(b, e.dtype)
             text = f"where({condition}, {a.text}, {b.text})"
         else:
             text = f"select_one({c.text}, {a.text}, {b.text})"

@@ -339,7 +339,11 @@ def _arms(condition: Expr, a: Operand, b: Operand) -> tuple[Expr, Expr]:
 
 
 def select(condition: Operand, true_value: Operand, false_value: Operand) -> Expr:
-    """Select; folded when the condition is constant."""
+    """Select; folded when the condition is constant.
+
+    Vectors compute both values; one that may not be read, or divides by zero, is computed only
+    where it is chosen (`transform/expressions/guard_selects.py`).
+    """
     condition = as_expr(condition)
     a, b = _arms(condition, true_value, false_value)
     if isinstance(condition, IntImm):

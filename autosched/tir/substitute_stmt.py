@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autosched.tir.buffer import Buffer
-from autosched.tir.expr import BufferLoad, Expr, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Var
+from autosched.tir.kinds import bits_of, exprs_with
 from autosched.tir.stmt import (
+    Allocate,
     AttrStmt,
     Block,
     BufferRealize,
@@ -27,24 +29,39 @@ from autosched.tir.walk import (
     substituter,
 )
 
+_LOADS = bits_of(BufferLoad)
+
 
 def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
-    """`stmt` with free variables replaced in every expression and every buffer it declares."""
+    """`stmt` with free variables replaced in every expression and every buffer it makes."""
     return map_stmt(stmt, substituter(table)) if table else stmt
 
 
 def map_stmt(stmt: Stmt, expr: ExprFn) -> Stmt:
-    """`stmt` with `expr` applied to every expression and every buffer it declares."""
-    declared: dict[Buffer, Buffer] = {}
+    """`stmt` with `expr` applied to every expression and every buffer it makes."""
+    made: dict[Buffer, Buffer] = {}
+    sized: set[Var] = set()  # storage whose size is an expression, as may be that of its buffers
     for s in stmts(stmt):
         for buffer in declared_buffers(s):
-            new = map_buffer(buffer, expr)
-            if new is not buffer:
-                declared[buffer] = new
-    if declared:
-        return replace_buffers(stmt, declared, expr)
+            _note(made, buffer, expr)
+        if isinstance(s, Allocate) and not all(isinstance(e, IntImm) for e in s.extents):
+            sized.add(s.buffer_var)
+    for buffer in _accessed(stmt, sized) if sized else ():
+        _note(made, buffer, expr)
+    return replace_buffers(stmt, made, expr) if made else _Mapper(expr)(stmt)
 
-    return _Mapper(expr)(stmt)
+
+def _note(made: dict[Buffer, Buffer], buffer: Buffer, expr: ExprFn) -> None:
+    new = map_buffer(buffer, expr)
+    if new is not buffer:
+        made[buffer] = new
+
+
+def _accessed(stmt: Stmt, pointers: set[Var]) -> set[Buffer]:
+    """The buffers over `pointers` that are loaded and stored: flat ones are declared nowhere."""
+    found = {s.buffer for s in stmts(stmt) if isinstance(s, BufferStore)}
+    found |= {e.buffer for e in exprs_with(stmt, _LOADS) if isinstance(e, BufferLoad)}
+    return {buffer for buffer in found if buffer.data in pointers}
 
 
 def replace_stmt(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:

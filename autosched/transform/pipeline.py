@@ -41,6 +41,7 @@ from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.device.verify_gpu_code import VerifyGPUCode
 from autosched.transform.device.verify_memory import VerifyMemory
 from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR
+from autosched.transform.expressions.guard_selects import GuardSelects
 from autosched.transform.expressions.lower_intrin import LowerIntrin
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
 from autosched.transform.expressions.renormalize_split_pattern import RenormalizeSplitPattern
@@ -121,6 +122,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         NarrowDataType(),
         Simplify(),
         UserPasses(1),
+        GuardSelects(),
         # Tiles that do not divide their loop: whole ones without conditions, the last one masked.
         HintBorders(),
         LoopPartition(partition_const_loops=True),
@@ -180,6 +182,7 @@ def gpu_pipeline(
         NarrowDataType(),
         Simplify(),
         UserPasses(1),
+        GuardSelects(),
         LoopPartition(),
         VectorizeLoop(),
         InjectVirtualThread(),
@@ -286,6 +289,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "FP8ComputeLegalize": FP8ComputeLegalize,
     "FP8StorageLegalize": FP8StorageLegalize,
     "FuseReductions": FuseReductions,
+    "GuardSelects": GuardSelects,
     "HintBorders": HintBorders,
     "HoistIfThenElse": HoistIfThenElse,
     "HoistInvariants": HoistInvariants,

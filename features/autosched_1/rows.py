@@ -36,6 +36,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore
 from autosched.tir.walk import stmts
 from autosched.transform.cpu_loops import CPU_LOOPS
+from autosched.transform.expressions.guard_selects import GuardSelects
 from autosched.transform.framework.passes import Pass
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.known_zeros import known_patterns
@@ -150,11 +151,12 @@ def _as_followed(func: PrimFunc, target: Target) -> tuple[PrimFunc, Patterns]:
     """`func` after those passes of the CPU's pipeline that decide which loops there are, inside of
     all borders, and where its buffers are known to be zero.
 
-    Invariants leave their loops, and values that become outputs are kept in them. What sums leave
-    out `sparse_sums.py` tells.
+    Selects that guard loads are conditions, invariants leave their loops, and values that become
+    outputs are kept in them. What sums leave out `sparse_sums.py` tells.
     """
     if target.is_gpu:
         return func, {}
+    func = GuardSelects()(func)
     patterns = known_patterns(func)
     followed = reduce(lambda f, p: p(f), passes_followed(bool(patterns)), func)
     return within_bounds(followed), patterns
@@ -180,7 +182,7 @@ def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
     machine = machine_of(target)
     collector = _Collector(machine, {})
     if not target.is_gpu:
-        passes = (*CPU_LOOPS, HintBorders(), LoopPartition(True), HoistIfThenElse())
+        passes = (*CPU_LOOPS, GuardSelects(), HintBorders(), LoopPartition(True), HoistIfThenElse())
         func = reduce(lambda f, p: p(f), passes, func)
     Nest(func, collector)
     stores = [store for found in collector.buffers.values() for store in found.stores]

@@ -49,6 +49,8 @@ CASES: list[tuple[Expr, tuple[int, int]]] = [
     (select(X < Y, X, Z), (-3, 10)),
     (cast("int8", X), (-3, 10)),
     (cast("uint8", X), (0, 255)),  # -3 becomes 253
+    (cast("int64", BufferLoad(decl_buffer((8,), "uint64", "U"), (Y,))), (NEG_INF, POS_INF)),
+    (cast("int64", BufferLoad(decl_buffer((8,), "uint32", "U"), (Y,))), (0, 2**32 - 1)),
     (X < Y, (0, 1)),
     (Call(int32, "shift_right", (X, const(1))), (-2, 5)),
     (Call(int32, "shift_left", (Y, const(2))), (0, 28)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_compile import Level
 from autosched.target import HardwareParams, Target
 from autosched.tir import op
 from autosched.tir.dtype import DType
@@ -139,6 +140,23 @@ def test_arithmetic_of_float8(
     same_as_interpreted(
         elementwise(formula, [dtype] * 2, dtype, n, 8), a, b, np.zeros(n, DType(dtype).numpy)
     )
+
+
+@pytest.mark.parametrize("level", ["light", "full"])
+def test_float64_through_8_bits_to_float16(level: Level, run: RunKernel) -> None:
+    """LLVM copies the sign of the double to the half by a conversion that it takes for a call."""
+    f = parse_func("""\
+def main(X: Buffer((31,), float64), Y: Buffer((31,), float16)):
+    for i in range(31):
+        if X[i] < float64(2.0):
+            Y[i] = float16(float8_e4m3fn(X[i]))
+        else:
+            Y[i] = float16(1.0)
+""")
+    x, y = np.linspace(-3, 3, 31), np.zeros(31, np.float16)
+    run(f, x, y, level=level)
+    small = x.astype(np.float32).astype(DType("float8_e4m3fn").numpy).astype(np.float16)
+    np.testing.assert_array_equal(y, np.where(x < 2, small, 1))
 
 
 @pytest.mark.parametrize("lanes", [1, 8])

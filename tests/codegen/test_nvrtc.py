@@ -8,8 +8,12 @@ from typing import cast
 
 import pytest
 
+from autosched import te
 from autosched.codegen.nvrtc import Nvrtc, choose, load_nvrtc, nearest_arch
+from autosched.driver import lower, lower_to_kernels
 from autosched.errors import CompileError, ConfigError
+from autosched.runtime.cuda_artifact import cuda_artifact
+from autosched.target import cuda_target
 
 REVERSE = """\
 extern "C" __global__ void __launch_bounds__(64) reverse(float* __restrict__ a) {
@@ -37,6 +41,19 @@ def test_a_cubin_and_its_resources(nvrtc: Nvrtc, arch: str) -> None:
     assert found.registers is not None
     assert 4 < found.registers < 64
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+
+
+def test_truth_values_that_are_only_read(nvrtc: Nvrtc) -> None:
+    """They are const, and bytes in memory."""
+    A, C = te.placeholder((32,), "bool", name="A"), te.placeholder((32,), name="C")
+    B = te.compute((32,), lambda i: te.select(A[i], C[i], te.const(0.0)), name="B")
+    sch = te.create_schedule(B.op)
+    sch[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    target = cuda_target("sm_80")
+    module = lower_to_kernels(lower(sch, [A, C, B], target, "chosen"))
+    artifact = cuda_artifact(module, "chosen")
+    assert "reinterpret_cast<const signed char*>(A)" in artifact.source
+    assert nvrtc.compile(artifact.source, "sm_80", statements=artifact.statements)
 
 
 def test_ptx_to_read(nvrtc: Nvrtc) -> None:

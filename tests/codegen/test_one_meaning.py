@@ -21,6 +21,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Call, FloatImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import BufferStore, seq
+from kit.corners import sample
 from kit.stmts import func_of, loop
 
 Array = np.ndarray[Any, Any]
@@ -29,39 +30,6 @@ Elementwise = Callable[..., PrimFunc]
 N = {1: 2048, 4: 512, 8: 512}  # values by lanes: the interpreter takes vectors one by one
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-
-
-def corners(dtype: str) -> Array:
-    """The values of `dtype` at which meanings part."""
-    kind = DType(dtype)
-    if kind.is_bool:
-        return np.array([False, True])
-    if kind.is_integral:
-        low, high = int(kind.min_value), int(kind.max_value)
-        whole = [low, low + 1, high, high - 1, high // 2, 0, 1, 2, 3, 7, 255, 256, 65535]
-        signed = [-1, -2, -3, -128, -129, -32768] if kind.is_int else []
-        return np.array([v for v in whole + signed if low <= v <= high], kind.numpy)
-    powers = [2.0**k for k in (7, 8, 15, 16, 24, 31, 32, 53, 63, 64)]
-    near = [p * f for p in powers for f in (1, 1 - 2**-11, 1 - 2**-24, 1 + 2**-10)]
-    values = [0.0, 0.5, 0.999, 1.0, 1.5, 2.5, 255.4, 1e-40, 6e-8, 5e-324, 1e30, 1e300, *near]
-    values += [float(kind.max_value), np.inf, np.nan]
-    with np.errstate(over="ignore"):
-        return np.array([*values, *(-v for v in values)]).astype(kind.numpy)
-
-
-def sample(dtype: str, seed: int, count: int = N[1]) -> Array:
-    """`count` values: every corner, then corners and values over the whole range of bits."""
-    rng = np.random.default_rng(seed)
-    kind = DType(dtype)
-    every = corners(dtype)
-    drawn = np.concatenate([rng.permutation(every), rng.choice(every, count - len(every))])
-    if kind.is_bool:
-        return drawn
-    random_bits = rng.integers(0, 256, count * kind.bytes, dtype=np.uint8).view(kind.numpy)
-    chosen = rng.random(count) < 0.5
-    chosen[: len(every)] = False
-    drawn[chosen] = random_bits[chosen]
-    return drawn
 
 
 @dataclass(frozen=True)

@@ -239,6 +239,23 @@ def guarded_select(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, C]
 
 
+def shifted_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """A vector Select that must not read before its tensor, and one of elements that are there."""
+    A = te.placeholder((17, 20), name="A")
+    B = te.compute((6, 20), lambda i, j: te.select(j >= 1, A[i, j - 1], te.const(0.0)), name="B")
+    C = te.compute(
+        (17,), lambda i: te.exp(te.select(A[i, 0] < 0.5, A[i, 1], A[16 - i, 2])), name="C"
+    )
+    sch = te.create_schedule([B.op, C.op])
+    i, j = B.op.axis
+    outer, inner = sch[B].split(j, factor=4)
+    sch[B].vectorize(inner)
+    if gpu:
+        _threads(sch, B, i, outer)
+        _threads(sch, C, *sch[C].split(C.op.axis[0], factor=2))
+    return sch, [A, B, C]
+
+
 def divided_rows(gpu: bool) -> tuple[Any, list[Any]]:
     """Each element over the sum of its row, which is computed anew for every element."""
     A = te.placeholder((6, 40), name="A")
@@ -448,6 +465,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "prefetched_rows": prefetched_rows,
     "narrow_types": narrow_types,
     "guarded_select": guarded_select,
+    "shifted_rows": shifted_rows,
     "divided_rows": divided_rows,
     "scaled_rows": scaled_rows,
     "summed_rows": summed_rows,

@@ -231,6 +231,25 @@ def test_vectors_in_threads(tir: type[Programs]) -> None:
     np.testing.assert_array_equal(found, np.where(a < 16, a * (np.arange(32) // 4), -1))
 
 
+@pytest.mark.parametrize("choose", [op.select, op.if_then_else])
+def test_chosen_constants_calculate_in_their_type(
+    choose: Callable[..., Expr], tir: type[Programs]
+) -> None:
+    """Arrays of Python ints would be of int64: sums of int8 do not wrap, with uint64 float64."""
+    found: dict[str, list[int]] = {}
+    for dtype in ("int8", "uint64"):
+        A, out = decl_buffer((4,), dtype, "A"), decl_buffer((4,), "int64", "out")
+        tx = tir.thread("threadIdx.x")
+        chosen = choose(op.lt(tx.var, 2), op.const(100, dtype), op.const(50, dtype))
+        value = op.call("bitwise_or", op.add(chosen, A[tx.var]), op.const(1, dtype))
+        store = BufferStore(out, op.cast("int64", value), (tx.var,))
+        result = np.zeros(4, "int64")
+        func = tir.func([A, out], tir.launch(store, (tx, 4)))
+        interp.run(func, [np.array([27, 28, 77, 78], dtype), result])
+        found[dtype] = result.tolist()
+    assert found == {"int8": [127, -127, 127, -127], "uint64": [127, 129, 127, 129]}
+
+
 def reducer(
     combine: Callable[..., tuple[Expr, ...]],
     identity: tuple[Expr, ...],

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from autosched.tir import interp, op
+from autosched.tir import interp, interp_math, op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType, bool_, float32, int32, int64
 from autosched.tir.expr import (
@@ -46,7 +46,10 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.stmt import BufferStore, Stmt
+from kit.corners import corners
 from kit.programs import Programs
+from kit.random_values import INTS as CORNER_INTS
+from kit.random_values import SMALL
 from kit.tir import number_of
 
 # (class, operand, ...) or ("leaf", index)
@@ -264,6 +267,26 @@ def test_constants_round() -> None:
     assert op.const(True) is IntImm(1, bool_)
     assert op.min_value("int8") is IntImm(-128, DType("int8"))
     assert number_of(op.max_value("float16")) == 65504
+
+
+ALL_TYPES = ("bool", *CORNER_INTS, "float16", *SMALL, "float32", "float64")
+
+
+@pytest.mark.parametrize("source", ALL_TYPES)
+def test_casts_of_constants_are_those_of_values(source: str) -> None:
+    """0.5 is True, -1.25 is 0 without a sign, and 300.0 is the nearest int8."""
+    for target in ALL_TYPES:
+        kind = DType(target)
+        for value in corners(source):
+            folded = op.cast(target, op.const(value.item(), source))
+            if isinstance(folded, Cast):  # NaN and infinity as integers are left to the hardware
+                assert kind.is_integral and not math.isfinite(float(value))
+                continue
+            with np.errstate(all="ignore"):
+                wanted = interp_math.cast_one(value, kind)
+                found = np.asarray(number_of(folded)).astype(kind.numpy)
+            same = np.asarray(wanted, kind.numpy).tobytes() == found.tobytes()
+            assert same or (wanted != wanted and found != found), (target, value, folded)
 
 
 def test_intrinsics_take_the_type_of_their_first_argument() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from autosched.tir import op, walk
 from autosched.tir.buffer import Buffer, decl_buffer
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Let, Mul, Range, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Let, Mul, Range, Var, pointer
 from autosched.tir.repeated_substitution import RepeatedSubstitution
 from autosched.tir.stmt import (
     TRUE,
@@ -162,6 +162,21 @@ def test_substitution_reaches_buffers_declared_inside() -> None:
     assert first.buffer is changed and second.node is changed
     assert first.value is changed[I, J] + 1.0 and first.indices == (I, IntImm(5))
     assert substitute_stmt(new, {N: IntImm(6)}) is new
+
+
+def test_substitution_reaches_flat_buffers_of_storage_made_inside() -> None:
+    """Flat accesses of what is allocated are declared nowhere."""
+    data = pointer("data", A.dtype)
+    flat = Buffer(data, A.dtype, (N * 2,), name="flat")
+    body = BufferStore(flat, flat[I] + A[I, J], (J,))
+    made = Allocate(data, A.dtype, (N * 2,), TRUE, body)
+    new = substitute_stmt(made, {N: IntImm(5)})
+    assert isinstance(new, Allocate) and isinstance(new.body, BufferStore)
+    changed = new.body.buffer
+    assert [value_of(e) for e in (*changed.shape, *new.extents)] == [10, 10]
+    assert changed.data is data and new.body.value is changed[I] + A[I, J]
+    outside = substitute_stmt(body, {N: IntImm(5)})
+    assert outside is body
 
 
 @pytest.mark.parametrize(

@@ -260,9 +260,17 @@ def nothing_to_do() -> tuple[Schedule, list[Tensor], Target]:
 
 
 def selected() -> tuple[Schedule, list[Tensor], Target]:
-    A = te.placeholder((8,), name="A")
-    B = te.compute((16,), lambda i: op.select(i < 8, A[i], 0.0), name="B")
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: op.select(A[i] < 8.0, A[i], A[15 - i]), name="B")
     return te.create_schedule(B.op), [A, B], SCALAR
+
+
+def shifted() -> tuple[Schedule, list[Tensor], Target]:
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: op.select(A[i] < 8.0, A[i + 1], 0.0), name="B")
+    sch = te.create_schedule(B.op)
+    sch[B].vectorize(B.op.axis[0])
+    return sch, [A, B], CPU
 
 
 def spread_rows() -> tuple[Schedule, list[Tensor], Target]:
@@ -430,6 +438,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     ),
     "RenormalizeSplitPattern": (fused_and_split, lambda f: "shift_right(x, 2)" in to_text(f)),
     "RemoveNoOp": (nothing_to_do, lambda f: len(statements(f, For)) == 1),
+    "GuardSelects": (
+        shifted,
+        lambda f: any(e.predicate is not None for e in expressions(f, BufferLoad)),
+    ),
     "RewriteUnsafeSelect": (selected, lambda f: not expressions(f, Select)),
     "ThreadSync": (
         lambda: (*lowered_args("summed_rows"), GPU),

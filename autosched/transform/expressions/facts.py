@@ -15,6 +15,7 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.walk import free_vars
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class _Scope:
@@ -72,7 +73,7 @@ class Facts:
         for scope in self._scopes:
             scope.memo.clear()
 
-    def under(self, conditions: tuple[Expr, ...], fn: Callable[[_T], _T], argument: _T) -> _T:
+    def under(self, conditions: tuple[Expr, ...], fn: Callable[[_T], _R], argument: _T) -> _R:
         """`fn(argument)` where the conditions hold (they must read no memory)."""
         if not conditions:
             return fn(argument)

@@ -17,10 +17,10 @@ from typing import ClassVar
 
 from autosched.tir.expr import BufferLoad, Call, Expr, Select
 from autosched.tir.function import PrimFunc
-from autosched.tir.intrin import EFFECTS, Effect
 from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.expressions.unsafe_values import divides_by_unknown, is_opaque
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -31,8 +31,8 @@ _SELECT = bits_of(Select)
 class RewriteUnsafeSelect(FunctionPass):
     """Rewrites Selects on a scalar condition with an arm that must not be evaluated freely.
 
-    Such an arm contains a load or an impure call; in a Select or if_then_else nested in it only the
-    condition counts, for its own arms are guarded.
+    Such an arm contains a load, an impure call, or a division of integers by an index. What a
+    condition inside of the arm guards counts as well: that one may hold where this one does not.
     """
 
     name: ClassVar[str] = "RewriteUnsafeSelect"
@@ -72,15 +72,11 @@ def _is_unsafe(e: Expr, memo: dict[Expr, bool]) -> bool:
     known = memo.get(e)
     if known is not None:
         return known
-    if isinstance(e, BufferLoad):
-        result = True
-    elif isinstance(e, Select):
-        result = _is_unsafe(e.condition, memo)
-    elif isinstance(e, Call) and e.op == "if_then_else":
-        result = _is_unsafe(e.args[0], memo)
-    elif isinstance(e, Call) and EFFECTS.get(e.op, Effect.OPAQUE) in (Effect.READ, Effect.OPAQUE):
-        result = True
-    else:
-        result = any(_is_unsafe(child, memo) for child in e.children())
+    result = (
+        isinstance(e, BufferLoad)
+        or is_opaque(e)
+        or divides_by_unknown(e)
+        or any(_is_unsafe(child, memo) for child in e.children())
+    )
     memo[e] = result
     return result

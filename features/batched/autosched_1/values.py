@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from autosched.arith import Analyzer
 from autosched.features.batched.autosched_1.plain_parts import plain_part
 from autosched.features.batched.context import Text
 from autosched.features.batched.counts import add_index
@@ -19,13 +20,16 @@ from autosched.features.batched.ops import StageOps, StoreOps, loads_of
 from autosched.features.batched.plan import Loops, UnsupportedError
 from autosched.features.batched.stores import Floats, Store
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
-from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Var
-from autosched.tir.walk import free_vars
+from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Range, Select, Var
+from autosched.tir.op import const, ge, lt
+from autosched.tir.walk import free_vars, pre_order
+from autosched.transform.expressions.unsafe_values import divides_by_unknown
 from autosched.transform.loops.known_zeros import residues
 from autosched.transform.vector.conditions import conditions_along, guarded_parts
 from autosched.transform.vector.instructions import instructions, step_weight
 
 _MATHFUNC, _INT_MATHFUNC, _BOOL_OP = 5, 12, 14
+GUARDS = "a Select that guards what it chooses"
 DECIDED = "a remainder that simplification knows"
 
 
@@ -50,6 +54,8 @@ def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool = False) -> V
     if ops.conditional and (ops.is_init or not (ops.parts or on_device)):
         raise UnsupportedError("a value with conditions that is no choice by axes")
     value = ops.value
+    if not _is_free(value, stage):
+        raise UnsupportedError(GUARDS)
     own = _own_loads(ops)
     axes = stage.origin or stage.axes
     if any(load.indices != axes[: len(load.indices)] for load in own):
@@ -61,6 +67,29 @@ def _folds(value: Expr, own: Sequence[ProducerLoad]) -> bool:
     """Whether the value only adds something to its one load `own`, or is the larger or smaller."""
     sides = (value.a, value.b) if isinstance(value, Add | Max | Min) else ()
     return len(own) == 1 and any(side is own[0] for side in sides)
+
+
+def _is_free(value: Expr, stage: StageOps) -> bool:
+    """Whether what Selects in `value` choose between may be computed, chosen or not.
+
+    Others become conditions (`transform/expressions/guard_selects.py`).
+    """
+    selects = [e for e in pre_order(value) if isinstance(e, Select)]
+    arms = [arm for e in selects for arm in e.children()[1:]]
+    if any(divides_by_unknown(e) for arm in arms for e in pre_order(arm)):
+        return False
+    loads = [load for arm in arms for load in loads_of(arm)]
+    if not loads:
+        return True
+    analyzer = Analyzer()
+    for var, extent in zip(stage.axes, stage.extents, strict=True):
+        if extent is not None:
+            analyzer.bind(var, Range(const(0, var.dtype), const(extent, var.dtype)))
+    return all(
+        analyzer.can_prove(ge(index, 0)) and analyzer.can_prove(lt(index, extent))
+        for load in loads
+        for index, extent in zip(load.indices, load.producer.shape, strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import float32
 from autosched.tir.expr import Broadcast, Call, Expr, IntImm, Ramp, Select, StringImm, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import const, if_then_else, lt
+from autosched.tir.op import cast, const, floordiv, if_then_else, lt
 from autosched.tir.stmt import BufferStore, For, ForKind
 from autosched.transform.expressions.rewrite_unsafe_select import RewriteUnsafeSelect
 from kit.stmts import as_a
@@ -50,13 +50,20 @@ def test_impure_calls_count(make_func: MakeFunc) -> None:
     assert isinstance(as_a(BufferStore, as_a(For, after.body).body).value, Call)
 
 
-def test_only_the_condition_of_a_nested_guard_counts(make_func: MakeFunc) -> None:
-    inner = if_then_else(lt(i, 4), A[i], zero)
-    before, after = stored(make_func, Select(lt(i, 8), inner, zero))
-    assert after is before
-    unsafe = if_then_else(lt(A[0], 1.0), zero, const(1.0))
-    _, after = stored(make_func, Select(lt(i, 8), unsafe, zero))
+def test_what_is_guarded_inside_counts(make_func: MakeFunc, body_text: BodyText) -> None:
+    """The inner condition may hold where the outer one does not: A[i - 1] of i = 0."""
+    inner = if_then_else(lt(i, 4), A[i - 1], zero)
+    _, after = stored(make_func, Select(lt(0, i), inner, zero))
+    assert body_text(after).endswith(
+        "B[i] = if_then_else(0 < i, if_then_else(i < 4, A[i - 1], 0.0), 0.0)"
+    )
+
+
+def test_divisions_by_an_index_count(make_func: MakeFunc) -> None:
+    _, after = stored(make_func, Select(lt(i, 5), cast(float32, floordiv(64, i - 5)), zero))
     assert isinstance(as_a(BufferStore, as_a(For, after.body).body).value, Call)
+    before, after = stored(make_func, Select(lt(i, 5), cast(float32, floordiv(i, 5)), zero))
+    assert after is before
 
 
 def test_vector_conditions_stay(make_func: MakeFunc) -> None:

@@ -1,0 +1,158 @@
+"""GuardSelects: a Select one of whose values might be read outside of memory chooses first.
+
+before:
+    def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+        for i in vectorized(16):
+            B[i] = Select(i >= 1, A[i - 1], 0.0) + Select(A[i] < 0.0, 0.0, A[i])
+after:
+    def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
+        for i in vectorized(16):
+            B[i] = if_then_else(i >= 1, A[i - 1], 0.0) + Select(A[i] < 0.0, 0.0, A[i])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autosched.arith.facts import conjuncts_of
+from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Select
+from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import bits_of, kinds, kinds_in
+from autosched.tir.op import add, const, ge, lt, not_
+from autosched.tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+)
+from autosched.tir.walk import map_children, map_expr_children
+from autosched.transform.expressions.effects import is_lasting
+from autosched.transform.expressions.facts import Facts
+from autosched.transform.expressions.memory_bounds import MemoryBounds
+from autosched.transform.expressions.unsafe_values import divides_by_unknown, is_opaque
+from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.passes import FunctionPass
+
+_SELECT = bits_of(Select)
+_THREAD_KEYS = ("thread_extent", "virtual_thread")
+
+
+@dataclass(frozen=True)
+class GuardSelects(FunctionPass):
+    """Makes an if_then_else of each Select with a value that must not be computed in vain.
+
+    Vectors compute both values of a Select in all lanes, and loads of an if_then_else only in those
+    that take it. A value is computed freely where its loads are provably inside of their buffer's
+    memory, its integers are not divided by what might be zero, and it calls nothing that does more
+    than give a value. Such Selects stay: they need no masks.
+    """
+
+    name: ClassVar[str] = "GuardSelects"
+
+    def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not kinds_in(func.body) & _SELECT:
+            return func
+        return func.with_body(_Guard(func).stmt(func.body))
+
+
+class _Guard:
+    """One walk; the facts are those of the place it is at."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.facts = Facts(func)
+        self.memory = MemoryBounds(func, self.facts.analyzer)
+
+    # -- statements
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if not kinds_in(s) & _SELECT:
+            return s
+        match s:
+            case For():
+                self.facts.bind(s.loop_var, s.min, s.extent)
+                if not (isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)):
+                    within = (ge(s.loop_var, s.min), lt(s.loop_var, add(s.min, s.extent)))
+                    return self.facts.under(within, self._inside, s)
+            case AttrStmt(IterVar() as iv) if s.key in _THREAD_KEYS:
+                self.facts.bind(iv.var, const(0, iv.var.dtype), s.value)
+            case LetStmt() if s.value.dtype.is_int and is_lasting(s.value):
+                self.facts.define(s.var, s.value)
+            case IfThenElse():
+                return self._if(s)
+            case Allocate() | BufferRealize():
+                self.memory.add(s)
+        return self._inside(s)
+
+    def _inside(self, s: Stmt) -> Stmt:
+        return map_children(s, self.stmt, self.expr)
+
+    def _if(self, s: IfThenElse) -> Stmt:
+        condition = self.expr(s.condition)
+        then_case = self.facts.under(_holding(s.condition), self.stmt, s.then_case)
+        else_case = s.else_case
+        if else_case is not None:
+            else_case = self.facts.under(self._failing(s.condition), self.stmt, else_case)
+        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
+            return s
+        return IfThenElse(condition, then_case, else_case)
+
+    def _failing(self, condition: Expr) -> tuple[Expr, ...]:
+        """What is known where `condition` does not hold."""
+        parts = tuple(conjuncts_of(condition))
+        if len(parts) > 1 or not _is_fact(parts[0]):
+            return ()
+        return (self.facts.analyzer.rewrite_simplify(not_(parts[0])),)
+
+    # -- expressions
+
+    def expr(self, e: Expr) -> Expr:
+        if not kinds(e) & _SELECT:
+            return e
+        if isinstance(e, Select):
+            if not (self._is_free(e.true_value) and self._is_free(e.false_value)):
+                return self._chosen(e, e.children())
+        elif isinstance(e, Call) and e.op == "if_then_else":
+            return self._chosen(e, e.args)
+        return map_expr_children(e, self.expr)
+
+    def _chosen(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
+        """if_then_else of the parts of `e`, each value rewritten where it is chosen."""
+        condition, value, other = parts
+        new = (
+            self.expr(condition),
+            self.facts.under(_holding(condition), self.expr, value),
+            self.facts.under(self._failing(condition), self.expr, other),
+        )
+        if isinstance(e, Call) and all(a is b for a, b in zip(new, parts, strict=True)):
+            return e
+        return Call(e.dtype, "if_then_else", new)
+
+    def _is_free(self, e: Expr) -> bool:
+        """Whether `e` may be computed here where its value is not wanted."""
+        match e:
+            case BufferLoad():
+                return self.memory.contains(e) and all(map(self._is_free, e.indices))
+            case Select() | Call(op="if_then_else"):
+                # Whichever it is in the end, it chooses before it does what is not free.
+                condition, value, other = e.children()
+                return (
+                    self._is_free(condition)
+                    and self.facts.under(_holding(condition), self._is_free, value)
+                    and self.facts.under(self._failing(condition), self._is_free, other)
+                )
+        if is_opaque(e) or divides_by_unknown(e, self.facts.analyzer):
+            return False
+        return all(map(self._is_free, e.children()))
+
+
+def _holding(condition: Expr) -> tuple[Expr, ...]:
+    """What is known where `condition` holds."""
+    return tuple(filter(_is_fact, conjuncts_of(condition)))
+
+
+def _is_fact(condition: Expr) -> bool:
+    return condition.dtype.lanes == 1 and is_lasting(condition)

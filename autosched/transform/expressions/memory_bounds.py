@@ -1,0 +1,116 @@
+"""Whether an element that is loaded lies inside of its buffer's memory.
+
+A[i, j] of (4, 8) elements is element 8 i + j of 32: j = -1 is inside of the memory unless i = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.arith import Analyzer
+from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import DType
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Range, Var
+from autosched.tir.function import PrimFunc
+from autosched.tir.op import add, ge, lt, mul, sub
+from autosched.tir.stmt import Allocate, BufferRealize
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Consecutive elements: how many, and of which type."""
+
+    dtype: DType
+    size: Expr
+
+
+class MemoryBounds:
+    """What is known of the memory of a function, and of indices through `analyzer`.
+
+    Parameters without strides and offsets are known at once, what is allocated or realized inside
+    once it is added; of all other memory nothing is.
+    """
+
+    def __init__(self, func: PrimFunc, analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+        self._memory: dict[Var, _Memory] = {}
+        self._regions: dict[Buffer, tuple[Range, ...]] = {}
+        for buffer in func.buffer_map.values():
+            if _is_compact(buffer):
+                self._memory[buffer.data] = _Memory(buffer.dtype, _product(buffer.shape))
+
+    def add(self, storage: Allocate | BufferRealize) -> None:
+        """Storage that exists inside of this statement."""
+        if isinstance(storage, BufferRealize):
+            self._regions[storage.buffer] = storage.bounds
+        else:
+            size = _product(storage.extents)
+            self._memory[storage.buffer_var] = _Memory(storage.dtype, size)
+
+    def contains(self, load: BufferLoad) -> bool:
+        """Whether every lane of `load` is provably inside; those of a predicate always are."""
+        if load.predicate is not None:
+            return True
+        buffer = load.buffer
+        region = self._regions.get(buffer)
+        if region is not None:
+            return len(region) == len(load.indices) and all(
+                index.dtype.lanes == 1 and self._is_within(index, r.min, r.extent)
+                for index, r in zip(load.indices, region, strict=True)
+            )
+        memory = self._memory.get(buffer.data)
+        if memory is None or not _is_compact(buffer) or len(buffer.shape) != len(load.indices):
+            return False
+        if _stored_bytes(buffer.dtype) != _stored_bytes(memory.dtype):
+            return False
+        *outer, last = load.indices
+        ends = _ends(last)
+        if ends is None or any(index.dtype.lanes > 1 for index in outer):
+            return False
+        zero = IntImm(0)
+        return all(
+            self._is_within(_flat((*outer, end), buffer.shape), zero, memory.size) for end in ends
+        )
+
+    def _is_within(self, index: Expr, low: Expr, extent: Expr) -> bool:
+        """Whether the scalar `index` is in [low, low + extent)."""
+        distance = sub(index, low)
+        prove = self._analyzer.can_prove
+        return prove(ge(distance, 0)) and prove(lt(distance, extent))
+
+
+def _ends(index: Expr) -> tuple[Expr, ...] | None:
+    """The lanes between which the others are; None where they are not known."""
+    match index:
+        case Ramp(base, IntImm(stride), lanes):
+            return base, add(base, (lanes - 1) * stride)
+        case Broadcast(value):
+            return (value,)
+    return (index,) if index.dtype.lanes == 1 else None
+
+
+def _flat(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    """The row-major number of the element."""
+    total = indices[0]
+    for index, extent in zip(indices[1:], shape[1:], strict=False):
+        total = add(mul(total, extent), index)
+    return total
+
+
+def _product(extents: Sequence[Expr]) -> Expr:
+    size: Expr = IntImm(1)
+    for extent in extents:
+        size = mul(size, extent)
+    return size
+
+
+def _is_compact(buffer: Buffer) -> bool:
+    """Whether its elements are one after the other from the beginning of the memory."""
+    offset = buffer.elem_offset
+    begins = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
+    return begins and not buffer.strides
+
+
+def _stored_bytes(dtype: DType) -> int:
+    return dtype.bytes * dtype.lanes

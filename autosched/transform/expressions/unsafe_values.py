@@ -1,0 +1,42 @@
+"""What must not be computed where its value is not wanted, besides loads."""
+
+from __future__ import annotations
+
+from autosched.arith import Analyzer
+from autosched.tir.data import is_data
+from autosched.tir.expr import (
+    Broadcast,
+    Call,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+)
+from autosched.tir.intrin import EFFECTS, Effect
+from autosched.tir.op import gt, lt
+
+
+def is_opaque(e: Expr) -> bool:
+    """Whether `e` is a call that reads, or does more than give a value."""
+    if not isinstance(e, Call):
+        return False
+    return EFFECTS.get(e.op, Effect.OPAQUE) in (Effect.READ, Effect.OPAQUE)
+
+
+def divides_by_unknown(e: Expr, analyzer: Analyzer | None = None) -> bool:
+    """Whether `e` divides integers by an index that might be zero.
+
+    Dividing by data never ends the process, whatever that is (`codegen/llvm_division.py`).
+    """
+    if not isinstance(e, Div | Mod | FloorDiv | FloorMod) or e.dtype.is_float:
+        return False
+    divisor = e.b.value if isinstance(e.b, Broadcast) else e.b
+    if isinstance(divisor, IntImm):
+        return divisor.value == 0
+    if is_data(divisor):
+        return False
+    if analyzer is None or divisor.dtype.lanes > 1:
+        return True
+    return not (analyzer.can_prove(gt(divisor, 0)) or analyzer.can_prove(lt(divisor, 0)))
