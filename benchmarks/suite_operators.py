@@ -1,7 +1,8 @@
 """The operators of benchmarks/suite.py: what they compute, need, and are called in PyTorch.
 
 `SUITE` has the twenty operators of the table, `MORE` a second, awkward size of each built-in
-operator that is there only once.
+operator that is there only once, `OTHERS` shapes that networks have and these have not: one row or
+column, little that is reused, few channels, short and long rows.
 """
 
 from __future__ import annotations
@@ -248,12 +249,15 @@ def _attention_case(name: str, b: int, s: int, h: int, d: int) -> Operator:
     )
 
 
-def _max_pool_case(name: str, c: int, size: int, stride: int) -> Operator:
-    """Of 3 x 3 windows, the largest of rows first: two comparisons for each of three, then two."""
-    rows = (size + 2 - 3) // stride + 1
-    shared = min(3, stride)  # rows that the window above has not been through
-    singles = (2.0 * shared + 2) * c * rows * rows
-    args = _image(size, 3, stride, C=c)
+def _max_pool_case(
+    name: str, c: int, size: int, stride: int, k: int = 3, padding: int = 1
+) -> Operator:
+    """Of k x k windows, the largest of rows first: each of these takes k - 1 comparisons, and so do
+    all of them together."""
+    rows = (size + 2 * padding - k) // stride + 1
+    new = min(k, stride)  # rows that the window above has not been through
+    singles = (new + 1.0) * (k - 1) * c * rows * rows
+    args = _image(size, k, stride, padding, C=c)
     return Operator(name, "max_pool2d_nchw", args, _max_pool, 0.0, singles)
 
 
@@ -267,6 +271,21 @@ def _residual_case(name: str, m: int, n: int) -> Operator:
 
 def _matmul_case(name: str, m: int, n: int, k: int) -> Operator:
     return Operator(name, "matmul", {"M": m, "N": n, "K": k}, _matmul)
+
+
+def _conv2d_case(name: str, size: int, ci: int, co: int, k: int, **others: int) -> Operator:
+    """A k x k convolution with as large a border as keeps the size, unless `others` say."""
+    args = {**_conv2d(size, ci, co), "KH": k, "KW": k, "padding": k // 2, **others}
+    return Operator(name, "conv2d_nhwc", args, _convolution)
+
+
+def _depthwise_case(name: str, size: int, k: int, c: int, stride: int = 1) -> Operator:
+    args = _image(size, k, stride, k // 2, C=c)
+    return Operator(name, "depthwise_conv2d_nhwc", args, _depthwise)
+
+
+def _batch_norm_case(name: str, size: int, ci: int, co: int, stride: int = 1) -> Operator:
+    return Operator(name, _BN, _image(size, 3, stride, CI=ci, CO=co), _batch_norm)
 
 
 def _conv1d(length: int, ci: int, co: int, k: int, stride: int) -> dict[str, Any]:
@@ -331,4 +350,43 @@ MORE: tuple[Operator, ...] = (
     Operator("layer_norm 197x1000", "layer_norm", _rows(197, 1000), _layer_norm),
     Operator("add_relu 501x333", "add_relu", _rows(501, 333), _add_relu),
     _residual_case("scale, relu, add 501x333", 501, 333),
+)
+
+OTHERS: tuple[Operator, ...] = (
+    _matmul_case("matmul 1x4096x1024", 1, 4096, 1024),
+    _matmul_case("matmul 4x512x512", 4, 512, 512),
+    _matmul_case("matmul 4096x64x64", 4096, 64, 64),
+    _matmul_case("matmul 64x64x4096", 64, 64, 4096),
+    _matmul_case("matmul 128x3072x768", 128, 3072, 768),
+    _matmul_case("matmul 1000x1x1000", 1000, 1, 1000),
+    _matmul_case("matmul 31x33x35", 31, 33, 35),
+    Operator("dense 1x1000x2048", "dense_bias_relu", _rows(1, 1000, 2048), _dense),
+    Operator("dense 128x768x3072", "dense_bias_relu", _rows(128, 768, 3072), _dense),
+    Operator("batch_matmul 12x128x64x128", "batch_matmul", _batch(12, 128, 64, 128), _matmul),
+    Operator("batch_matmul 96x16x16x16", "batch_matmul", _batch(96, 16, 16, 16), _matmul),
+    _conv2d_case("conv2d 224x224x3, 64 7x7 / 2", 224, 3, 64, 7, stride=2),
+    _conv2d_case("conv2d 56x56x64, 256 1x1", 56, 64, 256, 1),
+    _conv2d_case("conv2d 14x14x1024, 256 1x1", 14, 1024, 256, 1),
+    _conv2d_case("conv2d 56x56x128, 128 / 2", 56, 128, 128, 3, stride=2),
+    _conv2d_case("conv2d 7x7x512, 512", 7, 512, 512, 3),
+    _conv2d_case("conv2d 28x28x32, 48 5x5", 28, 32, 48, 5),
+    _conv2d_case("conv2d 4x14x14x64, 64", 14, 64, 64, 3, N=4),
+    _depthwise_case("depthwise 112x112x96 / 2", 112, 3, 96, 2),
+    _depthwise_case("depthwise 14x14x576", 14, 3, 576),
+    _depthwise_case("depthwise 28x28x120 5x5", 28, 5, 120),
+    _transposed_case("transposed 4x4x512, 256", 4, 512, 256, 4),
+    _transposed_case("transposed 32x32x64, 3", 32, 64, 3, 4),
+    _softmax_case("softmax 4096x10", 4096, 10),
+    _softmax_case("softmax 8x30000", 8, 30000),
+    Operator("layer_norm 4096x64", "layer_norm", _rows(4096, 64), _layer_norm),
+    Operator("layer_norm 16x8192", "layer_norm", _rows(16, 8192), _layer_norm),
+    _max_pool_case("max_pool 96x55x55 / 2", 96, 55, 2, padding=0),
+    _max_pool_case("max_pool 64x56x56 2x2 / 2", 64, 56, 2, 2, 0),
+    Operator("norm 1x1024x1024", "norm_bmn", {"B": 1, "M": 1024, "N": 1024}, _norm),
+    _batch_norm_case("conv2d_bn_relu 7x7x512", 7, 512, 512),
+    _batch_norm_case("conv2d_bn_relu 14x14x256", 14, 256, 256),
+    _batch_norm_case("conv2d_bn_relu 224x224x3 / 2", 224, 3, 32, 2),
+    Operator("conv1d 1000x16, 16 9", "conv1d_nlc", _conv1d(1000, 16, 16, 9, 1), _convolution),
+    Operator("conv3d 4x56x56x3, 24", "conv3d_ndhwc", _conv3d(4, 56, 3, 24), _convolution),
+    _attention_case("attention 12x384x64", 1, 384, 12, 64),
 )

@@ -26,8 +26,8 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_every_built_in_operator_of_floats_is_there_at_two_sizes(suite: ModuleType) -> None:
-    operators = [*suite.SUITE, *suite.MORE]
-    assert len(suite.SUITE) == 20
+    operators = [*suite.SUITE, *suite.MORE, *suite.OTHERS]
+    assert (len(suite.SUITE), len(suite.OTHERS)) == (20, 36)
     assert len({operator.file for operator in operators}) == len(operators)
     for name in (name for name, known in workloads.WORKLOADS.items() if known.types.floats):
         assert sum(operator.workload == name for operator in operators) >= 2, name
@@ -54,6 +54,12 @@ def test_needs(suite: ModuleType, name: str, flops: float, moved: tuple[int, int
     (operator,) = suite.chosen([name], False)
     task = operator.task(cpu_target(1))
     assert (operator.needed_flops(task), suite.moved_bytes(task)) == (flops, moved)
+
+
+def test_comparisons_of_windows_that_share_no_rows(suite: ModuleType) -> None:
+    (operator,) = suite.chosen(["max_pool 64x56"], False, others=True)
+    # two rows of one comparison each, and one of both
+    assert operator.needed_flops(operator.task(cpu_target(1))) == 2 * 3 * 64 * 28 * 28
 
 
 def test_no_operator_is_an_error(suite: ModuleType) -> None:
