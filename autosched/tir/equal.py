@@ -123,20 +123,25 @@ class _Writer:
         self._numbers[thing] = self._count
         self._count += 1
 
+    def _itself(self, e: Expr) -> None:
+        """The token of an expression that equals no other; expressions and numbers cannot be
+        compared."""
+        self.tokens.append((Expr, id(e)))
+
     # -- expressions
 
     def _var(self, var: Var) -> None:
         number = self._numbers.get(var)
         if number is None:
             if not self._map_free_vars:
-                self.tokens.append(var)
+                self._itself(var)
                 return
             self.bind(var)
             number = self._numbers[var]
         self.tokens.append(number)
 
     def _constant(self, e: IntImm | FloatImm | StringImm) -> None:
-        self.tokens.append(e)  # interned
+        self._itself(e)  # interned
 
     def buffer(self, buffer: Buffer) -> None:
         """A buffer: its number, after its fields where it occurs first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable
+from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autosched.tir.dtype import DType, float32, handle, int32
@@ -45,6 +46,12 @@ def lookup(key: tuple[Any, ...]) -> Any:
     return None if ref is None else ref()
 
 
+_COMPARED = (
+    "{0!r} {1} {2!r} compares an expression, not its values, with a number; write "
+    "te.{3}({0!r}, {2!r})"
+)
+
+
 class Expr:
     """Base of all expressions. `dtype` is the type of the value."""
 
@@ -67,6 +74,19 @@ class Expr:
 
     def __repr__(self) -> str:
         return _printer.to_text(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are one object. Raises TypeError for a number, which no expression is."""
+        if isinstance(other, Number):
+            raise TypeError(_COMPARED.format(self, "==", other, "eq"))
+        return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        if isinstance(other, Number):
+            raise TypeError(_COMPARED.format(self, "!=", other, "ne"))
+        return NotImplemented
+
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         raise TypeError(

@@ -244,5 +244,6 @@ def test_a_program_without_standard_streams(tmp_path: Path) -> None:
     """The process had /dev/null at the place where its connection was, and ended at once."""
     said = tmp_path / "said"
     said.touch()
-    subprocess.run([sys.executable, "-c", CLOSED, str(said)], check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # of tests/kit, too
+    subprocess.run([sys.executable, "-c", CLOSED, str(said)], check=True, env=environment)
     assert said.read_text() == "5 5\n"

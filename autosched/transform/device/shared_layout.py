@@ -108,8 +108,10 @@ def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
     for e in all_exprs(kernel):
         if isinstance(e, BufferLoad) and e.buffer.data in found:
             found[e.buffer.data].add(e.buffer.dtype)
-        elif isinstance(e, Call) and e.op == "tvm_access_ptr" and e.args[1] in found:
-            found[e.args[1]].add(e.args[0].dtype)
+        elif isinstance(e, Call) and e.op == "tvm_access_ptr":
+            kind, data = e.args[:2]
+            if isinstance(data, Var) and data in found:
+                found[data].add(kind.dtype)
     return found
 
 

@@ -31,6 +31,7 @@ OWN_PASSES = frozenset(
         "FP8StorageLegalize",
         "FlattenBuffer",
         "FuseReductions",
+        "GuardSelects",
         "HintBorders",
         "HoistIfThenElse",
         "HoistInvariants",
