@@ -290,6 +290,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.repeat:
         kind, _, text = options.repeat.partition(":")
+        if options.gpu and kind == "program":
+            parser.error("programs do not run on a GPU: leave out --gpu")
         one = (kind, options.seed, int(text))
         print(*on_gpu([one]) if options.gpu else [make_handler()(one)])
         return 0
