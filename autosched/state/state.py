@@ -26,6 +26,7 @@ return the new state, with the new iterators where there are any:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
@@ -59,6 +60,10 @@ from autosched.state.steps import (
 
 if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
+
+# Steps that thousands of candidates have are one object each.
+_annotation = lru_cache(maxsize=4096)(AnnotationStep)
+_fusion = lru_cache(maxsize=4096)(FuseStep)
 
 
 class State:
@@ -177,13 +182,13 @@ class State:
         self, stage_id: int, it: Iterator, annotation: Annotation
     ) -> tuple[State, Iterator]:
         i = self.index_of(stage_id, it)
-        state = apply_step(self, AnnotationStep(stage_id, i, annotation))
+        state = apply_step(self, _annotation(stage_id, i, annotation))
         return state, state.stages[stage_id].iters[i]
 
     def fuse(self, stage_id: int, iters: Sequence[Iterator]) -> tuple[State, Iterator]:
         """Fuse consecutive iterators; an empty list makes one iterator of extent 1."""
         ids = tuple(self.index_of(stage_id, it) for it in iters)
-        state = apply_step(self, FuseStep(stage_id, ids))
+        state = apply_step(self, _fusion(stage_id, ids))
         return state, state.stages[stage_id].iters[ids[0] if ids else 0]
 
     def pragma(self, stage_id: int, it: Iterator, pragma: str) -> State:

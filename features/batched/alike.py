@@ -101,13 +101,13 @@ def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:
 
 def _table(alike: list[Alike]) -> Ints:
     """A row for each candidate: 1, then its numbers."""
-    rows = [own for those in alike for own in those.numbers]
-    most = max(map(len, rows))
-    filled = [own if len(own) == most else [*own, *[1] * (most - len(own))] for own in rows]
-    return np.concatenate(
-        [np.ones((len(rows), 1), np.int64), np.array(filled, np.int64).reshape(len(rows), most)],
-        axis=1,
-    )
+    lengths = np.array([len(those.numbers[0]) for those in alike])
+    sizes = [len(those.members) for those in alike]
+    there = np.arange(int(lengths.max())) < np.repeat(lengths, sizes)[:, None]
+    found = np.ones((len(there), there.shape[1] + 1), np.int64)
+    numbers = chain.from_iterable(chain.from_iterable([those.numbers for those in alike]))
+    found[:, 1:][there] = np.fromiter(numbers, np.int64)
+    return found
 
 
 def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], sizes: Ints) -> Ints:
