@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from autosched.cpu_caches import cache_sizes
+from autosched.cpu_cores import hardware_threads, physical_cores, usable_cores
 from autosched.errors import ConfigError
 from autosched.words import count
 
@@ -69,7 +68,7 @@ class HardwareParams:
     def default(cls, kind: str, *, threads: int | None = None) -> HardwareParams:
         """Ansor's defaults for `cpu` or `cuda`; CUDA's are those of compute capability 7 and up."""
         if kind == "cpu":
-            return cls(num_cores=threads or physical_cores())
+            return cls(num_cores=threads or usable_cores())
         return cls(
             num_cores=-1,
             vector_unit_bytes=16,
@@ -201,7 +200,7 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
     128
     """
     cpu, features, triple = _host()
-    threads = threads or min(physical_cores(), MAX_THREADS)
+    threads = threads or min(usable_cores(), MAX_THREADS)
     params = _override(HardwareParams.default("cpu", threads=threads), hardware)
     width = _vector_bytes(features)
     return Target("cpu", params, threads, cpu, features, triple, width, caches=cache_sizes())
@@ -319,25 +318,3 @@ def require_threads(where: str, threads: int) -> None:
             f"{where}: expected at most {most}, the hardware threads of the {cores} that can be "
             f"used here, found {threads}"
         )
-
-
-def hardware_threads() -> int:
-    """Hardware threads of all cores that this process may use."""
-    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    return len(available) if available else os.cpu_count() or 1
-
-
-@lru_cache(maxsize=1)
-def physical_cores() -> int:
-    """Physical cores this process may run on; hardware threads of one core count once."""
-    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    if available is None:
-        return os.cpu_count() or 1
-    cores = set()
-    for cpu in available:
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        try:
-            cores.add(siblings.read_text())
-        except OSError:
-            cores.add(str(cpu))
-    return max(1, len(cores))

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.cpu_cores import hardware_threads
 from autosched.driver import build_cuda, build_steps, lower_for_features
 from autosched.errors import AutoschedError, CompileError, ConfigError, MeasureError, ScheduleError
 from autosched.measure.gpu_runner import GpuRunner
@@ -40,7 +41,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.rules import blocking
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
-from autosched.target import cpu_target, cuda_target, hardware_threads
+from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS, Workload
 

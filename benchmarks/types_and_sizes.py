@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from autosched.codegen.nvrtc import load_nvrtc
+from autosched.cpu_cores import hardware_threads
 from autosched.driver import build_cuda, build_steps, cuda_source, lower_for_features
 from autosched.errors import AutoschedError, CompileError, ConfigError, ScheduleError
 from autosched.measure.gpu_runner import GpuRunner
@@ -37,7 +38,7 @@ from autosched.search.options import SearchOptions
 from autosched.search.space import SearchSpace
 from autosched.search.structure import Steps
 from autosched.state.steps import MatrixTilesStep, steps_from_json, steps_to_json
-from autosched.target import Target, cpu_target, cuda_target, hardware_threads
+from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.workloads import WORKLOADS
 

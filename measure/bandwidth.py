@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from autosched.codegen.llvm_compile import compile_object
+from autosched.control_groups import group_memory
 from autosched.cpu_caches import cache_sizes
 from autosched.measure.at_once import seconds_at_once
 from autosched.measure.peak import vector_register
@@ -66,19 +67,14 @@ def bandwidths(target: Target) -> list[Bandwidth]:
     return found
 
 
-def free_bytes(system: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int:
+def free_bytes(system: Path = Path("/proc/meminfo")) -> int:
     """Bytes of memory that this process could still have, a container's limit included."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     with suppress(OSError, ValueError, IndexError):
         text = system.read_text()
         free = int(text.split("MemAvailable:")[1].split()[0]) * 1024
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with suppress(OSError, ValueError):  # no such file; "max" where there is no limit
-            left = int((group / limit).read_text()) - int((group / used).read_text())
-            free = min(free, max(0, left))
+    for limit, used in group_memory():
+        free = min(free, max(0, limit - used))
     most, _ = resource.getrlimit(resource.RLIMIT_AS)
     return free if most == resource.RLIM_INFINITY else min(free, most // 2)
 

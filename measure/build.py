@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,21 +9,18 @@ from multiprocessing.connection import wait
 from statistics import median
 from typing import Any
 
+from autosched.cpu_cores import usable_threads
 from autosched.driver import build_cuda, build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
 from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
-from autosched.target import hardware_threads
 from autosched.task import Task
 
 FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
 
 MEMORY_LIMIT = 8 << 30  # of each of its processes
-
-_WORKERS = 2
-_MOST_WORKERS = 16  # as many as a batch has candidates, unless it is told otherwise
 
 _MEDIANS, _LEAST_LIMIT = 8, 5.0
 """A build for a GPU may take so many medians of its batch, or so many seconds. On the host of an
@@ -32,17 +28,6 @@ H200 the longest of half of the batches took 0.9 s; two of 416 builds took 15, a
 for them."""
 
 _GIVEN = 3  # candidates of a process while this one does not listen: it goes on with the next
-
-
-def default_workers(kind: str) -> int:
-    """How many processes build where nothing is said, for a kind of target.
-
-    For a GPU one for each hardware thread but one, from 2 to 16: what is timed there is not
-    disturbed by them, and CUDA C takes a second to compile.
-    """
-    if kind != "cuda":
-        return _WORKERS
-    return min(_MOST_WORKERS, max(_WORKERS, hardware_threads() - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +132,9 @@ class Builder:
             if (task.key, steps) not in self._begun:
                 job = self._begun[task.key, steps] = _Job(entry, steps)
                 self._waiting.append(job)
-        cores = len(os.sched_getaffinity(0))
         try:
             self._collect(0.0)
-            self._give(self._slots[: max(1, cores - 1)], _GIVEN)
+            self._give(self._slots[: max(1, usable_threads() - 1)], _GIVEN)
         except BaseException:  # as in `build`
             self.close()
             raise

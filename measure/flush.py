@@ -15,10 +15,11 @@ import numpy as np
 
 from autosched.arguments import found
 from autosched.cpu_caches import cache_sizes
+from autosched.cpu_cores import physical_cores
 from autosched.errors import ConfigError
 from autosched.runtime.native import Library, kernel_imports, load_object
 from autosched.runtime.parallel import ensure_pool
-from autosched.target import cpu_target, physical_cores
+from autosched.target import cpu_target
 
 LINE = 64
 _BLOCK = 64  # lines that a thread takes at least: a page

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autosched.measure.build import Builder, BuildResult, default_workers
+from autosched.measure.build import Builder, BuildResult
 from autosched.measure.check import Seen
 from autosched.measure.cluster.builder import ClusterBuilder
 from autosched.measure.cluster.connect import connect
@@ -24,6 +24,7 @@ from autosched.measure.interrupt import (
 from autosched.measure.result import Failure, MeasureResult, RunResult
 from autosched.measure.run_options import RunOptions
 from autosched.measure.runner import Runner, output_type
+from autosched.measure.workers import default_workers
 from autosched.state.steps import Step
 from autosched.target import Target
 from autosched.task import Task

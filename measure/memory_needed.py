@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import resource
 
+from autosched.control_groups import group_memory
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.measure.environment import fingerprint
@@ -41,7 +42,8 @@ def require_memory(task: Task, more: int = 0) -> None:
 
 
 def _memory() -> int:
-    """Bytes of this machine, or that the user's `ulimit -v` leaves of them."""
+    """Bytes of this machine, or that a container and the user's `ulimit -v` leave of them."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     found: int = fingerprint()["memory_bytes"]
+    found = min([found, *(group.limit for group in group_memory())])
     return found if limit == resource.RLIM_INFINITY else min(found, limit)

@@ -54,7 +54,7 @@ def test_more_threads_than_the_pool_has_room_for_are_refused(
 ) -> None:
     """Also where the machine has as many; what is detected is cut instead."""
     monkeypatch.setattr("autosched.target.hardware_threads", lambda: 5000)
-    monkeypatch.setattr("autosched.target.physical_cores", lambda: 2500)
+    monkeypatch.setattr("autosched.target.usable_cores", lambda: 2500)
     require_threads("target.threads", 1024)
     with pytest.raises(ConfigError, match=r"threads: expected at most 1024, which is what"):
         require_threads("target.threads", 1025)

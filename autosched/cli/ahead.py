@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autosched.measure.workers import default_workers
 from autosched.process.ahead import end_ahead, start_ahead
 
 # As their owners name them, which take long to import.
@@ -20,7 +21,7 @@ def started_ahead(wanted: bool) -> Iterator[None]:
     is not taken ends with this.
     """
     if wanted:
-        start_ahead((BUILD, RUN, BUILD))
+        start_ahead((BUILD, RUN, *[BUILD] * (default_workers("cpu") - 1)))
     try:
         yield
     finally:

@@ -230,8 +230,8 @@ class MeasureSection(_Section):
     )
     workers: PositiveInt | None = Field(
         default=None,
-        description="processes that build candidates; default: 2, for GPUs one for each hardware "
-        "thread but one, at most 16",
+        description="processes that build candidates; default: one for each core, from 2 to 8; "
+        "for GPUs one for each hardware thread but one, at most 16",
     )
     devices: str | list[int | str] = Field(
         default_factory=list,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from statistics import quantiles
 
 from autosched.cli.console import seconds_text
 from autosched.cli.diagnosis import Finding, Level
+from autosched.control_groups import cpu_quota
+from autosched.cpu_cores import physical_cores
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.bandwidth import free_bytes
 from autosched.measure.environment import fingerprint
 from autosched.measure.steady import two_speeds
 from autosched.process.worker import Worker
 from autosched.session.kernel_cache import KernelCache, cache_folder
-from autosched.target import Target, physical_cores
+from autosched.target import Target
 from autosched.words import count, last_line
 
 _LIMIT = 60.0  # seconds that an answer may take
@@ -44,7 +45,7 @@ def hardware(target: Target) -> list[Finding]:
         Finding(Level.OK, "CPU", text),
         Finding(Level.OK, "caches", sizes),
         found,
-        *_quota(physical_cores()),
+        *_quota(physical_cores(), cpu_quota()),
         _folders(),
     ]
 
@@ -65,18 +66,15 @@ def _folders() -> Finding:
     return Finding(Level.NOTE, "folders", text, remedy)
 
 
-def _quota(cores: int, file: Path = Path("/sys/fs/cgroup/cpu.max")) -> list[Finding]:
-    """A line where a container may use less than all cores: it is stopped again and again."""
-    try:
-        quota, period = file.read_text().split()
-        share = int(quota) / int(period)
-    except (OSError, ValueError):  # no limit
+def _quota(cores: int, quota: float) -> list[Finding]:
+    """A line where a container may use less than all cores."""
+    if quota >= cores:
         return []
-    if share >= cores:
-        return []
-    text = f"this container may use {share:.2g} of {count(cores, 'core')}"
-    remedy = f"raise its limit, or tune with --set target.threads={max(1, int(share))}"
-    return [Finding(Level.NOTE, "quota", text, remedy)]
+    text = f"this container may use {quota:.3g} of {count(cores, 'core')}"
+    if quota < 1:
+        remedy = "raise its limit: even one thread is stopped again and again, and times scatter"
+        return [Finding(Level.NOTE, "quota", text, remedy)]
+    return [Finding(Level.OK, "quota", f"{text}: kernels have {count(int(quota), 'thread')}")]
 
 
 def steadiness(process: Worker) -> list[Finding]:

@@ -7,10 +7,10 @@ slowed down itself.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 
+from autosched.cpu_cores import usable_threads
 from autosched.process.worker import Worker
 
 _waiting: list[tuple[tuple[str, int], Worker]] = []
@@ -21,7 +21,7 @@ def start_ahead(wanted: Sequence[tuple[str, int]]) -> None:
 
     Whoever starts some ends with `end_ahead` those that nobody took.
     """
-    lanes = max(1, len(os.sched_getaffinity(0)) - 1)
+    lanes = max(1, usable_threads() - 1)
     with tempfile.TemporaryFile() as queue:
         for place, (factory, limit) in enumerate(wanted):
             lane = queue.fileno(), place % lanes

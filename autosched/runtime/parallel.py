@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from autosched.cpu_cores import usable_cores
 from autosched.runtime.native import runtime_library
 from autosched.runtime.parallel_ir import (
     EPOCH_OFFSET,
@@ -24,7 +25,7 @@ from autosched.runtime.parallel_ir import (
     STOP_OFFSET,
     THREADS_OFFSET,
 )
-from autosched.target import MAX_THREADS, physical_cores
+from autosched.target import MAX_THREADS
 
 
 class WorkerPool:
@@ -134,9 +135,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_threads() -> int:
-    """AUTOSCHED_NUM_THREADS when it is set to a positive number, otherwise the physical cores."""
+    """AUTOSCHED_NUM_THREADS when it is set to a positive number, otherwise the usable cores."""
     text = os.environ.get("AUTOSCHED_NUM_THREADS", "")
-    return int(text) if text.isdigit() and int(text) > 0 else min(physical_cores(), MAX_THREADS)
+    return int(text) if text.isdigit() and int(text) > 0 else min(usable_cores(), MAX_THREADS)
 
 
 def ensure_pool(threads: int | None = None) -> WorkerPool:

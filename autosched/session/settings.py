@@ -61,8 +61,8 @@ class TuneSettings:
         search: the parameters of the search.
         sketch_rules: tried before the built-in ones, see docs/searching.md.
         measure: how long each candidate is timed.
-        workers: processes that build candidates; default: 2, for GPUs one for each hardware thread
-            but one (at most 16).
+        workers: processes that build candidates; default: one for each core, from 2 to 8; for
+            GPUs one for each hardware thread but one, at most 16.
         devices: GPUs that measure: numbers or UUIDs, or "all"; default: CUDA's first.
         share: measure on a GPU on which other processes compute.
         hosts: a Ray cluster whose nodes build and measure (docs/ray.md): ray://HOST:PORT,

@@ -10,9 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from autosched.cpu_cores import hardware_threads
 from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint
-from autosched.target import Target, cpu_target, hardware_threads
+from autosched.target import Target, cpu_target
 from autosched.words import count
 
 # What makes nodes build the same code, and records of one run comparable.

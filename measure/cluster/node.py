@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from autosched.cpu_cores import usable_threads
 from autosched.errors import AutoschedError, ConfigError, MeasureError
 from autosched.measure.build import Builder
 from autosched.measure.check import Seen
@@ -29,7 +30,6 @@ from autosched.measure.run_options import RunOptions
 from autosched.measure.runner import FACTORY, Runner
 from autosched.process.worker import Worker
 from autosched.state.steps import steps_from_json
-from autosched.target import hardware_threads
 from autosched.task import Task
 
 # What `NodeWorker.do` returns: how it went, and the answer or what it takes to raise the error.
@@ -42,7 +42,7 @@ class NodeRunner(Runner):
     """The runner of a node. Ray lets NumPy have one thread in its processes; here it has all."""
 
     def _new_worker(self) -> Worker:
-        return Worker(FACTORY, environment={"OMP_NUM_THREADS": str(hardware_threads())})
+        return Worker(FACTORY, environment={"OMP_NUM_THREADS": str(usable_threads())})
 
 
 class NodeWorker:

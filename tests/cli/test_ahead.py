@@ -10,7 +10,7 @@ from autosched.process import ahead as process_ahead
 from autosched.process.ahead import start_ahead, worker_of
 
 BUILDER = (build.FACTORY, build.MEMORY_LIMIT)
-WANTED = [BUILDER, (runner.FACTORY, 0), BUILDER]
+WANTED = [BUILDER, (runner.FACTORY, 0), BUILDER, BUILDER]
 
 
 class NoProcess:
@@ -36,6 +36,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[NoProcess]:
     monkeypatch.setattr(NoProcess, "made", found)
     monkeypatch.setattr(process_ahead, "Worker", NoProcess)
     monkeypatch.setattr(ahead, "start_ahead", start_ahead)
+    monkeypatch.setattr(ahead, "default_workers", lambda kind: 3)
     return found
 
 
@@ -45,7 +46,7 @@ def test_those_of_a_run_are_named_as_their_owners_do(started: list[NoProcess]) -
         assert [worker.kind for worker in started] == WANTED
         assert all(worker.queued for worker in started)
         taken = [worker_of(factory, limit) for factory, limit in WANTED]
-        assert len(started) == 3
+        assert len(started) == len(WANTED)
         assert set(map(id, taken)) == set(map(id, started))
     assert not any(worker.ended for worker in started)
 
@@ -53,7 +54,7 @@ def test_those_of_a_run_are_named_as_their_owners_do(started: list[NoProcess]) -
 def test_what_nobody_takes_ends(started: list[NoProcess]) -> None:
     with ahead.started_ahead(True):
         worker_of(*WANTED[0])
-    assert [worker.ended for worker in started] == [False, True, True]
+    assert [worker.ended for worker in started] == [False, True, True, True]
 
 
 def test_none_are_started_where_none_are_wanted(started: list[NoProcess]) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 import subprocess
 import sys
@@ -195,10 +196,11 @@ def test_a_cache_that_cannot_be_written_is_noted(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_container_that_may_use_half_a_core_is_noted(tmp_path: Path) -> None:
-    (tmp_path / "cpu.max").write_text("50000 100000\n")
-    (found,) = doctor_machine._quota(4, tmp_path / "cpu.max")
+def test_a_container_that_may_use_half_a_core_is_noted() -> None:
+    (found,) = doctor_machine._quota(4, 0.5)
     assert (found.level, found.text) == (Level.NOTE, "this container may use 0.5 of 4 cores")
-    for text in ("max 100000\n", "400000 100000\n"):
-        (tmp_path / "cpu.max").write_text(text)
-        assert doctor_machine._quota(4, tmp_path / "cpu.max") == []
+    (found,) = doctor_machine._quota(64, 2.5)
+    text = "this container may use 2.5 of 64 cores: kernels have 2 threads"
+    assert (found.level, found.text) == (Level.OK, text)
+    assert doctor_machine._quota(4, 4.0) == []
+    assert doctor_machine._quota(4, math.inf) == []

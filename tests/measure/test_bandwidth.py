@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from autosched.codegen.llvm_compile import assembly
+from autosched.control_groups import GroupMemory
 from autosched.measure import bandwidth
 from autosched.measure.bandwidth import bandwidths, read_ir
 from autosched.target import cpu_target
@@ -32,14 +33,14 @@ def test_levels_that_this_machine_does_not_have_are_left_out(
     assert [b.level for b in bandwidths(cpu_target(1))] == ["L1", "L2"]
 
 
-def test_a_containers_limit_counts(tmp_path: Path) -> None:
+def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = tmp_path / "meminfo"
     system.write_text("MemTotal: 900 kB\nMemAvailable:  500 kB\nCached: 3 kB\n")
-    assert bandwidth.free_bytes(system, tmp_path) == 500 * KIB
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("1000\n")
-    assert bandwidth.free_bytes(system, tmp_path) == 500 * KIB
-    (tmp_path / "memory.max").write_text("9000\n")
-    assert bandwidth.free_bytes(system, tmp_path) == 8000
-    (tmp_path / "memory.current").write_text("9500\n")
-    assert bandwidth.free_bytes(system, tmp_path) == 0
+    for groups, free in (
+        ([], 500 * KIB),
+        ([GroupMemory(1 << 40, 1000)], 500 * KIB),
+        ([GroupMemory(9000, 1000), GroupMemory(20_000, 13_000)], 7000),
+        ([GroupMemory(9000, 9500)], 0),
+    ):
+        monkeypatch.setattr(bandwidth, "group_memory", lambda: groups)
+        assert bandwidth.free_bytes(system) == free

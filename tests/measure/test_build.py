@@ -9,8 +9,9 @@ import pytest
 
 from autosched.errors import MeasureError
 from autosched.measure import build as measure_build
-from autosched.measure.build import Builder, BuildResult, _Slot, default_workers, limit_of
+from autosched.measure.build import Builder, BuildResult, _Slot, limit_of
 from autosched.measure.measurer import Measurer
+from autosched.measure.workers import default_workers
 from autosched.process.worker import Worker
 from autosched.state.steps import SplitStep, steps_to_json
 from autosched.task import Task
@@ -25,12 +26,16 @@ def task() -> Task:
 
 @pytest.mark.parametrize(
     ("kind", "threads", "workers"),
-    [("cpu", 64, 2), ("cuda", 1, 2), ("cuda", 2, 2), ("cuda", 12, 11), ("cuda", 200, 16)],
+    [
+        *[("cpu", 1, 2), ("cpu", 6, 6), ("cpu", 64, 8)],
+        *[("cuda", 1, 2), ("cuda", 2, 2), ("cuda", 12, 11), ("cuda", 200, 16)],
+    ],
 )
-def test_gpus_have_more_builders(
+def test_more_cores_have_more_builders(
     monkeypatch: pytest.MonkeyPatch, kind: str, threads: int, workers: int
 ) -> None:
-    monkeypatch.setattr("autosched.measure.build.hardware_threads", lambda: threads)
+    for name in ("usable_cores", "usable_threads"):
+        monkeypatch.setattr(f"autosched.measure.workers.{name}", lambda: threads)
     assert default_workers(kind) == workers
     for given in (None, 3):
         measurer = Measurer.create(target=kind, workers=given)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.control_groups import GroupMemory
 from autosched.errors import ConfigError, MeasureError
+from autosched.measure import memory_needed
 from autosched.measure.build import Builder
 from autosched.measure.interrupt import RunLostError
 from autosched.measure.measurer import Measurer
@@ -19,6 +21,7 @@ from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.measure.runner import Runner
 from autosched.process.worker import Worker
+from autosched.target import cpu_target
 from autosched.task import Task
 from kit.measurer import PATIENT
 
@@ -266,3 +269,13 @@ def test_intermediate_results_count_as_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(resource, "getrlimit", lambda _: (6 * 10**9, 6 * 10**9))
     with pytest.raises(ConfigError, match=r"needs 6.4 GB for its arrays .* there are 6 GB"):
         require_memory(big, 0)
+
+
+def test_no_more_memory_is_there_than_a_container_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task.from_workload("add_relu", M=1000, N=1000, target=cpu_target(1))
+    limits = [GroupMemory(10**12, 0), GroupMemory(30 * 10**6, 0)]
+    monkeypatch.setattr(memory_needed, "group_memory", lambda: limits)
+    with pytest.raises(ConfigError, match=r"needs 0.04 GB .* there are 0.03 GB"):
+        require_memory(task, 0)
+    limits[1] = GroupMemory(10**9, 10**9)  # what others use of it may be given back
+    require_memory(task, 0)

@@ -1,0 +1,50 @@
+"""The cores of this machine that this process may use, and how much of their time."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from autosched.control_groups import cpu_quota
+
+
+def hardware_threads() -> int:
+    """Hardware threads of all cores that this process may use."""
+    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    return len(available) if available else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def physical_cores() -> int:
+    """Physical cores this process may run on; hardware threads of one core count once."""
+    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    if available is None:
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in available:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            cores.add(siblings.read_text())
+        except OSError:
+            cores.add(str(cpu))
+    return max(1, len(cores))
+
+
+def usable_cores() -> int:
+    """Physical cores that this process may keep busy: a container's quota counts.
+
+    More threads than it has time for are stopped again and again, some while the others wait for
+    them.
+    """
+    return max(1, int(min(physical_cores(), _quota())))
+
+
+def usable_threads() -> int:
+    """The same of hardware threads."""
+    return max(1, int(min(hardware_threads(), _quota())))
+
+
+@lru_cache(maxsize=1)
+def _quota() -> float:
+    return cpu_quota()
