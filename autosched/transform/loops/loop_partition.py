@@ -100,7 +100,7 @@ class LoopPartition(FunctionPass):
 
     name: ClassVar[str] = "LoopPartition"
     partition_const_loops: bool = False
-    max_growth: int = 64
+    max_growth: int = 256
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         body = func.body
