@@ -86,6 +86,7 @@ from autosched.transform.vector.interleave_functions import InterleaveFunctions
 from autosched.transform.vector.join_windows import JoinWindows
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.separate_windows import SeparateWindows
+from autosched.transform.vector.split_odd_vectors import SplitOddVectors
 from autosched.transform.vector.start_in_branches import StartInBranches
 from autosched.transform.vector.transpose_gathers import TransposeGathers
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
@@ -141,6 +142,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         InterleaveFunctions(vector_bytes),
         ComputeOnce(),
         UnrollLoop(copy_steps=COPY_STEPS if vector_bytes <= 32 else WIDE_COPY_STEPS),
+        SplitOddVectors(vector_bytes),
         UserPasses(2),
         RenormalizeSplitPattern(),
         Simplify(),
@@ -332,6 +334,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "SinkInit": SinkInit,
     "SkipZeros": SkipZeros,
     "SplitHostDevice": SplitHostDevice,
+    "SplitOddVectors": SplitOddVectors,
     "SplitWideVectors": SplitWideVectors,
     "StartInBranches": StartInBranches,
     "StorageFlatten": StorageFlatten,

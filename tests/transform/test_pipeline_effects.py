@@ -273,6 +273,14 @@ def shifted() -> tuple[Schedule, list[Tensor], Target]:
     return sch, [A, B], CPU
 
 
+def odd_vector() -> tuple[Schedule, list[Tensor], Target]:
+    A = te.placeholder((12,), name="A")
+    B = te.compute((12,), lambda i: A[i] + 1.0, name="B")
+    sch = te.create_schedule(B.op)
+    sch[B].vectorize(B.op.axis[0])
+    return sch, [A, B], CPU
+
+
 def spread_rows() -> tuple[Schedule, list[Tensor], Target]:
     """Each row with three others, every second of which is zero."""
     A, r = te.placeholder((10, 8), name="A"), te.reduce_axis((0, 4), name="r")
@@ -389,6 +397,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     "SeparateWindows": (
         lambda: (*PIPELINE_CASES["pooled_image"](False), CPU),
         lambda f: any(a.buffer_var.name == "A.columns" for a in statements(f, Allocate)),
+    ),
+    "SplitOddVectors": (
+        odd_vector,
+        lambda f: {s.value.dtype.lanes for s in statements(f, BufferStore)} == {8, 4},
     ),
     "StartInBranches": (
         lambda: (*PIPELINE_CASES["filtered_border"](False), CPU),

@@ -66,6 +66,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import direct_exprs, map_children
 from autosched.transform.device.alignment import WIDEST, is_aligned
+from autosched.transform.expressions.effects import loads_elsewhere
 from autosched.transform.expressions.facts import Facts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -144,7 +145,7 @@ class _Splitter:
                 width = self._width(buffer, index, start, lanes)
             parts.append(self._piece(s, buffer, index, start, width))
             start += width
-        if len(parts) > 1 and _loads_elsewhere(s.value, s.buffer, s.indices):
+        if len(parts) > 1 and loads_elsewhere(s.value, s.buffer, s.indices):
             return self._all_values_first(s, buffer, index)
         return seq(*parts)
 
@@ -303,14 +304,6 @@ class _Splitter:
 
 def _wide(s: BufferStore) -> bool:
     return s.buffer.dtype.lanes > 1
-
-
-def _loads_elsewhere(value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-    """True when `value` loads other elements of `buffer` than a lane writes itself."""
-    if isinstance(value, BufferLoad) and value.buffer.data is buffer.data:
-        if value.buffer is not buffer or value.indices != indices:
-            return True
-    return any(_loads_elsewhere(child, buffer, indices) for child in value.children())
 
 
 def _vectors_loaded(e: Expr) -> Iterator[Expr]:

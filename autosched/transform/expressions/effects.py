@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Call, Expr, ProducerLoad
 from autosched.tir.intrin import EFFECTS, Effect
 from autosched.tir.kinds import bits_of, kinds
@@ -41,3 +42,11 @@ def mentions(*types: type[Expr]) -> Callable[[Expr], bool]:
     """A test whether an expression contains a node of one of `types`."""
     wanted = bits_of(*types)
     return lambda e: bool(kinds(e) & wanted)
+
+
+def loads_elsewhere(value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+    """True when `value` loads other elements of `buffer` than a lane writes itself."""
+    if isinstance(value, BufferLoad) and value.buffer.data is buffer.data:
+        if value.buffer is not buffer or value.indices != indices:
+            return True
+    return any(loads_elsewhere(child, buffer, indices) for child in value.children())

@@ -75,6 +75,7 @@ OWN_PASSES = frozenset(
         "SinkInit",
         "SkipZeros",
         "SplitHostDevice",
+        "SplitOddVectors",
         "SplitWideVectors",
         "StartInBranches",
         "StorageFlatten",
