@@ -1,0 +1,82 @@
+"""Candidates that took far longer than the cost model expected: what its features do not know.
+
+    python benchmarks/suite.py --all --records DIR; python benchmarks/surprises.py DIR
+    python benchmarks/surprises.py matmul.jsonl --most 5
+
+Of each recorded candidate that was chosen for a score, its time over the best of its file times
+that score: 1 where the model was right. The largest are shown with what LLVM is given for them.
+Those of 4 and more were mostly defects of the code generator; noise makes 2. `autosched show FILE
+--index N --as tir` shows one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_compile import is_explicit
+from autosched.driver import apply_steps, lower_func, schedule_ops
+from autosched.measure.records import Record, read_log
+from autosched.task import Task
+
+
+class Surprise(NamedTuple):
+    """A record: its time over what was expected, over the best, and where it is."""
+
+    times: float
+    of_best: float
+    file: Path
+    number: int
+    record: Record
+
+
+def surprises(file: Path) -> Iterator[Surprise]:
+    """All candidates of a file of one task that were chosen for a score."""
+    records = read_log(file).records
+    best = min([r.result.cost for r in records], default=0.0)
+    for number, record in enumerate(records):
+        expected = (record.search or {}).get("predicted")
+        if expected and record.result.valid:
+            of_best = record.result.cost / best
+            yield Surprise(of_best * expected, of_best, file, number, record)
+
+
+def code_of(record: Record) -> str:
+    """How much code LLVM is given, and whether its innermost loops are all vectors."""
+    task = Task.from_json(record.task)
+    func = schedule_ops(*apply_steps(task.dag, record.steps, task.layout))
+    text = emit_llvm(lower_func(func, task.target), task.target)
+    return f"{text.count(chr(10))} lines{'' if is_explicit(text) else ', loops of scalars'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("records", nargs="+", type=Path, help="record files, or folders of them")
+    parser.add_argument("--most", type=int, default=20, help="candidates that are shown")
+    options = parser.parse_args()
+    files = [
+        file
+        for path in options.records
+        for file in (sorted(path.rglob("*.jsonl")) if path.is_dir() else [path])
+    ]
+    found = [surprise for file in files for surprise in surprises(file)]
+    found.sort(key=lambda surprise: -surprise.times)
+    if not found:
+        parser.error("no candidate in these files was chosen for a score")
+    times = [surprise.times for surprise in found]
+    median, high, highest = np.quantile(times, [0.5, 0.95, 0.99])
+    print(f"{len(found)} candidates: median {median:.2f}, 95% {high:.2f}, 99% {highest:.2f}")
+    for times_, of_best, file, number, record in found[: options.most]:
+        print(
+            f"{times_:6.2f} times as slow as expected, {of_best:.2f} of the best: "
+            f"{file.name} --index {number}, {code_of(record)}"
+        )
+
+
+if __name__ == "__main__":
+    main()
