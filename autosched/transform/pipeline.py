@@ -185,7 +185,7 @@ def gpu_pipeline(
         Simplify(),
         UserPasses(1),
         GuardSelects(),
-        LoopPartition(),
+        LoopPartition(max_growth=64),  # what kernels were timed with
         VectorizeLoop(),
         InjectVirtualThread(),
         InjectDoubleBuffer(),
