@@ -1,7 +1,15 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 from autosched import te
+from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_compile import is_explicit
+from autosched.driver import lower_steps
+from autosched.state.steps import steps_from_json
+from autosched.target import HardwareParams, Target
+from autosched.task import Task
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
@@ -179,6 +187,30 @@ def test_growth_is_limited(make_func: MakeFunc, body_text: BodyText) -> None:
     func = make_func(split(), A, B)
     text = body_text(LoopPartition(partition_const_loops=True, max_growth=0)(func))
     assert text == body_text(LoopPartition()(func))
+
+
+UNDIVIDED: list[list[Any]] = [
+    ["CHR", 1, "global", [2]],
+    ["SP", 3, 0, 512, [512], 1],
+    ["SP", 3, 1, 512, [6], 1],
+    ["SP", 3, 3, 512, [144], 1],
+    ["SP", 3, 4, 144, [2, 48], 1],
+    ["SP", 3, 7, 512, [171], 1],
+    ["RE", 3, [0, 3, 7, 4, 1, 5, 8, 2, 6]],
+    ["CA", 2, 3, 3],
+    ["FU", 3, [0, 1]],
+    ["AN", 3, 0, 3],
+    ["PR", 3, 0, "auto_unroll_max_step$0"],
+]
+"""A product whose blocks, panels, parts of the sum and tiles divide nothing."""
+
+
+def test_a_product_that_nothing_divides_has_no_conditions_in_its_loops() -> None:
+    """With 64 statements more, the last of each had them; all of it took four times as long."""
+    target = Target("cpu", HardwareParams(2), 2, "skylake-avx512", "+avx512f,+fma", "", 64)
+    task = Task.from_workload("matmul", M=512, N=512, K=512, target=target)
+    func = lower_steps(task.dag, steps_from_json(UNDIVIDED), target)
+    assert is_explicit(emit_llvm(func, target))
 
 
 def test_symbolic_block_extent(
