@@ -394,6 +394,9 @@ OVERLAPPING: dict[str, str] = {
                     C.acc[0:8] = max(C.acc[0:8], A[ramp(i * 18 + j, 2, 8)])
             C[0:8] = C.acc[0:8]
     """,
+    "SplitOddVectors": """
+            C[1:25] = A[0:24] * broadcast(2.0, 24)
+    """,
 }
 
 

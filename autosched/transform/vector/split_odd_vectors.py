@@ -33,14 +33,16 @@ from autosched.transform.vector.lanes import lane_slice
 class SplitOddVectors(FunctionPass):
     """Cuts stores into registers of `vector_bytes` of the widest type in them; the last is a rest.
 
-    What does more than work lane by lane stays whole, and what loads other elements of the memory
-    that it stores to.
+    What does more than work lane by lane stays whole, what loads other elements of the memory that
+    it stores to, and all of a function whose arguments may overlap.
     """
 
     vector_bytes: int = 64
     name: ClassVar[str] = "SplitOddVectors"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        if not func.noalias:
+            return func
         return func.with_body(self._stmt(func.body))
 
     def _stmt(self, s: Stmt) -> Stmt:
