@@ -42,10 +42,10 @@ def _folders(controller: str, groups: Path, mount: Path) -> Iterator[Path]:
     """Where the files of the groups may be: own ones, and those around them."""
     try:
         lines = groups.read_text().splitlines()
-    except OSError:
+    except (OSError, ValueError):  # a name that is no text
         return
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        controllers, _, path = line.partition(":")[2].partition(":")
         if not controllers:  # the second version has all in one tree
             roots = mount, mount / "unified"
         elif controller in controllers.split(","):

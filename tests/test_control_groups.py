@@ -59,6 +59,13 @@ def test_what_cannot_be_read_is_no_limit(tmp_path: Path, text: str) -> None:
     assert cpu_quota(tmp_path / "none", tmp_path) == math.inf
 
 
+@pytest.mark.parametrize("line", ["", "0", "0:cpu", "cpu /a", ":::", "\xff"])
+def test_groups_that_cannot_be_read_are_no_limit(tmp_path: Path, line: str) -> None:
+    (tmp_path / "groups").write_bytes(line.encode("latin-1") + b"\n")
+    assert cpu_quota(tmp_path / "groups", tmp_path) == math.inf
+    assert group_memory(tmp_path / "groups", tmp_path) == []
+
+
 def memory(root: Path, groups: str) -> list[GroupMemory]:
     (root / "groups").write_text(groups)
     return group_memory(root / "groups", root)
