@@ -3,7 +3,7 @@
     python benchmarks/suite.py --all --records DIR; python benchmarks/surprises.py DIR
     python benchmarks/surprises.py matmul.jsonl --most 5
 
-Of each recorded candidate that was chosen for a score, its time over the best of its file times
+Of each recorded candidate that was chosen for a score, its time over the best of its task times
 that score: 1 where the model was right. The largest are shown with what LLVM is given for them.
 Those of 4 and more were mostly defects of the code generator; noise makes 2. `autosched show FILE
 --index N --as tir` shows one.
@@ -12,6 +12,8 @@ Those of 4 and more were mostly defects of the code generator; noise makes 2. `a
 from __future__ import annotations
 
 import argparse
+import math
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,13 +22,13 @@ import numpy as np
 
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import is_explicit
-from autosched.driver import apply_steps, lower_func, schedule_ops
+from autosched.driver import lower_steps
 from autosched.measure.records import Record, read_log
 from autosched.task import Task
 
 
 class Surprise(NamedTuple):
-    """A record: its time over what was expected, over the best, and where it is."""
+    """A record: its time over what was expected, over the best of its task, and where it is."""
 
     times: float
     of_best: float
@@ -36,21 +38,23 @@ class Surprise(NamedTuple):
 
 
 def surprises(file: Path) -> Iterator[Surprise]:
-    """All candidates of a file of one task that were chosen for a score."""
+    """All candidates of a file that were chosen for a score."""
     records = read_log(file).records
-    best = min([r.result.cost for r in records], default=0.0)
+    best: dict[str, float] = defaultdict(lambda: math.inf)
+    for record in records:
+        best[record.task["key"]] = min(best[record.task["key"]], record.result.cost)
     for number, record in enumerate(records):
         expected = (record.search or {}).get("predicted")
         if expected and record.result.valid:
-            of_best = record.result.cost / best
+            of_best = record.result.cost / best[record.task["key"]]
             yield Surprise(of_best * expected, of_best, file, number, record)
 
 
 def code_of(record: Record) -> str:
     """How much code LLVM is given, and whether its innermost loops are all vectors."""
     task = Task.from_json(record.task)
-    func = schedule_ops(*apply_steps(task.dag, record.steps, task.layout))
-    text = emit_llvm(lower_func(func, task.target), task.target)
+    func = lower_steps(task.dag, record.steps, task.target, layout=task.layout)
+    text = emit_llvm(func, task.target)
     return f"{text.count(chr(10))} lines{'' if is_explicit(text) else ', loops of scalars'}"
 
 
@@ -71,10 +75,10 @@ def main() -> None:
     times = [surprise.times for surprise in found]
     median, high, highest = np.quantile(times, [0.5, 0.95, 0.99])
     print(f"{len(found)} candidates: median {median:.2f}, 95% {high:.2f}, 99% {highest:.2f}")
-    for times_, of_best, file, number, record in found[: options.most]:
+    for one in found[: options.most]:
         print(
-            f"{times_:6.2f} times as slow as expected, {of_best:.2f} of the best: "
-            f"{file.name} --index {number}, {code_of(record)}"
+            f"{one.times:6.2f} times as slow as expected, {one.of_best:.2f} of the best: "
+            f"{one.file.name} --index {one.number}, {code_of(one.record)}"
         )
 
 

@@ -172,10 +172,10 @@ class Structures:
                 found.append((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))
             else:
                 assert isinstance(step, PragmaStep)
-                name, number = _named(step.pragma)
+                name, limit = _named(step.pragma)
                 found.append((step.stage_id, step.iter_id, name))
-                if number is not None:
-                    numbers.append(number)
+                if limit is not None:
+                    numbers.append(limit)
         return tuple(found), numbers
 
     def _rest(self, rest: tuple[Step, ...]) -> int:
