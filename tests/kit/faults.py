@@ -309,8 +309,8 @@ class Faults:
 
         def collect(own: Builder, seconds: float) -> None:
             jobs = [key_of(steps_to_json(s.jobs[0].steps)) for s in own._slots if s.jobs]
-            own.timeout = self._limit("build", [self.plan[job] for job in jobs])
-            collected(own, min(seconds, own.timeout))
+            own.timeout = own._limit = self._limit("build", [self.plan[job] for job in jobs])
+            collected(own, min(seconds, own._limit))
 
         def call(own: Runner, request: tuple[Any, ...], stage: str, timeout: float = 0.0) -> Any:
             name = GOOD
