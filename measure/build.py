@@ -14,6 +14,7 @@ from autosched.driver import build_cuda, build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
+from autosched.process.running_clock import LOOK_SECONDS, RunningClock
 from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
@@ -87,6 +88,7 @@ class _Slot:
     jobs: list[_Job] = field(default_factory=list)
     """What it was given, the one under way first."""
     started: float = 0.0
+    """When by the builder's clock."""
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class Builder:
     _slots: list[_Slot] = field(default_factory=list)
     _waiting: list[_Job] = field(default_factory=list)
     _begun: dict[tuple[str, tuple[Step, ...]], _Job] = field(default_factory=dict)
+    _clock: RunningClock = field(default_factory=RunningClock)
 
     def __post_init__(self) -> None:
         self._limit = self.timeout
@@ -179,24 +182,25 @@ class Builder:
             for slot in slots:
                 if len(slot.jobs) == depth and self._waiting:
                     job = self._waiting.pop(0)
-                    slot.started = slot.started if slot.jobs else time.perf_counter()
+                    slot.started = slot.started if slot.jobs else self._clock()
                     slot.jobs.append(job)
                     slot.worker.send((job.task, steps_to_json(job.steps)))
 
     def _collect(self, seconds: float) -> None:
-        """Wait until a process answers, or is late, for at most so long; then hear all."""
+        """Wait a moment, at most so long, until a process answers or is late; then hear all."""
         busy = [slot for slot in self._slots if slot.jobs]
         if not busy:
             return
-        late = min(slot.started for slot in busy) + self._limit - time.perf_counter()
-        wait([sign for slot in busy for sign in slot.worker.signs], max(0.0, min(seconds, late)))
+        late = min(slot.started for slot in busy) + self._limit - self._clock()
+        longest = max(0.0, min(seconds, late, LOOK_SECONDS))
+        wait([sign for slot in busy for sign in slot.worker.signs], longest)
         for slot in busy:
             while slot.jobs and self._heard(slot):
                 pass
 
     def _heard(self, slot: _Slot) -> bool:
         """Whether the process answered about what it has under way, or can no more."""
-        now = time.perf_counter()
+        now = self._clock()
         if not slot.worker.answers(0.0) and now - slot.started < self._limit:
             return False
         job, connection = slot.jobs.pop(0), slot.worker.connection
@@ -217,5 +221,5 @@ class Builder:
         if slot.worker.connection is not connection:  # a new process, which knows of no other job
             self._waiting[:0] = slot.jobs
             slot.jobs.clear()
-        slot.started = time.perf_counter()
+        slot.started = self._clock()
         return True

@@ -32,6 +32,7 @@ _TURNS_WITH_NUMPY = 4e-3, 15  # seconds of each, and how many
 _ONE_CALL = 1e-9  # seconds that the first call is longer than
 
 _REPLACED = ("timeout", "crash", "memory")
+_MOST_STOPS = 3  # of this process during one request, after which what it says is taken
 _MOST_STARTS = 3  # processes that die while they are prepared
 
 
@@ -166,6 +167,14 @@ class Runner:
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
             self.close()
             raise
+
+    def _timed(self, request: tuple[Any, ...], limit: float) -> Any:
+        """One request, once more when this process was stopped meanwhile: so were calls."""
+        for _ in range(_MOST_STOPS):
+            reply = self._call(request, "run", limit)
+            if self._worker is None or not self._worker.stood_still:
+                break
+        return reply
 
     def run(
         self,
@@ -363,7 +372,7 @@ class Batch:
     def ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
         """The reply; None for a failure, which is noted. Raises RunLostError."""
         try:
-            return self.runner._call(request, "run", limit)
+            return self.runner._timed(request, limit)
         except RunLostError as lost:
             lost.index = index
             if isinstance(lost.__cause__, MeasureError):  # the candidate that cost the device

@@ -16,7 +16,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from typing import Any
 
 from autosched.errors import AutoschedError, DeviceError, MeasureError, ScheduleError
 from autosched.process.garbage import rarely_collect
+from autosched.process.running_clock import LOOK_SECONDS, RunningClock
 
 # OpenBLAS's threads otherwise spin for about 27 ms after each call and take a core from the kernel
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
@@ -89,8 +89,11 @@ class Worker:
     imports only once no other holds a lock on that byte; a process that ends gives it back.
 
     `stuck` are the processes that did not end within `kill_seconds` of being killed: they are left
-    alone, and nothing waits for them.
+    alone, and nothing waits for them. `stood_still` tells whether this process was stopped while it
+    last waited for an answer, most likely together with the other.
     """
+
+    stood_still = False
 
     def __init__(
         self,
@@ -222,14 +225,17 @@ class Worker:
 
         What it writes to standard error is read meanwhile, so that this never makes it wait.
         """
-        deadline = time.monotonic() + timeout
+        clock = RunningClock()
+        left = timeout
         while True:
-            ready = wait(self.signs, max(0.0, deadline - time.monotonic()))
+            ready = wait(self.signs, min(max(0.0, left), LOOK_SECONDS))
+            left = timeout - clock()
+            self.stood_still = clock.stood_still
             if self.connection in ready or self._end in ready:
                 return True
             if ready:
                 self._listen()
-            if not ready or time.monotonic() >= deadline:
+            if left <= 0:
                 return False
 
     def _listen(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from multiprocessing import Pipe
 from typing import Any
 
@@ -12,6 +13,7 @@ from autosched.measure import build as measure_build
 from autosched.measure.build import Builder, BuildResult, _Slot, limit_of
 from autosched.measure.measurer import Measurer
 from autosched.measure.workers import default_workers
+from autosched.process import running_clock
 from autosched.process.worker import Worker
 from autosched.state.steps import SplitStep, steps_to_json
 from autosched.task import Task
@@ -132,6 +134,15 @@ def test_only_the_candidate_that_hangs_fails(task: Task) -> None:
     assert (failure.stage, failure.kind) == ("compile", "timeout")
     why = "not built within 0.05 s (measure.build_timeout_s)"
     assert failure.message == f"{why}; the process was ended"
+
+
+def test_nothing_is_late_because_all_was_stopped(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = itertools.count(0.0, 100.0)
+    monkeypatch.setattr(running_clock, "monotonic", lambda: next(looks))
+    results = build(task, Script({0: 4}), timeout=60.0)
+    assert [r.artifact for r in results] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_refusal_keeps_its_words(task: Task) -> None:

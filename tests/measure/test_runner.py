@@ -173,6 +173,35 @@ def test_a_hopeless_candidate_is_not_visited(task: Task) -> None:
     assert results[2] == ([3.2], None)
 
 
+def test_a_call_during_which_all_was_stopped_is_repeated(task: Task) -> None:
+    """Three times at most; both the first call and later ones."""
+    process = Stopped(first=[1.0, 1.0], later=[1.0, 2.0])
+    results, visits = run_with(process, task, visits=1, repeats=2)
+    assert results == [([1.0] * 2, None), ([2.0] * 2, None)]
+    assert visits == [2, 2]
+    results, visits = run_with(Stopped([1.0], until=99), task, visits=1, repeats=2)
+    assert results == [([18.0] * 2, None)]
+    assert visits == [3]
+
+
+class Stopped(Process):
+    """Stopped for 17 seconds `until` this many requests of a kind about a candidate were made."""
+
+    def __init__(
+        self, first: list[float], later: list[float] | None = None, until: int = 1
+    ) -> None:
+        super().__init__(first, later)
+        self.until, self.stood_still = until, False
+
+    def call(self, request: tuple[Any, ...], timeout: float, stage: str) -> Any:
+        reply = super().call(request, timeout, stage)
+        times = sum(each[:2] == request[:2] for each in self.requests)
+        self.stood_still = request[0] in ("first", "time") and times <= self.until
+        if not self.stood_still:
+            return reply
+        return 17.0 + reply if request[0] == "first" else [17.0 + each for each in reply]
+
+
 def test_after_a_crash_the_others_are_loaded_into_the_new_process(task: Task) -> None:
     process = Process(first=[1.0, 1.0, 1.0], dies=[1])
     results, visits = run_with(process, task, visits=3)

@@ -1,6 +1,7 @@
 """Worker processes answer, time out, crash and are replaced."""
 
 import contextlib
+import itertools
 import os
 import resource
 import struct
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from autosched.errors import DeviceError, MeasureError
+from autosched.process import running_clock
 from autosched.process.worker import Worker
 
 LONG = 300.0  # for what must succeed, however busy the machine is
@@ -45,6 +47,17 @@ def test_a_hanging_request_is_ended_and_the_worker_replaced(worker: Worker) -> N
     error = failure(worker, ("sleep", 3600), timeout=0.3)
     assert (error.stage, error.kind) == ("run", "timeout")
     assert worker.call(("echo", 3), LONG, "run") == 3
+
+
+def test_time_in_which_this_process_was_stopped_does_not_count(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert worker.call(("sleep", 0.01), LONG, "run") is None
+    assert not worker.stood_still
+    looks = itertools.count(0.0, 2 * LONG)
+    monkeypatch.setattr(running_clock, "monotonic", lambda: next(looks))
+    assert worker.call(("sleep", 0.6), LONG, "run") is None
+    assert worker.stood_still
 
 
 @pytest.mark.parametrize(
