@@ -83,6 +83,7 @@ from autosched.transform.storage.storage_rewrite import StorageRewrite
 from autosched.transform.vector.fuse_reductions import FuseReductions
 from autosched.transform.vector.hint_borders import HintBorders
 from autosched.transform.vector.interleave_functions import InterleaveFunctions
+from autosched.transform.vector.join_rows import JoinRows
 from autosched.transform.vector.join_windows import JoinWindows
 from autosched.transform.vector.promote_accumulators import PromoteAccumulators
 from autosched.transform.vector.separate_windows import SeparateWindows
@@ -143,6 +144,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         ComputeOnce(),
         UnrollLoop(copy_steps=COPY_STEPS if vector_bytes <= 32 else WIDE_COPY_STEPS),
         SplitOddVectors(vector_bytes),
+        JoinRows(vector_bytes),
         UserPasses(2),
         RenormalizeSplitPattern(),
         Simplify(),
@@ -304,6 +306,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "InjectVirtualThread": InjectVirtualThread,
     "InstrumentProfileIntrinsics": InstrumentProfileIntrinsics,
     "InterleaveFunctions": InterleaveFunctions,
+    "JoinRows": JoinRows,
     "JoinWindows": JoinWindows,
     "LoopPartition": LoopPartition,
     "LowerCustomDatatypes": LowerCustomDatatypes,

@@ -290,6 +290,21 @@ def scaled_rows(gpu: bool) -> tuple[Any, list[Any]]:
     return sch, [A, D]
 
 
+def short_rows(gpu: bool) -> tuple[Any, list[Any]]:
+    """Windows of three outputs, of rows of five elements."""
+    A, W = te.placeholder((4, 5), name="A"), te.placeholder((3,), name="W")
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((4, 3), lambda i, j: te.sum(A[i, j + k] * W[k], axis=k), name="B")
+    sch = te.create_schedule(B.op)
+    i, j = both_axes(B)
+    if gpu:
+        _threads(sch, B, i, j)
+    else:
+        sch[B].reorder(k, i, j)
+        sch[B].vectorize(j)
+    return sch, [A, W, B]
+
+
 def summed_rows(gpu: bool) -> tuple[Any, list[Any]]:
     """Sums that the threads of a block share."""
     A = te.placeholder((6, 40), name="A")
@@ -468,6 +483,7 @@ CASES: dict[str, Callable[[bool], tuple[Any, list[Any]]]] = {
     "shifted_rows": shifted_rows,
     "divided_rows": divided_rows,
     "scaled_rows": scaled_rows,
+    "short_rows": short_rows,
     "summed_rows": summed_rows,
     "turned_rows": turned_rows,
     "idle_loop": idle_loop,

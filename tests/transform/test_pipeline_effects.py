@@ -390,6 +390,10 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
             for a in statements(f, Allocate)
         ),
     ),
+    "JoinRows": (
+        lambda: (*PIPELINE_CASES["short_rows"](False), CPU),
+        lambda f: "B.acc.rows[8:16] = broadcast(0.0, 8)" in to_text(f),
+    ),
     "JoinWindows": (
         lambda: (*PIPELINE_CASES["pooled_frame"](False), CPU),
         lambda f: "B.acc" not in to_text(f),

@@ -44,6 +44,7 @@ OWN_PASSES = frozenset(
         "InjectVirtualThread",
         "InstrumentProfileIntrinsics",
         "InterleaveFunctions",
+        "JoinRows",
         "JoinWindows",
         "LoopPartition",
         "LowerCustomDatatypes",
