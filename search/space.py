@@ -65,6 +65,8 @@ class SearchSpace:
         return space
 
     def _fill(self, context: Context, custom_rules: Sequence[SketchRule]) -> None:
+        if context.options.space != "ansor":
+            context = replace(context, dag=context.dag.reading_apart)
         self.context = context
         self.sketches: tuple[State, ...] = tuple(generate_sketches(context, custom_rules))
 

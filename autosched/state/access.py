@@ -65,11 +65,13 @@ class AccessAnalyzer:
     """Facts about the operations of a DAG, indexed by the position of the operation.
 
     `read_from[i]` maps each producer to the index tuples with which operation i reads it, in order
-    of appearance; `read_by[i]` is the inverse.
+    of appearance; `read_by[i]` is the inverse. With `apart`, reads along other axes are taken for
+    reads of other tensors where reuse is looked for: A[i, k] * A[j, k] is a product like another.
     """
 
-    def __init__(self, ops: Sequence[Operation]) -> None:
+    def __init__(self, ops: Sequence[Operation], *, apart: bool = False) -> None:
         self.ops = tuple(ops)
+        self._apart = apart
         position = {op: i for i, op in enumerate(self.ops)}
         n = len(self.ops)
         self.read_from: list[dict[int, list[Indices]]] = [{} for _ in range(n)]
@@ -106,7 +108,10 @@ class AccessAnalyzer:
         self.is_strictly_inlineable[i] = not reads or (
             inlineable and not has_branch and not has_expensive
         )
-        self.needs_multi_level_tiling[i] = _needs_tiling(op, list(reads.values()))
+        used = [[variables_in(indices) for indices in accesses] for accesses in reads.values()]
+        each = [axes for sets in used for axes in dict.fromkeys(sets)]
+        together = [frozenset[Var]().union(*sets) for sets in used]
+        self.needs_multi_level_tiling[i] = _needs_tiling(op, each if self._apart else together)
 
     def num_common_outer_iterators(self, i: int, j: int) -> int:
         """How many leading axes a reader and its producer (either order) run over together."""
@@ -174,7 +179,13 @@ def _one_shape(a: ComputeOp, b: ComputeOp) -> bool:
     return all(tensor.shape == shape for op in (a, b) for tensor in op.outputs)
 
 
-def _needs_tiling(op: ComputeOp, reads: Sequence[Sequence[Indices]]) -> bool:
+def variables_in(indices: Indices) -> frozenset[Var]:
+    """Of the axes that a read goes along, the variables."""
+    return frozenset[Var]().union(*map(free_vars, indices))
+
+
+def _needs_tiling(op: ComputeOp, reads: Sequence[frozenset[Var]]) -> bool:
+    """Of an operation whose reads depend on these variables."""
     if CONST_TENSOR_ATTR in op.attrs:
         return False
     wide = [
@@ -183,11 +194,5 @@ def _needs_tiling(op: ComputeOp, reads: Sequence[Sequence[Indices]]) -> bool:
         if axis.dom is not None
         and not (isinstance(axis.dom.extent, IntImm) and axis.dom.extent.value <= 1)
     ]
-    n_missing = 0
-    for accesses in reads:
-        used: set[Var] = set()
-        for indices in accesses:
-            for index in indices:
-                used |= free_vars(index)
-        n_missing += any(var not in used for var in wide)
+    n_missing = sum(any(var not in used for var in wide) for used in reads)
     return n_missing >= 2 or (n_missing >= 1 and bool(op.reduce_axis))

@@ -40,10 +40,17 @@ class ComputeDAG:
     """The operations behind `tensors`, producers first; immutable and shareable.
 
     `tensors` are the arguments of the generated function: inputs, then outputs. The caches it
-    carries are bounded and hold derived values only.
+    carries are bounded and hold derived values only. For `apart` see AccessAnalyzer.
     """
 
-    def __init__(self, tensors: Sequence[Tensor], ops: Sequence[Operation] | None = None) -> None:
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        ops: Sequence[Operation] | None = None,
+        *,
+        apart: bool = False,
+    ) -> None:
+        self._apart = apart
         self.tensors: tuple[Tensor, ...] = tuple(tensors)
         self.outputs = _output_ops(self.tensors)
         self.ops: tuple[Operation, ...] = tuple(ops or post_order_ops(self.outputs))
@@ -56,7 +63,17 @@ class ComputeDAG:
     @cached_property
     def access(self) -> AccessAnalyzer:
         """Who reads what, and how."""
-        return AccessAnalyzer(self.ops)
+        return AccessAnalyzer(self.ops, apart=self._apart)
+
+    @cached_property
+    def reading_apart(self) -> ComputeDAG:
+        """The computation whose stages reuse what one tensor gives them in two roles, too.
+
+        Ansor sees no reuse there. Itself where there is no such stage.
+        """
+        other = ComputeDAG(self.tensors, self.ops, apart=True)
+        same = other.access.needs_multi_level_tiling == self.access.needs_multi_level_tiling
+        return self if same else other
 
     @cached_property
     def flop_count(self) -> float:
@@ -170,7 +187,7 @@ class ComputeDAG:
             ]
             if len(self._replayed) >= _MAX_REPLAYED:
                 self._replayed.clear()
-            dag = self._replayed[kept] = ComputeDAG(tensors, ops)
+            dag = self._replayed[kept] = ComputeDAG(tensors, ops, apart=self._apart)
         return dag
 
 

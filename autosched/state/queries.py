@@ -4,6 +4,7 @@ All take the state and a stage id, and use the DAG the state's stages belong to.
 
     consumers(state, s) -> list[int]            producers(state, s) -> list[int]
     direct_producers(state, s) -> list[int]     single_consumer_id(state, s) -> int (-1: none)
+    reads_in_two_roles(state, s, producer)
     needs_multi_level_tiling / is_strictly_inlineable / is_simple_access / is_output(state, s)
     num_common_outer_iterators(state, s, target)    elementwise_match(state, s, target)
     has_reduce_iter / is_tiled / has_cache_write / is_cache_read(state, s)
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
+from autosched.state.access import variables_in
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
@@ -71,6 +73,13 @@ def _reachable(state: State, stage_id: int, edges: Sequence[Sequence[int]]) -> l
 def needs_multi_level_tiling(state: State, stage_id: int) -> bool:
     """The operation reuses what it reads along some axes."""
     return state.access_dag.access.needs_multi_level_tiling[stage_id]
+
+
+def reads_in_two_roles(state: State, stage_id: int, producer: int) -> bool:
+    """The stage reads another along different axes, as A in A[i, k] * A[j, k]: what a block of
+    loops reads of it is far apart."""
+    reads = state.access_dag.access.read_from[stage_id].get(producer, [])
+    return len(set(map(variables_in, reads))) > 1
 
 
 def is_strictly_inlineable(state: State, stage_id: int) -> bool:

@@ -27,8 +27,11 @@ def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
     Others, such as D in C = A @ B, D = C + A or the sums of A's rows, have no loop to fetch in, or
     one that each thread is in by itself: Ansor fails on them, or has no legal candidate. They go on
     reading the tensor itself, as does what would fetch a table that shared memory has no room for.
-    Where the first consumer is one of them, Ansor fetches for none.
+    Where the first consumer is one of them, Ansor fetches for none. What reads the stage in two
+    roles fetches nothing in the space `autosched`: of A[i, k] * A[j, k] it would be all rows that
+    are between those of i and of j.
     """
+    as_ansor = context.options.space == "ansor"
     found = [
         reader
         for reader in queries.consumers(state, stage_id)
@@ -37,9 +40,10 @@ def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
         and not queries.has_cross_thread_reduction(state, reader)
         and stage_id in queries.direct_producers(state, reader)
         and _looked_up_bytes(state, stage_id, reader) <= context.most_shared_bytes
+        and (as_ansor or not queries.reads_in_two_roles(state, reader, stage_id))
     ]
     first = queries.consumers(state, stage_id)[:1]
-    return found if context.options.space == "autosched" or found[:1] == first else []
+    return found if not as_ansor or found[:1] == first else []
 
 
 def _looked_up_bytes(state: State, stage_id: int, reader: int) -> int:

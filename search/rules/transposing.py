@@ -124,9 +124,11 @@ def _turnable(
     op: ComputeOp, load: ProducerLoad, loads: Sequence[ProducerLoad]
 ) -> Iterator[tuple[int, int]]:
     """The indices but the last that are an axis of the result which only this load, of an
-    argument, moves along; with the number of that axis."""
-    once = sum(other.producer is load.producer for other in loads) == 1
-    if not once or not isinstance(load.producer.op, PlaceholderOp):
+    argument, moves along; with the number of that axis.
+
+    Other loads of the argument read the copy, too: of A[i, k] * A[j, k] both do.
+    """
+    if not isinstance(load.producer.op, PlaceholderOp):
         return
     elsewhere: set[Var] = set()
     for other in loads:

@@ -83,7 +83,6 @@ def test_inside_the_blocks_of_an_elementwise_consumer() -> None:
         (MATMUL, 128, "B.global"),
         ("C[i, j] = sum(k, B[i, k] * A[k, j])", 128, "A.global"),
         ("C[i, j] = sum(k, A[i, k] * B[j, k])", 128, ""),  # no neighbours along j
-        ("C[i, j] = sum(k, A[k, i] * A[k, j] * B[i, j])", 128, ""),  # read twice
         (MATMUL, 4, ""),  # read four times
     ],
 )
@@ -91,6 +90,11 @@ def test_what_is_packed(expr: str, rows: int, names: str) -> None:
     found = [state for state in added(task_of(expr, rows)) if packs(state)]
     stages = {stage.name for state in found for stage in state.stages}
     assert {name for name in stages if "global" in name} == ({names} if names else set())
+
+
+def test_what_is_read_in_two_roles_is_not_packed() -> None:
+    task = task_of("C[i, j] = sum(k, A[k, i] * A[k, j] * B[i, j])", 128)
+    assert not any(map(packs, SearchSpace(task).sketches))
 
 
 def test_small_operands_are_not_packed() -> None:

@@ -14,6 +14,8 @@ from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.task import Task
 
 DENSE = "T[i, j] = sum(k, A[i, k] * W[j, k])\nD[i, j] = max(T[i, j] + b[j], 0)"
+GRAM = "C[i, j] = sum(k, A[i, k] * A[j, k])"
+DISTANCES = "D[i, j] = sum(k, (A[i, k] - A[j, k]) ** 2)"
 CONVOLUTION = "Y[c, h, w] = sum(r, s, X[r, h, w + s] * K[c, r, s])"
 
 
@@ -67,7 +69,8 @@ for i.0 (None)
         (DENSE, {"A": [64, 2**17], "W": [128, 2**17], "b": [128]}, "A"),
         (DENSE, {"A": [64, 2**17 + 1], "W": [128, 2**17 + 1], "b": [128]}, ""),  # beyond 32 MiB
         ("C[i, j] = sum(k, A[i, k] * B[k, j])", {"A": [64, 64], "B": [64, 64]}, ""),
-        ("C[i, j] = sum(k, A[i, k] * A[j, k])", {"A": [64, 64]}, ""),  # read twice
+        (GRAM, {"A": [64, 64]}, "A"),  # both of its roles read the copy
+        ("C[i, j] = sum(k, A[i, k] * A[k, j])", {"A": [64, 64]}, ""),
         (CONVOLUTION, {"X": [32, 5, 30], "K": [64, 32, 3]}, "K"),  # 28 columns
         (CONVOLUTION, {"X": [32, 5, 34], "K": [64, 32, 3]}, ""),  # 32 columns: whole vectors
         (CONVOLUTION, {"X": [32, 5, 30], "K": [20, 32, 3]}, ""),  # 20 channels fill no more
@@ -112,6 +115,8 @@ def test_large_copies_read_as_many_rows_as_fill_a_cache_line(
         (DENSE, {"A": [32, 8200], "W": [128, 8200], "b": [128]}),
         (DENSE, {"A": [40, 24], "W": [53, 24], "b": [53]}),
         (CONVOLUTION, {"X": [9, 5, 15], "K": [32, 9, 3]}),
+        (GRAM, {"A": [48, 40]}),
+        (DISTANCES, {"A": [53, 24]}),
     ],
 )
 def test_candidates_compute_it(expr: str, shapes: dict[str, list[int]]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autosched import te, workloads
+from autosched.state import queries
 from autosched.state.access import AccessAnalyzer, const_shift_equal, simple_access
 from autosched.state.dag import ComputeDAG
+from autosched.task import Task
 from autosched.tir.expr import Var
 
 BIG = {"M": 64, "N": 64, "K": 64, "B": 4, "S": 16, "H": 2, "D": 16}
@@ -80,6 +82,31 @@ def test_branches_and_constants() -> None:
 def test_axes_of_length_one_are_no_reuse(n: int, expected: bool) -> None:
     access, at = analyse("matmul", M=n, N=n)
     assert access.needs_multi_level_tiling[at["C"]] is expected
+
+
+@pytest.mark.parametrize(
+    ("expr", "shapes", "apart"),
+    [
+        ("C[i, j] = sum(k, A[i, k] * A[j, k])", {"A": [4, 5]}, True),
+        ("C[i, j] = sum(k, A[i, k] * A[k, j])", {"A": [5, 5]}, True),
+        ("C[i, j] = a[i] * a[j]", {"a": [4]}, True),
+        ("C[i, j] = sum(k, A[i, k] * B[k, j])", {"A": [4, 5], "B": [5, 4]}, False),  # as it is
+        ("C[i] = sum(k, A[i, k] * A[i, k])", {"A": [4, 5]}, False),
+        ("C[i, j] = A[i, j] * w[0] + A[i, j + 1] * w[1]", {"A": [4, 5], "w": [2]}, False),
+        ("C[i, j] = a[i] + a[i + 1] + A[i, j]", {"a": [5], "A": [5, 4]}, False),
+    ],
+)
+def test_a_tensor_in_two_roles_is_used_again(
+    expr: str, shapes: dict[str, list[int]], apart: bool
+) -> None:
+    """Ansor sees no reuse where the reads of one tensor have all axes together."""
+    dag = Task.from_expression(expr, shapes).dag
+    assert (dag.reading_apart is not dag) is apart
+    if apart:
+        assert not any(dag.access.needs_multi_level_tiling)
+        assert dag.reading_apart.access.needs_multi_level_tiling == [False, True]
+        cached = dag.reading_apart.init_state.cache_write(1, "local")[0]
+        assert queries.needs_multi_level_tiling(cached, 1)
 
 
 def test_const_tensor_attribute_forbids_tiling() -> None:
