@@ -50,6 +50,7 @@ from autosched.tir.expr import (
     pointer,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear
 from autosched.tir.op import broadcast, const
 from autosched.tir.stmt import TRUE, Allocate, BufferStore, SeqStmt, Stmt, seq
@@ -57,6 +58,7 @@ from autosched.tir.walk import child_stmts, direct_exprs, map_children, pre_orde
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.chosen_columns import lanes_at
+from autosched.transform.vector.lanes import lane_slice
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,9 @@ class _Sum:
 
 
 class _Group(NamedTuple):
-    """Sums that become one of `lanes` lanes, the first of each at its shift."""
+    """Sums that become one of `lanes` lanes, each from its shift on; that of the first is 0."""
 
-    slots: tuple[_Slot, ...]
-    shifts: tuple[int, ...]
+    shifts: dict[_Slot, int]
     lanes: int
 
 
@@ -137,8 +138,8 @@ class _Sums:
             return place is not None and self._store(s, place)
         if isinstance(s, SeqStmt):
             return all(self.read(part, _Place(s, k)) for k, part in enumerate(s.stmts))
-        seen = isinstance(s, BufferStore)  # elsewhere a slot is only looked at to store it
-        if any(self._uses(e) and not (seen and self._slots_in(e)) for e in direct_exprs(s)):
+        used = [x for e in direct_exprs(s) for x in self._uses(e)]
+        if used and not (isinstance(s, BufferStore) and all(map(self._is_sum, used))):
             return False
         return all(self.read(part) for part in child_stmts(s))
 
@@ -152,13 +153,12 @@ class _Sums:
             case Broadcast(FloatImm() | IntImm() as value, _) if not found.places[1:]:
                 found.initial.append(value)
                 return True
-            case Add(BufferLoad() as old, added) | Add(added, BufferLoad() as old) if self.slot_of(
-                old
-            ) == slot and not self._uses(added):
-                term = _term(added)
-                if term is not None:
+            case Add(a, b):
+                old, added = (a, b) if self._is_sum(a) else (b, a)
+                term = None if list(self._uses(added)) else _term(added)
+                if term is not None and isinstance(old, BufferLoad) and self.slot_of(old) == slot:
                     found.terms.append(term)
-                return term is not None
+                    return True
         return False
 
     def slot_of(self, access: BufferStore | BufferLoad) -> _Slot | None:
@@ -169,18 +169,18 @@ class _Sums:
                     return _Slot(start, lanes)
         return None
 
-    def _uses(self, e: Expr) -> bool:
-        return any(
-            x is self.data or (isinstance(x, BufferLoad) and x.buffer.data is self.data)
-            for x in pre_order(e)
-        )
+    def _uses(self, e: Expr) -> Iterator[Expr]:
+        """The loads from the buffer, and its pointer where it stands alone."""
+        for x in pre_order(e):
+            if x is self.data or (isinstance(x, BufferLoad) and x.buffer.data is self.data):
+                yield x
 
-    def _slots_in(self, e: Expr) -> bool:
-        """Whether `e` uses the buffer only by whole sums."""
-        used = [x for x in pre_order(e) if isinstance(x, BufferLoad) and x.buffer.data is self.data]
-        return self.data not in set(pre_order(e)) and all(
-            x.predicate is None and self.slot_of(x) in self.slots for x in used
-        )
+    def _is_sum(self, e: Expr) -> bool:
+        """Whether `e` is a sum as a whole."""
+        if not isinstance(e, BufferLoad) or e.predicate is not None:
+            return False
+        slot = self.slot_of(e)
+        return slot is not None and slot in self.slots
 
     def groups(self) -> Iterator[_Group]:
         """Sums that can be one, two or more each."""
@@ -194,15 +194,14 @@ class _Sums:
         for slots in alike.values():
             slots.sort(key=lambda slot: self.slots[slot].terms[0].offset)
             while slots:
-                shifts = {slot: self._shift(slots[0], slot) for slot in slots}
-                chosen, lanes = [], 0
-                for slot, shift in shifts.items():
+                chosen, lanes = dict[_Slot, int](), 0
+                for slot in slots:
+                    shift = self._shift(slots[0], slot)
                     if shift is not None and lanes <= shift <= self.fit - slot.lanes:
-                        chosen.append(slot)
+                        chosen[slot] = shift
                         lanes = shift + slot.lanes
                 if len(chosen) > 1:
-                    found = [shift for slot in chosen if (shift := shifts[slot]) is not None]
-                    yield _Group(tuple(chosen), tuple(found), lanes)
+                    yield _Group(chosen, lanes)
                 slots = [slot for slot in slots if slot not in chosen]
 
     def _shift(self, first: _Slot, other: _Slot) -> int | None:
@@ -223,7 +222,7 @@ class _Sums:
 
 def _term(e: Expr) -> _Term | None:
     """`e` with one load of consecutive elements; None where it has others or cannot be wider."""
-    loads = {x for x in pre_order(e) if isinstance(x, BufferLoad) and x.dtype.lanes > 1}
+    loads = {x for x in loads_in(e) if x.dtype.lanes > 1}
     if len(loads) != 1 or not _lanewise(e):
         return None
     (load,) = loads
@@ -264,7 +263,7 @@ class _Joined:
     def __init__(self, sums: _Sums, groups: Sequence[_Group]) -> None:
         self._sums = sums
         self._groups = groups
-        self._of = {slot: number for number, each in enumerate(groups) for slot in each.slots}
+        self._of = {slot: number for number, each in enumerate(groups) for slot in each.shifts}
         self._rows: Buffer
 
     def allocate(self, s: Allocate) -> Stmt:
@@ -295,14 +294,16 @@ class _Joined:
         parts = []
         for e in s.value.children():
             is_old = isinstance(e, BufferLoad) and self._sums.slot_of(e) == slot
-            parts.append(old if is_old else _wider(e, index.dtype.lanes))
+            wider = old if is_old else lane_slice(e, 0, index.dtype.lanes)
+            assert wider is not None, "no more than `_lanewise` allows"
+            parts.append(wider)
         return BufferStore(self._rows, s.value.with_children(tuple(parts)), (index,))
 
     def _is_other(self, s: Stmt) -> bool:
         """Whether the first sum of its group does what `s` does for one."""
         slot = self._sums.slot_of(s) if isinstance(s, BufferStore) else None
         number = None if slot is None else self._of.get(slot)
-        return number is not None and slot != self._groups[number].slots[0]
+        return number is not None and slot is not None and self._groups[number].shifts[slot] > 0
 
     def _index(self, number: int) -> Expr:
         return lanes_at(const(number * self._sums.fit), self._groups[number].lanes)
@@ -313,7 +314,6 @@ class _Joined:
         if slot is None or slot not in self._of:
             return None
         number = self._of[slot]
-        group = self._groups[number]
-        shift = group.shifts[group.slots.index(slot)]
+        shift = self._groups[number].shifts[slot]
         lanes = tuple(const(shift + k) for k in range(slot.lanes))
         return Shuffle((BufferLoad(self._rows, (self._index(number),)),), lanes)

@@ -81,7 +81,7 @@ def _concatenate(e: Expr, var: Var, count: int) -> Expr | None:
 def lane_slice(e: Expr, start: Expr | int, lanes: int) -> Expr | None:
     """Lanes [start, start + lanes) of `e`, or None when `e` is not made of lanewise operations.
 
-    A scalar stays as it is.
+    A scalar stays as it is. Lanes behind the end are those that a ramp or a broadcast goes on with.
     """
     if e.dtype.lanes == 1:
         return e
