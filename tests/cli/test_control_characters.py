@@ -118,7 +118,7 @@ def test_every_text_of_a_record_file(cli: Cli, log: Path, tmp_path: Path) -> Non
         place[path[-1]] = EVIL
         write(tmp_path / "e.jsonl", changed)
         for words in (("records", "info"), ("records", "top"), ("failures",)):
-            require_text(cli(*words, "e.jsonl"))
+            assert require_text(cli(*words, "e.jsonl"))  # and something is said
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_tasks(cli: Cli, log: Path, key: str, value: Any) -> None:
         ("cache", "add"),
         ("show",),
     ):
-        require_text(cli(*words, log))
+        assert require_text(cli(*words, log))
 
 
 WORKLOADS: tuple[Any, ...] = (
@@ -169,4 +169,4 @@ def test_configurations(cli: Cli, tmp_path: Path, workload: Any) -> None:
     )
     (tmp_path / "c.yaml").write_text(json.dumps({"workload": workload}))
     for words in (("lower",), ("tune", "--dry-run")):
-        require_text(cli(*words, "c.yaml"))
+        assert require_text(cli(*words, "c.yaml"))
