@@ -1,4 +1,4 @@
-"""float32 registers of one width, and the instructions that polynomials of them need."""
+"""Registers of floats of one width, and the instructions that polynomials of them need."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_types import constant, llvm_type, splat, suffix
-from autosched.tir.dtype import DType, bool_, int32
+from autosched.tir.dtype import DType, bool_
 
 _TABLE = 16
 """Lanes of an AVX-512 register of float32, which holds a table of so many entries."""
@@ -17,13 +17,14 @@ SCALE_BIAS = 254
 
 
 class Lanes:
-    """float32 registers of one width with a method for each instruction the polynomials need."""
+    """float32 or float64 registers of one width, with a method for each instruction that the
+    polynomials need. Scaling, tables and `limit_size` are for float32."""
 
     def __init__(self, b: FunctionBuilder, dtype: DType) -> None:
         self.b = b
         self.dtype = dtype
         self.kind = llvm_type(dtype)
-        self.ints = int32.with_lanes(dtype.lanes)
+        self.ints = DType(f"int{dtype.bits}").with_lanes(dtype.lanes)
         self.int_kind = llvm_type(self.ints)
         self.flags = llvm_type(bool_.with_lanes(dtype.lanes))
 
@@ -76,9 +77,21 @@ class Lanes:
         """x where `test` holds, else y."""
         return self.b.emit(f"select {self.flags} {test}, {self.kind} {x}, {self.kind} {y}")
 
+    def both(self, x: str, y: str) -> str:
+        """The lanes for which both tests hold."""
+        return self.b.emit(f"and {self.flags} {x}, {y}")
+
+    def either(self, x: str, y: str) -> str:
+        """The lanes for which one test holds or both do."""
+        return self.b.emit(f"or {self.flags} {x}, {y}")
+
     def int_op(self, name: str, x: str, y: str) -> str:
         """An operation on integers."""
         return self.b.emit(f"{name} {self.int_kind} {x}, {y}")
+
+    def int_test(self, relation: str, x: str, y: str) -> str:
+        """The lanes for which `icmp` holds."""
+        return self.b.emit(f"icmp {relation} {self.int_kind} {x}, {y}")
 
     def bits(self, x: str) -> str:
         """The bits of x as integers."""

@@ -1,11 +1,14 @@
 """Elementwise mathematics on registers.
 
-float32 exp, log, tanh, sigmoid and erf are polynomials, scalar and vector alike, because the
-library's functions take one element at a time (about nine times slower on AVX-512). Infinities and
-NaN are treated explicitly. float64 and the rarer functions call the C library lane by lane.
+The C library's functions take one element at a time: 3 to 25 times as long as what float32 has
+here, for vectors and single numbers alike (benchmarks/functions.py). Exponentials, logarithms,
+tanh, sigmoid and erf are polynomials of float32 (llvm_exp.py, llvm_log.py), and so are sines and
+cosines (llvm_angles.py); the rarer ones are computed in float64 (llvm_wide_math.py). Infinities,
+NaN and signs of zeros are the library's. float64 calls it lane by lane.
 
-Worst errors over the whole range, in units in the last place: exp and log 1, sigmoid 2, tanh 4, erf
-8 (36 on subnormal arguments).
+Worst errors over the whole range, in units in the last place: exp, exp2, exp10, log and log10 1.1,
+log2 1.3, log1p and sigmoid 2.4, sin and cos 2.5, tan 1.4, tanh 4, erf 8 (36 on subnormal
+arguments), the others 0.51. (log10 1.6 and log2 1.4 where multiply-adds are not fused.)
 """
 
 from __future__ import annotations
@@ -13,13 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from autosched.codegen.llvm_angles import ANGLES
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
-from autosched.codegen.llvm_exp import exp, exp_by_polynomial
+from autosched.codegen.llvm_exp import exp, exp2, exp10, exp_by_polynomial
 from autosched.codegen.llvm_lanes import Lanes
+from autosched.codegen.llvm_log import log, log1p, log2, log10
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
+from autosched.codegen.llvm_wide_math import WIDE, Near, Tier
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType, bool_, int32
+
+TIERS = ANGLES | WIDE
+"""The rarer functions of float32, each with the ways to compute it."""
 
 _INTRINSICS = {
     "sqrt": "sqrt",
@@ -60,8 +69,10 @@ def apply(
     f = Lanes(b, dtype)
     if op == "rsqrt":
         return f.div(f.const(1.0), f.intrinsic("sqrt", args[0]))
-    if dtype.bits == 32 and op in _POLYNOMIALS:
-        return _POLYNOMIALS[op](f, args[0])
+    if dtype.bits == 32 and op in POLYNOMIALS:
+        return POLYNOMIALS[op](f, args[0])
+    if dtype.bits == 32 and op in TIERS:
+        return _in_tiers(b, op, args, dtype)
     if op == "sigmoid":
         return f.div(
             f.const(1.0), f.add(f.const(1.0), _library(b, "exp", [f.neg(args[0])], [dtype], dtype))
@@ -78,6 +89,52 @@ def _classify(b: FunctionBuilder, op: str, x: str, dtype: DType) -> str:
     magnitude = b.call(f"llvm.fabs.{suffix(dtype)}", kind, [(kind, x)])
     test = "oeq" if op == "isinf" else "one"
     return b.emit(f"fcmp {test} {kind} {magnitude}, {splat(math.inf, dtype)}")
+
+
+def _in_tiers(b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType) -> str:
+    """A function of float32 registers that has ways to be computed. Where one of them does not
+    have all lanes, vectors are computed by a function of their own, which branches, and single
+    numbers by the library."""
+    if TIERS[op][0].far is None:
+        return _computed(b, TIERS[op][0].near, args, dtype, 64)
+    if dtype.lanes == 1:
+        return _library(b, op, args, [dtype] * len(args), dtype)
+    kind, name = llvm_type(dtype), f"{op}.{suffix(dtype)}"
+    if name not in b.module.helpers:
+        own, parameters = FunctionBuilder(b.module), [f"%x{k}" for k in range(len(args))]
+        result = _lane_by_tier(own, op, parameters, dtype, TIERS[op])
+        listed = ", ".join(f"{kind} {x}" for x in parameters)
+        header = f"define internal {kind} @{name}({listed}) #0"
+        b.module.helpers[name] = own.complete(header, [], [f"  ret {kind} {result}"])
+    return b.emit(f"call {kind} @{name}({', '.join(f'{kind} {a}' for a in args)})")
+
+
+def _computed(b: FunctionBuilder, near: Near, args: Sequence[str], dtype: DType, bits: int) -> str:
+    """What a function of registers whose floats have `bits` makes of others."""
+    own = DType(f"float{bits}").with_lanes(dtype.lanes)
+    result = near(Lanes(b, own), *(convert(b, a, dtype, own) for a in args))
+    return convert(b, result, own, dtype)
+
+
+def _lane_by_tier(
+    b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType, tiers: Sequence[Tier]
+) -> str:
+    """Each lane by the first of the ways that has it, at the last the library's."""
+    if not tiers:
+        return _library(b, op, args, [dtype] * len(args), dtype)
+    (near, is_far, bits), *others = tiers
+    result, f = _computed(b, near, args, dtype, bits), Lanes(b, dtype)
+    if is_far is None:
+        return result
+    far = b.emit(f"freeze {f.flags} {is_far(f, *args)}")
+    some = b.call(f"llvm.vector.reduce.or.v{dtype.lanes}i1", "i1", [(f.flags, far)])
+    apart, join = b.new_block("far"), b.new_block("join")
+    start = b.branch(f"br i1 {some}, label %{apart.label}, label %{join.label}")
+    b.enter(apart)
+    exact = f.choose(far, _lane_by_tier(b, op, args, dtype, others), result)
+    end = b.leave(f"br label %{join.label}")
+    b.resume(join)
+    return b.emit(f"phi {f.kind} [ {result}, %{start.label} ], [ {exact}, %{end.label} ]")
 
 
 def _library(
@@ -100,42 +157,6 @@ def _library(
         one = b.call(name, element, parts)
         total = b.emit(f"insertelement {llvm_type(result)} {total}, {element} {one}, i32 {lane}")
     return total
-
-
-# log(1 + m) = m - m**2 / 2 + m**3 P(m) on [sqrt(1/2) - 1, sqrt(2) - 1] (Cephes, logf.c)
-_LOG = (
-    7.0376836292e-2,
-    -1.1514610310e-1,
-    1.1676998740e-1,
-    -1.2420140846e-1,
-    1.4249322787e-1,
-    -1.6668057665e-1,
-    2.0000714765e-1,
-    -2.4999993993e-1,
-    3.3333331174e-1,
-)
-
-
-def _log(f: Lanes, x: str) -> str:
-    """log: x = 2**e (1 + m); subnormals are scaled first; log(0) = -inf, negative is NaN."""
-    tiny = f.test("olt", x, f.const(2.0**-126))
-    normal = f.choose(tiny, f.mul(x, f.const(2.0**23)), x)
-    bits = f.bits(normal)
-    # The mantissa is taken relative to sqrt(1/2), so that m is centred on 0.
-    shifted = f.int_op("sub", bits, f.int_const(0x3F3504F3))
-    exponent = f.int_op("ashr", shifted, f.int_const(23))
-    mantissa = f.int_op("sub", bits, f.int_op("shl", exponent, f.int_const(23)))
-    m = f.sub(f.from_bits(mantissa), f.const(1.0))
-    e = f.b.emit(f"sitofp {f.int_kind} {exponent} to {f.kind}")
-    e = f.choose(tiny, f.sub(e, f.const(23.0)), e)
-    square = f.mul(m, m)
-    y = f.mul(f.mul(f.polynomial(m, _LOG), m), square)
-    y = f.fma(e, f.const(-2.12194440e-4), y)
-    y = f.fma(square, f.const(-0.5), y)
-    result = f.fma(e, f.const(0.693359375), f.add(m, y))
-    result = f.choose(f.test("oeq", x, f.const(math.inf)), x, result)
-    result = f.choose(f.test("oeq", x, f.const(0.0)), f.const(-math.inf), result)
-    return f.choose(f.test("uge", x, f.const(0.0)), f.keep_nan(x, result), f.const(math.nan))
 
 
 _TANH_ODD = (
@@ -205,9 +226,14 @@ def _erf(f: Lanes, x: str) -> str:
     return f.keep_nan(x, f.choose(far, one, ratio))
 
 
-_POLYNOMIALS: dict[str, Callable[[Lanes, str], str]] = {
+POLYNOMIALS: dict[str, Callable[[Lanes, str], str]] = {
     "exp": exp,
-    "log": _log,
+    "exp2": exp2,
+    "exp10": exp10,
+    "log": log,
+    "log2": log2,
+    "log10": log10,
+    "log1p": log1p,
     "tanh": _tanh,
     "sigmoid": _sigmoid,
     "erf": _erf,

@@ -64,7 +64,8 @@ class ModuleBuilder:
     lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI).
     `scalar_loops` counts innermost loops that compute scalars, `of_vectors` has the hints of the
     others, by the place of their node in `metadata`; `local` are the functions that
-    others of the module may call; `addressed` tells the pointers with computed addresses,
+    others of the module may call, `helpers` the text of those that code generation calls, by their
+    names; `addressed` tells the pointers with computed addresses,
     `updated` the buffers that are loaded and stored at one place, which few ask for.
     """
 
@@ -81,6 +82,7 @@ class ModuleBuilder:
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
+    helpers: dict[str, str] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     scalar_loops: int = 0
@@ -124,6 +126,7 @@ class ModuleBuilder:
                 flag = self.shared_node(hint)
                 self.metadata[place] = f"!{place} = distinct !{{!{place}, {flag}}}"
         parts = [f"; innermost loops of scalars: {self.scalar_loops}"]
-        parts += [*self.globals, *self.declarations.values(), *self.functions, *self.metadata]
+        parts += [*self.globals, *self.declarations.values(), *self.helpers.values()]
+        parts += [*self.functions, *self.metadata]
         text = "\n".join(parts) + "\n"
         return text + _NARROWED if " half " in text and " double " in text else text

@@ -41,8 +41,10 @@ from autosched.tir.walk import free_vars, map_children, pre_order
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
-FUNCTIONS = frozenset({"exp", "log", "tanh", "sigmoid", "erf"})
-"""Those that codegen/llvm_math.py computes by polynomials of float32."""
+_LOGARITHMS = frozenset({"log", "log2", "log10", "log1p"})
+FUNCTIONS = _LOGARITHMS | {"exp", "exp2", "exp10", "tanh", "sigmoid", "erf", "sin", "cos"}
+"""Those that codegen/llvm_math.py computes by polynomials of float32. Of those that it computes in
+float64 each vector is two registers, which is enough."""
 
 REGISTERS = 4
 """Vectors that are computed at the same time."""
