@@ -24,12 +24,13 @@ from collections.abc import Iterator
 from autosched.errors import ScheduleError
 from autosched.search.rules.common import structure
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import multi_level_tile
+from autosched.search.rules.tiling import follow_tiling, multi_level_tile
 from autosched.state import queries
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
+from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars, pre_order
 
 Next = list[tuple[State, int]]
@@ -53,7 +54,10 @@ def _untouched(state: State, stage_id: int) -> ComputeOp | None:
 
 
 def _sums_across_rows(context: Context, state: State, stage_id: int) -> Decision:
-    """A reduction whose operands are contiguous along an axis of the result."""
+    """A reduction whose operands are contiguous along an axis of the result.
+
+    So are those of a window that slides along rows, one element for each result: X[i + r].
+    """
     op = _untouched(state, stage_id)
     if op is None or not op.reduce_axis or not op.axis:
         return Decision.SKIP
@@ -63,11 +67,20 @@ def _sums_across_rows(context: Context, state: State, stage_id: int) -> Decision
         rows = {v for index in indices[:-1] for v in free_vars(index)}
         if last & spatial and not last & reduced and rows & reduced:
             return Decision.APPLY
+        terms = linear(indices[-1])[1]
+        if last & reduced and any(terms.get(var) == 1 for var in spatial):
+            return Decision.APPLY
     return Decision.SKIP
 
 
 def _tile_reduction(context: Context, state: State, stage_id: int) -> Next:
-    return [(multi_level_tile(state, stage_id, "SRS")[0], stage_id - 1)]
+    """What is computed from the sums element by element follows each tile."""
+    target = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    state, split_ids = multi_level_tile(state, stage_id, "SRS")
+    if target >= 0:
+        state = follow_tiling(state, target, split_ids, 1)
+        state = state.compute_at(stage_id, target, state.stages[target].iters[len(split_ids) - 1])
+    return [(state, stage_id - 1)]
 
 
 TILE_REDUCTION = FunctionRule("TileReduction", _sums_across_rows, _tile_reduction)

@@ -21,6 +21,8 @@ NEW = [
     ("C[j] = max(i, A[i, j])", "SRS"),
     ("C[i, k] = sum(j, A[i, j, k])", "SRS"),
     ("C[k] = sum(i, j, A[i, j, k])", "SRS"),
+    ("C[i, x] = sum(r, A[i, x + r])", "SRS"),
+    ("C[i, x] = max(h, r, A[i + h, x + 2*r])", "SRS"),
     ("C[j, i] = A[i, j]", "SS"),
     ("C[k, i, j] = A[i, j, k]", "SS"),
     ("C[i, j] = A[i, j]", "SS"),
@@ -30,6 +32,7 @@ NEW = [
 ]
 UNCHANGED = [
     "C[i] = sum(j, A[i, j])",  # contiguous along the reduction: lanes are parts of one sum
+    "C[i, x] = sum(r, A[i, 3*x + r])",  # neighbours in the result are none in memory
     "B[i, j] = A[i, j] + 1; D[i] = sum(j, B[i, j]); C[i] = D[i] / 2",  # the rows are no output's
 ]
 ROWS = [
@@ -40,7 +43,10 @@ ROWS = [
 
 
 def task_of(expr: str) -> Task:
-    return Task.from_expression(expr, {"A": [6, 5, 24] if "A[i, j, k]" in expr else [12, 40]})
+    shapes = {"A": [6, 5, 24] if "A[i, j, k]" in expr else [12, 40]}
+    if "r, A" in expr:  # a window, of what the shapes of both leave
+        shapes["C"] = [10 if "i + h" in expr else 12, 13 if "3*x" in expr else 34]
+    return Task.from_expression(expr, shapes)
 
 
 Space = Literal["ansor", "autosched"]
@@ -70,6 +76,16 @@ def test_a_tiled_structure_beside_ansors(expr: str, levels: str) -> None:
     assert bool(reductions) == ("R" in levels)
     if reductions:  # between the outer and the inner spatial loops
         assert suffixes[reductions[0] - 1] == "0" and suffixes[reductions[-1] + 1] == "1"
+
+
+def test_what_is_computed_from_sums_follows_their_tiles() -> None:
+    """A moving average need not write its sums to memory and read them again."""
+    task = Task.from_expression("C[x] = sum(r, A[x + r]) / 9", {"A": [1000], "C": [992]})
+    old, new = (sketches_of(task, space) for space in SPACES)
+    (added,) = [state for state in new if state.to_str() not in texts(old)]
+    _, sums, result = added.stages
+    assert sums.compute_at is ComputeAt.ITER and len(sums.iters) == 3
+    assert [it.name for it in result.iters] == ["x.0", "x.1"]
 
 
 @pytest.mark.parametrize("expr", UNCHANGED)
@@ -181,7 +197,7 @@ def test_a_window_asks_for_the_border_itself(stride: int, padding: int) -> None:
     )
     old, new = (sketches_of(task, space) for space in SPACES)
     added = [state for state in new if state.to_str() not in texts(old)]
-    assert len(added) == (padding > 0)
+    assert len(added) == (padding > 0) + (stride == 1)  # windows that slide are tiled, too
     inputs = task.inputs(seed=1)
     inputs[0].flat[::7] = np.nan
     (want,) = task.reference(inputs)
