@@ -26,9 +26,11 @@ from autosched.search.rules.gpu import (
     SPECIAL_COMPUTE_LOCATION_GPU,
 )
 from autosched.search.rules.instruction import USE_INSTRUCTION
+from autosched.search.rules.operand import KEEP_OPERAND
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.search.rules.reduction_slices import SLICE_REDUCTION
 from autosched.search.rules.space import (
+    FUSE_INNER_ROWS,
     FUSE_ROWS,
     INLINE_BORDER,
     TILE_ELEMENTS,
@@ -51,6 +53,8 @@ ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
 )
 CPU_RULES: tuple[SketchRule, ...] = (
     KEEP_PACKED,
+    FUSE_INNER_ROWS,
+    KEEP_OPERAND,
     ANSOR_CPU_RULES[0],
     USE_INSTRUCTION,
     *ANSOR_CPU_RULES[1:4],

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from autosched.errors import ScheduleError
 from autosched.search.rules.common import structure
+from autosched.search.rules.operand import is_operand
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import follow_tiling, multi_level_tile
 from autosched.state import queries
@@ -122,20 +123,21 @@ def _row_stages(state: State, stage_id: int) -> list[int]:
                 found.add(producer)
                 work.append(producer)
     # What a tiled stage reads is no part of the rows that are computed after it.
-    found -= {k for k in found if _read_elsewhere(state, k, found | {stage_id})}
+    found -= {k for k in found if _read_elsewhere(state, k, found, stage_id)}
     if not any(queries.has_reduce_iter(state, k) for k in found):
         return []
     others = [k for k, s in enumerate(state.stages) if not s.is_placeholder and k not in found]
     first = min(found)
-    return sorted(found, reverse=True) if all(k < first or k == stage_id for k in others) else []
+    return sorted(found, reverse=True) if all(k < first or k >= stage_id for k in others) else []
 
 
-def _read_elsewhere(state: State, stage_id: int, inside: set[int]) -> bool:
-    """True when a stage outside of `inside` needs the stage, directly or through others."""
-    work, seen = [stage_id], {stage_id}
+def _read_elsewhere(state: State, stage_id: int, inside: set[int], last: int) -> bool:
+    """True when a stage that is neither inside nor `last` needs the stage, directly or through
+    those inside."""
+    work, seen = [stage_id], {stage_id, last}
     while work:
         for consumer in queries.consumers(state, work.pop()):
-            if consumer not in inside:
+            if consumer not in inside and consumer != last:
                 return True
             if consumer not in seen:
                 seen.add(consumer)
@@ -158,6 +160,15 @@ def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
     return Decision.APPLY_AND_SKIP_REST if tiled else Decision.APPLY
 
 
+def _has_inner_rows(context: Context, state: State, stage_id: int) -> Decision:
+    """As `_has_rows`, of what a stage to be tiled reads: the probabilities of an attention."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or op.reduce_axis or len(op.axis) < 2:
+        return Decision.SKIP
+    rows = is_operand(state, stage_id) and _row_stages(state, stage_id)
+    return Decision.APPLY_AND_SKIP_REST if rows else Decision.SKIP
+
+
 def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
     found = _row_stages(state, stage_id)
     axes = len(state.stages[stage_id].iters)
@@ -175,6 +186,7 @@ def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
 
 
 FUSE_ROWS = FunctionRule("FuseRows", _has_rows, _fuse_rows)
+FUSE_INNER_ROWS = FunctionRule("FuseInnerRows", _has_inner_rows, _fuse_rows)
 
 
 def _borders(state: State, stage_id: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Sketches beyond Ansor's: where they appear, what they look like, that they compute the same."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +9,11 @@ from autosched.driver import build_steps
 from autosched.measure.check import compare
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
-from autosched.search.options import SearchOptions
-from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.task import Task
+from kit.sketches import SPACES, sketches_of
 
 NEW = [
     ("C[j] = sum(i, A[i, j])", "SRS"),
@@ -47,15 +46,6 @@ def task_of(expr: str) -> Task:
     if "r, A" in expr:  # a window, of what the shapes of both leave
         shapes["C"] = [10 if "i + h" in expr else 12, 13 if "3*x" in expr else 34]
     return Task.from_expression(expr, shapes)
-
-
-Space = Literal["ansor", "autosched"]
-SPACES: tuple[Space, Space] = ("ansor", "autosched")
-
-
-def sketches_of(task: Task, space: Space, gpu: bool = False) -> tuple[State, ...]:
-    options = SearchOptions(space=space)
-    return SearchSpace.of(Context(task.dag, task.target.hardware, gpu, options)).sketches
 
 
 def texts(states: tuple[State, ...]) -> list[str]:
