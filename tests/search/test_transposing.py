@@ -16,6 +16,10 @@ from autosched.task import Task
 DENSE = "T[i, j] = sum(k, A[i, k] * W[j, k])\nD[i, j] = max(T[i, j] + b[j], 0)"
 GRAM = "C[i, j] = sum(k, A[i, k] * A[j, k])"
 DISTANCES = "D[i, j] = sum(k, (A[i, k] - A[j, k]) ** 2)"
+SCORES = (
+    "S[h, i, j] = sum(d, Q[h, i, d] * K[h, j, d]); m[h, i] = max(j, S[h, i, j]); "
+    "P[h, i, j] = S[h, i, j] - m[h, i]"
+)
 CONVOLUTION = "Y[c, h, w] = sum(r, s, X[r, h, w + s] * K[c, r, s])"
 
 
@@ -55,6 +59,27 @@ for i.0 (None)
 """
     )
     assert transposed(dense(64, 100, 96), SearchOptions(space="ansor")) == []
+
+
+def test_results_that_go_on_are_made_of_vectors_along_their_last_axis() -> None:
+    """The scores of an attention, which are neither an output nor read by one element alone."""
+    shape = [3, 32, 20]
+    task = Task.from_expression(SCORES, {"Q": shape, "K": shape})
+    sketches = transposed(task)
+    assert sketches
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    space = SearchSpace(task)
+    for sketch in sketches:
+        assert [s.name for s in sketch.stages if s.name.endswith(".global.global")] == [
+            "K.global.global"
+        ]
+        (sums,) = [stage for stage in sketch.stages if stage.name == "S.global"]
+        assert sums.iters[-1].name.startswith("j_c")
+        for steps in space.sample(np.random.default_rng(0), 4, sketch=sketch)[:4]:
+            got = np.empty_like(want)
+            load(build_steps(task.dag, steps, task.target))(*inputs, got)
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
