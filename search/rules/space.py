@@ -19,15 +19,15 @@ C[j] = sum(i, A[i, j])        for j.0:              C[j, i] = A[i, j]      for j
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator as Iterating
+from collections.abc import Sequence
 
-from autosched.errors import ScheduleError
 from autosched.search.rules.common import structure
 from autosched.search.rules.operand import is_operand
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import follow_tiling, multi_level_tile
 from autosched.state import queries
-from autosched.state.iterator import IterKind
+from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
@@ -37,7 +37,7 @@ from autosched.tir.walk import free_vars, pre_order
 Next = list[tuple[State, int]]
 
 
-def _innermost_indices(op: ComputeOp) -> Iterator[tuple[tuple[Expr, ...], set[Var]]]:
+def _innermost_indices(op: ComputeOp) -> Iterating[tuple[tuple[Expr, ...], set[Var]]]:
     """Each read with several indices, and the variables of the last one."""
     for body in op.body:
         for node in pre_order(body):
@@ -145,44 +145,92 @@ def _read_elsewhere(state: State, stage_id: int, inside: set[int], last: int) ->
     return False
 
 
+def _kept_axes(state: State, last: int, stages: Sequence[int]) -> list[int]:
+    """The axes of the stage `last` that none of the reductions among `stages` goes through.
+
+    A reduction that is read along two axes (s[i] and s[j]) keeps neither.
+    """
+    kept = set(range(len(state.stages[last].iters)))
+    places: dict[int, list[int | None]] = {last: [*kept]}  # of the axes of a stage in `last`
+    for producer in sorted(stages, reverse=True):
+        found = [
+            [_place(state, reader, e, places[reader]) for e in indices]
+            for reader, accesses in state.access_dag.access.read_by[producer].items()
+            for indices in accesses
+        ]
+        own = [each[0] if len(set(each)) == 1 else None for each in zip(*found, strict=True)]
+        places[producer] = own
+        if queries.has_reduce_iter(state, producer):
+            kept.intersection_update(place for place in own if place is not None)
+    return sorted(kept)
+
+
+def _place(state: State, stage_id: int, e: Expr, places: list[int | None]) -> int | None:
+    """Which of the stage's axes the index is, where that is in another stage; or None."""
+    op = state.stages[stage_id].op
+    assert isinstance(op, ComputeOp)
+    number = next((n for n, axis in enumerate(op.axis) if axis.var is e), None)
+    return None if number is None else places[number]
+
+
+def _rows_of(state: State, stage_id: int) -> tuple[list[int], list[int]]:
+    """What FuseRows computes together with the stage, the last first, and the axes of the rows."""
+    stages = _row_stages(state, stage_id)
+    kept = _kept_axes(state, stage_id, stages) if stages else []
+    return (stages, kept) if len(kept) < len(state.stages[stage_id].iters) else ([], [])
+
+
 def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
-    """An output whose last axis only reductions on the way to it go through.
+    """An output with axes that only reductions on the way to it go through, and others.
 
     Behind a stage that is to be tiled there are no other sketches: rows in blocks are the best end
     of each tiling, and the trials are needed for the tiling (docs/searching.md has figures).
     """
-    op = _untouched(state, stage_id)
-    if op is None or op.reduce_axis or len(op.axis) < 2 or not queries.is_output(state, stage_id):
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or op.reduce_axis or not queries.is_output(state, stage_id):
         return Decision.SKIP
-    if not _row_stages(state, stage_id):
+    if queries.is_tiled(state, stage_id) or not _rows_of(state, stage_id)[1]:
         return Decision.SKIP
-    tiled = any(queries.needs_multi_level_tiling(state, k) for k in range(len(state.stages)))
+    others = [k for k in range(len(state.stages)) if k != stage_id]
+    tiled = any(queries.needs_multi_level_tiling(state, k) for k in others)
     return Decision.APPLY_AND_SKIP_REST if tiled else Decision.APPLY
 
 
 def _has_inner_rows(context: Context, state: State, stage_id: int) -> Decision:
     """As `_has_rows`, of what a stage to be tiled reads: the probabilities of an attention."""
     op = state.stages[stage_id].op
-    if not isinstance(op, ComputeOp) or op.reduce_axis or len(op.axis) < 2:
+    if not isinstance(op, ComputeOp) or op.reduce_axis or not is_operand(state, stage_id):
         return Decision.SKIP
-    rows = is_operand(state, stage_id) and _row_stages(state, stage_id)
-    return Decision.APPLY_AND_SKIP_REST if rows else Decision.SKIP
+    return Decision.APPLY_AND_SKIP_REST if _rows_of(state, stage_id)[1] else Decision.SKIP
 
 
 def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
-    found = _row_stages(state, stage_id)
-    axes = len(state.stages[stage_id].iters)
-    state, (rows, _) = state.split(stage_id, state.stages[stage_id].iters[-2], [None])
+    """The axes of the rows come first. Where the last axis is one of them, rows are columns: some
+    beside one another are innermost, for vectors, in the reductions as well."""
+    found, kept = _rows_of(state, stage_id)
+    iters = list(state.stages[stage_id].iters)
+    across = kept[-1] == len(iters) - 1
+    others = [it for axis, it in enumerate(iters) if axis not in kept]
+    state, (rows, inner) = state.split(stage_id, iters[kept[-1]], [None])
+    order = [*(iters[axis] for axis in kept[:-1]), rows]
+    order += [*others, inner] if across else [inner, *others]
+    if order != list(state.stages[stage_id].iters):
+        state = state.reorder(stage_id, order)
     for producer in found:
-        if queries.has_reduce_iter(state, producer):
-            spatial = [it for it in state.stages[producer].iters if it.kind is IterKind.SPATIAL]
-            if len(spatial) >= axes:
-                raise ScheduleError("a reduction of the output's own axes has no rows")
-        elif queries.is_strictly_inlineable(state, producer):
-            state = state.compute_inline(producer)
-            continue
+        if not queries.has_reduce_iter(state, producer):
+            if queries.is_strictly_inlineable(state, producer):
+                state = state.compute_inline(producer)
+                continue
+        elif across:
+            *spatial, last = (it for it in _iters(state, producer, IterKind.SPATIAL))
+            terms = _iters(state, producer, IterKind.REDUCTION)
+            state = state.reorder(producer, [*spatial, *terms, last])
         state = state.compute_at(producer, stage_id, rows)
     return [(state, found[-1] - 1)]
+
+
+def _iters(state: State, stage_id: int, kind: IterKind) -> list[Iterator]:
+    return [it for it in state.stages[stage_id].iters if it.kind is kind]
 
 
 FUSE_ROWS = FunctionRule("FuseRows", _has_rows, _fuse_rows)

@@ -10,6 +10,7 @@ from autosched.measure.check import compare
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
 from autosched.search.space import SearchSpace
+from autosched.state.iterator import IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.task import Task
@@ -95,6 +96,65 @@ def test_all_stages_of_a_row_are_computed_together(expr: str) -> None:
     space = SearchSpace(task)
     for steps in space.sample(np.random.default_rng(0), 8, sketch=added):
         assert [stage.compute_at for stage in space.context.dag.state_of(steps).stages] == places
+
+
+@pytest.mark.parametrize(
+    ("expr", "shape", "loops"),
+    [
+        ("D[j] = sum(i, A[i, j]); C[i, j] = A[i, j] / D[j]", [12, 40], "j.0 i j.1"),
+        (
+            "M[b, j] = max(i, A[b, i, j]); E[b, i, j] = exp(A[b, i, j] - M[b, j]); "
+            "S[b, j] = sum(i, E[b, i, j]); C[b, i, j] = E[b, i, j] / S[b, j]",
+            [3, 7, 20],
+            "b j.0 i j.1",
+        ),
+        (
+            "D[c] = sum(n, h, A[n, c, h]); C[n, c, h] = A[n, c, h] - D[c]",
+            [3, 8, 20],
+            "c.0 c.1 n h",
+        ),
+        ("D[i] = sum(j, k, A[i, j, k]); C[i, j, k] = A[i, j, k] - D[i]", [8, 3, 20], "i.0 i.1 j k"),
+    ],
+)
+def test_rows_lie_along_any_axes(expr: str, shape: list[int], loops: str) -> None:
+    """The axes that no reduction goes through come first; columns stay beside one another."""
+    task = Task.from_expression(expr, {"A": shape})
+    fused = [
+        state
+        for state in sketches_of(task, "autosched")
+        if [stage.compute_at for stage in state.stages].count(ComputeAt.ITER)
+        == len(state.stages) - 2
+    ]
+    assert fused
+    for state in fused:
+        *stages, last = state.stages
+        assert " ".join(it.name for it in last.iters) == loops
+        for stage in stages:
+            kinds = [it.kind for it in stage.iters]
+            if IterKind.REDUCTION in kinds and loops.endswith("j.1"):
+                assert kinds[-1] is IterKind.SPATIAL
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    space = SearchSpace(task)
+    for sketch in fused:
+        for steps in space.sample(np.random.default_rng(0), 6, sketch=sketch)[:6]:
+            got = np.empty_like(want)
+            load(build_steps(task.dag, steps, task.target))(*inputs, got)
+            assert compare("C", got, want) is None, steps
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "D[i] = sum(j, A[i, j]); C[i, j] = A[i, j] / D[i] / D[j]",  # of all rows in each
+        "D[z] = sum(i, j, A[i, j] + 0 * z); C[i, j] = A[i, j] / D[0]",
+    ],
+)
+def test_what_a_whole_array_is_needed_for_has_no_rows(expr: str) -> None:
+    shapes = {"A": [12, 12], "D": [1]} if "D[z]" in expr else {"A": [12, 12]}
+    sketches = sketches_of(Task.from_expression(expr, shapes), "autosched")
+    sums = [stage for state in sketches for stage in state.stages if stage.op.name == "D"]
+    assert sums and all(stage.compute_at is not ComputeAt.ITER for stage in sums)
 
 
 def test_the_rows_behind_a_stage_to_be_tiled_are_computed_together() -> None:
