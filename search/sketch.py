@@ -62,10 +62,10 @@ CPU_RULES: tuple[SketchRule, ...] = (
     PACK_OPERAND,
     PACK_TRANSPOSED,
     INLINE_BORDER,
+    FUSE_ROWS,
     *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,
     TILE_ELEMENTS,
-    FUSE_ROWS,
     SKIP_STAGE,
 )
 ANSOR_GPU_RULES: tuple[SketchRule, ...] = (
