@@ -222,7 +222,7 @@ def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
                 state = state.compute_inline(producer)
                 continue
         elif across:
-            *spatial, last = (it for it in _iters(state, producer, IterKind.SPATIAL))
+            *spatial, last = _iters(state, producer, IterKind.SPATIAL)
             terms = _iters(state, producer, IterKind.REDUCTION)
             state = state.reorder(producer, [*spatial, *terms, last])
         state = state.compute_at(producer, stage_id, rows)

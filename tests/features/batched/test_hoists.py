@@ -72,7 +72,7 @@ def test_candidates_whose_stages_move_are_worked_out_at_once(
     name: str, args: dict[str, Any], cpu: str, moved: _Moved
 ) -> None:
     task = Task.from_workload(name, target=CPUS[cpu], **args)
-    space = SearchSpace(task, SearchOptions(space="autosched"))
+    space = SearchSpace(task, SearchOptions(space="ansor"))
     found = space.sample(np.random.default_rng(7), COUNT)
     batched = BatchedTuningFeatures(task.dag, task.target)
     rows = batched.rows_of(found)
