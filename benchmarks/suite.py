@@ -4,10 +4,12 @@
     python benchmarks/suite.py --records suite --json suite.jsonl
     python benchmarks/suite.py --only softmax layer_norm --records suite
     python benchmarks/suite.py --others --json others.jsonl     # 36 shapes of networks
+    python benchmarks/suite.py --chains                         # 18 expressions of several stages
     python benchmarks/suite.py --table suite.jsonl              # nothing is run
 
 Every built-in operator of floats, some at an awkward size too (`--all`: each at both), and a chain
-of element-wise stages; with `--others` 36 shapes of networks in their place. The folder `--records`
+of element-wise stages; with `--others` 36 shapes of networks in their place, with `--chains` layers
+with what stands between them, attention, functions (suite_chains.py). The folder `--records`
 has a file of records for each operator: its best is replayed, and as many trials as it lacks are
 tuned first and appended to it. Each line goes to `--json` as soon as it is known, so that a suite
 can be run in pieces (`--left` runs what the file does not have yet).
@@ -63,6 +65,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+from suite_chains import CHAINS
 from suite_operators import MORE, OTHERS, SUITE, Operator, moved_bytes
 
 import autosched
@@ -267,16 +270,19 @@ def _us(seconds: float) -> str:
 def read_rows(path: Path) -> list[Row]:
     """The last line of each operator, in the order of the suite."""
     rows = {row["operator"]: row for row in map(json.loads, path.read_text().splitlines())}
-    order = [operator.name for operator in (*SUITE, *MORE, *OTHERS)]
+    order = [operator.name for operator in (*SUITE, *MORE, *OTHERS, *CHAINS)]
     return [rows[name] for name in order if name in rows]
 
 
 # -- the command ----------------------------------------------------------------------------------
 
 
-def chosen(words: Sequence[str], everything: bool, others: bool = False) -> list[Operator]:
+def chosen(
+    words: Sequence[str], everything: bool, *, others: bool = False, chains: bool = False
+) -> list[Operator]:
     """The operators whose names or workloads contain one of the words, of the lists asked for."""
-    known = OTHERS if others else [*SUITE, *MORE] if everything or words else SUITE
+    usual = [*SUITE, *MORE] if everything or words else SUITE
+    known = CHAINS if chains else OTHERS if others else usual
     found = [o for o in known if not words or any(w in f"{o.name} {o.workload}" for w in words)]
     if not found:
         names = ", ".join(repr(o.name) for o in known)
@@ -289,6 +295,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="parts of names")
     parser.add_argument("--all", action="store_true", help="the second size of each, too")
     parser.add_argument("--others", action="store_true", help="other shapes that networks have")
+    parser.add_argument("--chains", action="store_true", help="expressions of several stages")
     parser.add_argument("--left", action="store_true", help="only what --json does not have yet")
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--threads", type=int, default=None, help="of both sides (default: all)")
@@ -309,7 +316,7 @@ def main() -> None:
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.environ.update(wanted)  # read when they are loaded
         os.execv(sys.executable, [sys.executable, *sys.argv])
-    operators = chosen(options.only, options.all, options.others)
+    operators = chosen(options.only, options.all, others=options.others, chains=options.chains)
     if options.left and options.json is not None and options.json.exists():
         known = {row["operator"] for row in read_rows(options.json)}
         operators = [operator for operator in operators if operator.name not in known]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     yield importlib.import_module("suite")
-    for name in ("suite", "suite_operators"):
+    for name in ("suite", "suite_operators", "suite_chains"):
         del sys.modules[name]
 
 
@@ -33,6 +33,16 @@ def test_every_built_in_operator_of_floats_is_there_at_two_sizes(suite: ModuleTy
         assert sum(operator.workload == name for operator in operators) >= 2, name
     for operator in operators:
         assert operator.needed_flops(operator.task(cpu_target(1))) > 0
+
+
+def test_chains_are_expressions_that_can_be_tuned(suite: ModuleType) -> None:
+    others = [*suite.SUITE, *suite.MORE, *suite.OTHERS]
+    assert len({operator.file for operator in [*others, *suite.CHAINS]}) == len(others) + 18
+    for operator in suite.CHAINS:
+        task = operator.task(cpu_target(1))
+        assert sum(suite.moved_bytes(task)) > 0 and task.num_outputs == 1
+    (operator,) = suite.chosen(["whole attention 12x"], False, chains=True)
+    assert operator.needed_flops(operator.task(cpu_target(1))) == 4 * 12 * 128 * 128 * 64
 
 
 @pytest.mark.parametrize(
