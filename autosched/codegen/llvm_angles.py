@@ -13,8 +13,6 @@ from typing import NamedTuple
 from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_wide_math import WHOLE, Tier
 
-# -- angles ---------------------------------------------------------------------------------------
-
 # sin(r) = r + r**3 P(r**2) on |r| <= pi / 2: relative error 2**-35, and 2**-27
 _SIN = (
     -2.3888909339630063e-8,

@@ -35,13 +35,13 @@ class _Parts(NamedTuple):
 
 def log(f: Lanes, x: str) -> str:
     """The natural logarithm of each lane."""
-    return _at_ends(f, x, _natural(f, _parts(f, x)))
+    return at_ends(f, x, _natural(f, _parts(f, x)))
 
 
 def log1p(f: Lanes, x: str) -> str:
     """The natural logarithm of one more than each lane, whose sign it has."""
     y = f.add(x, f.const(1.0))
-    return f.intrinsic("copysign", _at_ends(f, y, _natural(f, _parts(f, y, x))), x)
+    return f.intrinsic("copysign", at_ends(f, y, _natural(f, _parts(f, y, x))), x)
 
 
 def _natural(f: Lanes, parts: _Parts) -> str:
@@ -60,7 +60,7 @@ def log2(f: Lanes, x: str) -> str:
     e, m, square, y = _parts(f, x)
     y = f.fma(square, f.const(-0.5), y)
     z = f.fma(m, f.const(_LOG2_E), f.mul(y, f.const(_LOG2_E)))
-    return _at_ends(f, x, f.add(e, f.add(m, f.add(z, y))))
+    return at_ends(f, x, f.add(e, f.add(m, f.add(z, y))))
 
 
 # log10(e) and log10(2) in parts: products with the first are exact (Cephes, log10f.c).
@@ -76,7 +76,7 @@ def log10(f: Lanes, x: str) -> str:
     z = f.fma(e, f.const(_LOG10_2[1]), z)
     z = f.fma(y, f.const(_LOG10_E[0]), z)
     z = f.fma(m, f.const(_LOG10_E[0]), z)
-    return _at_ends(f, x, f.fma(e, f.const(_LOG10_2[0]), z))
+    return at_ends(f, x, f.fma(e, f.const(_LOG10_2[0]), z))
 
 
 def _parts(f: Lanes, x: str, less: str | None = None) -> _Parts:
@@ -97,8 +97,8 @@ def _parts(f: Lanes, x: str, less: str | None = None) -> _Parts:
     return _Parts(e, m, square, f.mul(f.mul(f.polynomial(m, _LOG), m), square))
 
 
-def _at_ends(f: Lanes, x: str, result: str) -> str:
+def at_ends(f: Lanes, x: str, result: str) -> str:
     """The logarithm `result` of x, and what it is of 0, infinity, NaN, and negative numbers."""
     result = f.choose(f.test("oeq", x, f.const(math.inf)), x, result)
     result = f.choose(f.test("oeq", x, f.const(0.0)), f.const(-math.inf), result)
-    return f.choose(f.test("uge", x, f.const(0.0)), f.keep_nan(x, result), f.const(math.nan))
+    return f.choose(f.test("oge", x, f.const(0.0)), result, f.const(math.nan))

@@ -95,8 +95,9 @@ def _in_tiers(b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType) ->
     """A function of float32 registers that has ways to be computed. Where one of them does not
     have all lanes, vectors are computed by a function of their own, which branches, and single
     numbers by the library."""
-    if TIERS[op][0].far is None:
-        return _computed(b, TIERS[op][0].near, args, dtype, 64)
+    near, is_far, bits = TIERS[op][0]
+    if is_far is None:
+        return _computed(b, near, args, dtype, bits)
     if dtype.lanes == 1:
         return _library(b, op, args, [dtype] * len(args), dtype)
     kind, name = llvm_type(dtype), f"{op}.{suffix(dtype)}"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from autosched.codegen.llvm_lanes import Lanes
+from autosched.codegen.llvm_log import at_ends
 
 _FIELD = 52
 """Bits of a float64 below its exponent."""
@@ -139,22 +140,15 @@ def _log_parts(d: Lanes, x: str, less: str | None = None) -> tuple[str, str]:
     return e, d.mul(m, d.fma(m, curve, d.const(1.0)))
 
 
-def _at_ends(d: Lanes, x: str, result: str) -> str:
-    """The logarithm `result` of x, and what it is of 0, infinity, NaN, and negative numbers."""
-    result = d.choose(d.test("oeq", x, d.const(math.inf)), x, result)
-    result = d.choose(d.test("oeq", x, d.const(0.0)), d.const(-math.inf), result)
-    return d.choose(d.test("oge", x, d.const(0.0)), result, d.const(math.nan))
-
-
 def _log2(d: Lanes, x: str) -> str:
     e, rest = _log_parts(d, x)
-    return _at_ends(d, x, d.fma(rest, d.const(1 / _LN2), e))
+    return at_ends(d, x, d.fma(rest, d.const(1 / _LN2), e))
 
 
 def _log1p(d: Lanes, x: str) -> str:
     y = d.add(x, d.const(1.0))
     e, rest = _log_parts(d, y, x)
-    return d.intrinsic("copysign", _at_ends(d, y, d.fma(e, d.const(_LN2), rest)), x)
+    return d.intrinsic("copysign", at_ends(d, y, d.fma(e, d.const(_LN2), rest)), x)
 
 
 def _asinh(d: Lanes, x: str) -> str:

@@ -1,9 +1,15 @@
-"""The sketches of a task in each space."""
+"""The sketches of a task in each space, and whether what is drawn of them is right."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
+import numpy as np
+
+from autosched.driver import build_steps
+from autosched.measure.check import compare
+from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
 from autosched.search.space import SearchSpace
@@ -18,3 +24,15 @@ def sketches_of(task: Task, space: Space, gpu: bool = False) -> tuple[State, ...
     """All that the rules of the space make of the task."""
     options = SearchOptions(space=space)
     return SearchSpace.of(Context(task.dag, task.target.hardware, gpu, options)).sketches
+
+
+def assert_right(task: Task, sketches: Iterable[State], each: int, seed: int = 0) -> None:
+    """`each` samples of every sketch of the space `autosched` compute the reference."""
+    inputs = task.inputs(seed=1)
+    (want,) = task.reference(inputs)
+    space = SearchSpace(task)
+    for sketch in sketches:
+        for steps in space.sample(np.random.default_rng(seed), each, sketch=sketch)[:each]:
+            got = np.empty_like(want)
+            load(build_steps(task.dag, steps, task.target))(*inputs, got)
+            assert compare("the result", got, want) is None, steps

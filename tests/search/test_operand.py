@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from autosched.driver import build_steps
-from autosched.measure.check import compare
-from autosched.runtime.cpu import load
-from autosched.search.space import SearchSpace
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.task import Task
-from kit.sketches import sketches_of
+from kit.sketches import assert_right, sketches_of
 
 GELU = (
     "H[i, j] = sum(k, X[i, k] * A[k, j]); R[i, j] = 0.5 * H[i, j] * (1 + erf(0.7 * H[i, j])); "
@@ -78,18 +73,6 @@ ROWS = {
 def is_inlined(state: State, name: str) -> bool:
     (stage,) = [s for s in state.stages if s.op.name == name]
     return stage.is_inlined
-
-
-def assert_right(task: Task, sketches: tuple[State, ...], each: int) -> None:
-    """Samples of all sketches compute the reference."""
-    inputs = task.inputs(seed=1)
-    (want,) = task.reference(inputs)
-    space = SearchSpace(task)
-    for sketch in sketches:
-        for steps in space.sample(np.random.default_rng(0), each, sketch=sketch)[:each]:
-            got = np.empty_like(want)
-            load(build_steps(task.dag, steps, task.target))(*inputs, got)
-            assert compare("Y", got, want) is None, steps
 
 
 @pytest.mark.parametrize("expr", KEPT)

@@ -14,7 +14,7 @@ from autosched.state.iterator import IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.task import Task
-from kit.sketches import SPACES, sketches_of
+from kit.sketches import SPACES, assert_right, sketches_of
 
 NEW = [
     ("C[j] = sum(i, A[i, j])", "SRS"),
@@ -133,14 +133,7 @@ def test_rows_lie_along_any_axes(expr: str, shape: list[int], loops: str) -> Non
             kinds = [it.kind for it in stage.iters]
             if IterKind.REDUCTION in kinds and loops.endswith("j.1"):
                 assert kinds[-1] is IterKind.SPATIAL
-    inputs = task.inputs(seed=1)
-    (want,) = task.reference(inputs)
-    space = SearchSpace(task)
-    for sketch in fused:
-        for steps in space.sample(np.random.default_rng(0), 6, sketch=sketch)[:6]:
-            got = np.empty_like(want)
-            load(build_steps(task.dag, steps, task.target))(*inputs, got)
-            assert compare("C", got, want) is None, steps
+    assert_right(task, fused, 6)
 
 
 @pytest.mark.parametrize(
@@ -217,14 +210,7 @@ def test_products_of_a_tensor_with_itself_are_tiled(expr: str) -> None:
     )
     assert old <= 1  # a factored reduction
     assert new >= 2
-    inputs = task.inputs(seed=1)
-    (want,) = task.reference(inputs)
-    space = SearchSpace(task)
-    for sketch in space.sketches:
-        for steps in space.sample(np.random.default_rng(3), 2, sketch=sketch):
-            got = np.empty_like(want)
-            load(build_steps(task.dag, steps, task.target))(*inputs, got)
-            assert compare("C", got, want) is None, steps
+    assert_right(task, SearchSpace(task).sketches, 2, seed=3)
 
 
 @pytest.mark.parametrize("expr", TWICE)
