@@ -1,4 +1,4 @@
-"""Powers of e, 2 and 10 of float32 registers: a polynomial, or a table of sixteen powers and a
+"""Powers of e, 2 and 10 of registers: a polynomial, or of float32 a table of sixteen powers and a
 shorter one.
 
 Results overflow to infinity and underflow through the subnormals to zero by themselves. NaN goes
@@ -8,12 +8,24 @@ through all steps.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from autosched.codegen.llvm_lanes import SCALE_BIAS, Lanes
+from autosched.codegen.llvm_lanes import Lanes
+from autosched.codegen.llvm_log import LN2, LOG10_2
 
-# exp(r) = 1 + r + r**2 P(r) on |r| <= ln2 / 2: minimax, relative error 2**-28 (Lawson's iteration).
-_POLYNOMIAL = (
+
+class _Width(NamedTuple):
+    """What depends on the type: the polynomial of exp(r) on |r| <= ln2 / 2, highest power first,
+    and powers of two beyond which results are zero and infinite, and still two floats' product."""
+
+    polynomial: tuple[float, ...]
+    least: float
+    most: float
+
+
+# 1 + r + r**2 P(r): minimax (Lawson's iteration and Remez), relative errors 2**-28 and 2**-58.
+_SINGLE_EXP = (
     1.3814540104697857e-3,
     8.368745195589498e-3,
     4.166839079138325e-2,
@@ -22,39 +34,53 @@ _POLYNOMIAL = (
     1.0,
     1.0,
 )
+DOUBLE_EXP = (
+    2.5000212761314676e-8,
+    2.763023944785383e-7,
+    2.7557586041709454e-6,
+    2.4801493122829197e-5,
+    1.98412695067156e-4,
+    1.3888888943607417e-3,
+    8.33333333349455e-3,
+    4.166666666653025e-2,
+    1.6666666666666413e-1,
+    5.000000000000011e-1,
+    1.0,
+    1.0,
+)
+
+_WIDTHS = {
+    32: _Width(_SINGLE_EXP, least=-150.04, most=128.4),
+    64: _Width(DOUBLE_EXP, least=-1075.04, most=1024.4),
+}
 
 _POWERS = tuple(2.0 ** (k / 16) for k in range(16))
 _SIXTEENTHS = 1.5 * 2.0**19
-"""A float added to this becomes a multiple of 1/16, whose last four bits are the sixteenths."""
-
-_WHOLE = 1.5 * 2.0**23
-"""A float added to this becomes a whole number, which stands in its last bits."""
+"""A float32 added to this becomes a multiple of 1/16, whose last four bits are the sixteenths."""
 
 # exp(r) = 1 + r + r**2 (a + b r) on |r| <= ln2 / 32: minimax, relative error 2**-29.
 _SHORT = (0.16666721, 0.50001617)
 
-_MOST = (-150.04, 128.4)
-"""Powers of two beyond which results are zero and infinite, and still two floats' product."""
-
 
 class _Base(NamedTuple):
     """The number of which powers are computed: its natural logarithm and, in parts, the logarithm
-    of two to that base. Products of the first part with the multiples of 1/16 that are taken off
-    are exact (Cody and Waite)."""
+    of two to that base, by the bits of the type. Products of the first part with the multiples of
+    1/16 that are taken off are exact (Cody and Waite)."""
 
     ln: float
-    two: tuple[float, ...]
+    two: Mapping[int, tuple[float, ...]]
 
-    def rest(self, f: Lanes, x: str, n: str) -> str:
-        """(x - n log 2) ln."""
-        for part in self.two:
+    def rest(self, f: Lanes, x: str, n: str, low: str | None = None) -> str:
+        """(x - n log 2 + low) ln."""
+        for part in self.two[f.dtype.bits]:
             x = f.fma(n, f.const(-part), x)
+        x = x if low is None else f.add(x, low)
         return x if self.ln == 1.0 else f.mul(x, f.const(self.ln))
 
 
-_E = _Base(1.0, (0.693359375, -2.12194440e-4))
-_TWO = _Base(math.log(2.0), (1.0,))
-_TEN = _Base(math.log(10.0), (0.301025390625, 4.605039066518657e-6))
+_E = _Base(1.0, LN2)
+_TWO = _Base(math.log(2.0), {32: (1.0,), 64: (1.0,)})
+_TEN = _Base(math.log(10.0), {32: (0.301025390625, 4.605039066518657e-6), 64: LOG10_2[64]})
 
 
 def exp(f: Lanes, x: str) -> str:
@@ -65,6 +91,11 @@ def exp(f: Lanes, x: str) -> str:
 def exp2(f: Lanes, x: str) -> str:
     """Two to the power of each lane."""
     return _power(f, x, _TWO)
+
+
+def exp2_of_sum(f: Lanes, x: str, low: str) -> str:
+    """2**(x + low) with what rounding took from the sum."""
+    return _by_polynomial(f, x, _TWO, low)
 
 
 def exp10(f: Lanes, x: str) -> str:
@@ -82,20 +113,22 @@ def _power(f: Lanes, x: str, base: _Base) -> str:
     return _by_table(f, x, base) if f.has_tables else _by_polynomial(f, x, base)
 
 
-def _by_polynomial(f: Lanes, x: str, base: _Base) -> str:
-    """x ln = n ln2 + r with |r| <= ln2 / 2; a polynomial of degree 6 in r, times 2**n.
+def _by_polynomial(f: Lanes, x: str, base: _Base, low: str | None = None) -> str:
+    """x ln = n ln2 + r with |r| <= ln2 / 2; a polynomial in r, times 2**n.
 
     The exponential errs by 0.89 units in the last place (1.15 without fused multiply-adds), by the
-    table by 0.99. Where no instruction scales, it takes eighteen, eleven of them multiplications.
+    table by 0.99. In float32 it takes eighteen instructions where none scales, eleven of them
+    multiplications.
     """
-    log2 = base.ln / math.log(2.0)
-    limited = f.limit(x, *(most / log2 for most in _MOST))
+    log2, width = base.ln / math.log(2.0), _WIDTHS[f.dtype.bits]
+    limited = f.limit(x, width.least / log2, width.most / log2)
     if f.scales_at_once:
         n = f.intrinsic("roundeven", f.mul(limited, f.const(log2)))
-        return f.scale(f.polynomial(base.rest(f, limited, n), _POLYNOMIAL), n)
-    shifted = f.fma(limited, f.const(log2), f.const(_WHOLE + SCALE_BIAS))
-    n = f.sub(shifted, f.const(_WHOLE + SCALE_BIAS))
-    return f.scale_by_bits(f.polynomial(base.rest(f, limited, n), _POLYNOMIAL), shifted)
+        return f.scale(f.polynomial(base.rest(f, limited, n, low), width.polynomial), n)
+    whole = f.const(f.whole + f.scale_bias)
+    shifted = f.fma(limited, f.const(log2), whole)
+    n = f.sub(shifted, whole)
+    return f.scale_by_bits(f.polynomial(base.rest(f, limited, n, low), width.polynomial), shifted)
 
 
 def _by_table(f: Lanes, x: str, base: _Base) -> str:

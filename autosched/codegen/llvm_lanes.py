@@ -12,13 +12,9 @@ _TABLE = 16
 """Lanes of an AVX-512 register of float32, which holds a table of so many entries."""
 
 
-SCALE_BIAS = 254
-"""What `Lanes.scale_by_bits` expects its exponents to be too large by."""
-
-
 class Lanes:
     """float32 or float64 registers of one width, with a method for each instruction that the
-    polynomials need. Scaling, tables and `limit_size` are for float32."""
+    polynomials need. Tables and `limit_size` are for float32."""
 
     def __init__(self, b: FunctionBuilder, dtype: DType) -> None:
         self.b = b
@@ -27,6 +23,9 @@ class Lanes:
         self.ints = DType(f"int{dtype.bits}").with_lanes(dtype.lanes)
         self.int_kind = llvm_type(self.ints)
         self.flags = llvm_type(bool_.with_lanes(dtype.lanes))
+        self.field = 23 if dtype.bits == 32 else 52  # bits below the exponent
+        # A number that makes whole numbers of what is added to it: they stand in its last bits.
+        self.whole = 1.5 * 2.0**self.field
 
     def const(self, value: float) -> str:
         """The literal with `value` in each lane."""
@@ -118,41 +117,48 @@ class Lanes:
         return self.b.module.scales and self.dtype.lanes > 1
 
     def scale(self, x: str, n: str) -> str:
-        """x 2**n for whole numbers n, where `scales_at_once`: in registers of 16, 8 or 4 lanes."""
-        width = next((w for w in (4, 8) if self.dtype.lanes <= w), 16)
-        part, rest = f"<{width} x float>", _unmasked(width)
+        """x 2**n for whole numbers n, where `scales_at_once`: in registers of 128 to 512 bits."""
+        bits = self.dtype.bits
+        width = next((w for w in (128 // bits, 256 // bits) if self.dtype.lanes <= w), 512 // bits)
+        part, rest = self._register(width), _unmasked(width * bits, width)
 
         def scaled(registers: Sequence[str]) -> str:
-            name = f"llvm.x86.avx512.mask.scalef.ps.{32 * width}"
+            name = f"llvm.x86.avx512.mask.scalef.{'ps' if bits == 32 else 'pd'}.{bits * width}"
             operands = [(part, register) for register in registers]
             return self.b.call(name, part, [*operands, (part, "zeroinitializer"), *rest])
 
         return self._in_registers((x, n), width, scaled)
 
+    @property
+    def scale_bias(self) -> int:
+        """What `scale_by_bits` expects its exponents to be too large by: the bias of two."""
+        return 254 if self.dtype.bits == 32 else 2046
+
     def scale_by_bits(self, x: str, n: str) -> str:
-        """x 2**k for whole numbers k in [-150, 128] where the last ten bits of the floats n hold
-        k + SCALE_BIAS: six instructions.
+        """x 2**k for whole numbers k from that of half the least subnormal to that of infinity,
+        where the last bits of the floats n hold k + `scale_bias`: six instructions.
 
         2**k may be no float, so that it is applied in two halves, k >> 1 and the rest. The bits of
         n moved to the exponent, one place further right, are those of the first half, and below
-        them the last bit of k, which is cleared. What the first half leaves of k is the second:
-        SCALE_BIAS = 2 * 127 is the bias of both exponents. NaN stays NaN whatever n is.
+        them the last bit of k, which is cleared. What the first half leaves of k is the second.
+        NaN stays NaN whatever n is.
         """
         bits = self.bits(n)
-        first = self.int_op("shl", bits, self.int_const(22))
-        first = self.int_op("and", first, self.int_const(-(1 << 23)))
-        both = self.int_op("shl", bits, self.int_const(23))
+        first = self.int_op("shl", bits, self.int_const(self.field - 1))
+        first = self.int_op("and", first, self.int_const(-(1 << self.field)))
+        both = self.int_op("shl", bits, self.int_const(self.field))
         second = self.int_op("sub", both, first)
         return self.mul(self.mul(x, self.from_bits(first)), self.from_bits(second))
 
     @property
     def has_tables(self) -> bool:
         """Whether a register can hold a table of sixteen numbers, and the lanes fill one."""
-        return self.b.module.scales and self.dtype.lanes > _TABLE // 2
+        of_floats = self.dtype.bits == 32 and self.dtype.lanes > _TABLE // 2
+        return self.b.module.scales and of_floats
 
     def look_up(self, table: Sequence[float], x: str) -> str:
         """The entries of `table`, sixteen, that the last four bits of the lanes of x name."""
-        part = f"<{_TABLE} x float>"
+        part = self._register(_TABLE)
         entries = f"<{', '.join(f'float {constant(v, self.dtype.element)}' for v in table)}>"
 
         def found(registers: Sequence[str]) -> str:
@@ -165,14 +171,14 @@ class Lanes:
 
     def limit_size(self, x: str, most: float) -> str:
         """x between -most and most in one instruction; NaN becomes one of them."""
-        part = f"<{_TABLE} x float>"
+        part = self._register(_TABLE)
         bound = splat(most, self.dtype.element.with_lanes(_TABLE))
 
         def limited(registers: Sequence[str]) -> str:
             smaller = ("i32", "2")  # of the magnitudes, with the sign of the first
             operands = [(part, registers[0]), (part, bound), smaller, (part, "zeroinitializer")]
             name = "llvm.x86.avx512.mask.range.ps.512"
-            return self.b.call(name, part, [*operands, *_unmasked(_TABLE)])
+            return self.b.call(name, part, [*operands, *_unmasked(512, _TABLE)])
 
         return self._in_registers((x,), _TABLE, limited)
 
@@ -190,7 +196,7 @@ class Lanes:
         """The lanes of `part` behind the `count` lanes of `total`."""
         if not count:
             return part
-        both, wide = f"<{count} x float>", self._shuffle(part, width, range(count))
+        both, wide = self._register(count), self._shuffle(part, width, range(count))
         order = ", ".join(f"i32 {k}" for k in range(count + width))
         return self.b.emit(
             f"shufflevector {both} {total}, {both} {wide}, <{count + width} x i32> <{order}>"
@@ -201,10 +207,13 @@ class Lanes:
         if order == range(lanes):
             return x
         chosen = ", ".join(f"i32 {k}" if k < lanes else "i32 poison" for k in order)
-        kind = f"<{lanes} x float>"
+        kind = self._register(lanes)
         return self.b.emit(
             f"shufflevector {kind} {x}, {kind} poison, <{len(order)} x i32> <{chosen}>"
         )
+
+    def _register(self, lanes: int) -> str:
+        return f"<{lanes} x {llvm_type(self.dtype.element)}>"
 
     def keep_nan(self, x: str, y: str) -> str:
         """y, but x where x is NaN."""
@@ -218,6 +227,8 @@ class Lanes:
         return total
 
 
-def _unmasked(width: int) -> list[tuple[str, str]]:
-    """The last operands of AVX-512's functions: all lanes, rounded as everywhere."""
-    return [("i16", "-1"), ("i32", "4")] if width == 16 else [("i8", "-1")]
+def _unmasked(bits: int, lanes: int) -> list[tuple[str, str]]:
+    """The last operands of AVX-512's functions on registers of so many bits: all lanes, rounded as
+    everywhere."""
+    mask = ("i16" if lanes == 16 else "i8", "-1")
+    return [mask, ("i32", "4")] if bits == 512 else [mask]

@@ -1,14 +1,18 @@
 """Elementwise mathematics on registers.
 
-The C library's functions take one element at a time: 3 to 25 times as long as what float32 has
-here, for vectors and single numbers alike (benchmarks/functions.py). Exponentials, logarithms,
-tanh, sigmoid and erf are polynomials of float32 (llvm_exp.py, llvm_log.py), and so are sines and
-cosines (llvm_angles.py); the rarer ones are computed in float64 (llvm_wide_math.py). Infinities,
-NaN and signs of zeros are the library's. float64 calls it lane by lane.
+The C library's functions take one element at a time: 3 to 25 times as long as what float32 and
+float64 have here (benchmarks/functions.py). Exponentials, logarithms, tanh, sigmoid and erf of
+float32 are polynomials (llvm_exp.py, llvm_log.py), and so are sines and cosines (llvm_angles.py);
+its rarer functions are computed in float64 (llvm_wide_math.py). float64 has polynomials of its own,
+in the same files and llvm_full_math.py; the library has its inverse hyperbolic functions, hypot and
+fmod, lane by lane. Infinities, NaN and signs of zeros are the library's.
 
-Worst errors over the whole range, in units in the last place: exp, exp2, exp10, log and log10 1.1,
-log2 1.3, log1p and sigmoid 2.4, sin and cos 2.5, tan 1.4, tanh 4, erf 8 (36 on subnormal
-arguments), the others 0.51. (log10 1.6 and log2 1.4 where multiply-adds are not fused.)
+Worst errors over the whole range, in units in the last place, of float32: exp, exp2, exp10, log and
+log10 1.1, log2 1.3, log1p and sigmoid 2.4, sin and cos 2.5, tan 1.4, tanh 4, erf 8 (36 on subnormal
+arguments), the others 0.51. (log10 1.6 and log2 1.4 where multiply-adds are not fused.) Of float64:
+exp, log, pow and erf 1.0, exp2 and exp10 1.3, log2, log10 and acos 1.3, sin and cosh 1.5, log1p,
+sigmoid, cos, expm1, asin, atan and atan2 2.5, sinh 3.0, tanh 3.3, tan 3.5. (exp 1.1, exp10 and
+log10 1.5 where they are not fused; pow is the library's there.)
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from autosched.codegen.llvm_angles import ANGLES
 from autosched.codegen.llvm_arith import convert
 from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_exp import exp, exp2, exp10, exp_by_polynomial
+from autosched.codegen.llvm_full_math import FULL
 from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_log import log, log1p, log2, log10
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
@@ -27,8 +32,8 @@ from autosched.codegen.llvm_wide_math import WIDE, Near, Tier
 from autosched.errors import CompileError
 from autosched.tir.dtype import DType, bool_, int32
 
-TIERS = ANGLES | WIDE
-"""The rarer functions of float32, each with the ways to compute it."""
+TIERS = {32: ANGLES | WIDE, 64: FULL}
+"""The rarer functions by the bits of floats, each with the ways to compute it."""
 
 _INTRINSICS = {
     "sqrt": "sqrt",
@@ -69,14 +74,10 @@ def apply(
     f = Lanes(b, dtype)
     if op == "rsqrt":
         return f.div(f.const(1.0), f.intrinsic("sqrt", args[0]))
-    if dtype.bits == 32 and op in POLYNOMIALS:
-        return POLYNOMIALS[op](f, args[0])
-    if dtype.bits == 32 and op in TIERS:
+    if op in POLYNOMIALS[dtype.bits]:
+        return POLYNOMIALS[dtype.bits][op](f, args[0])
+    if op in TIERS[dtype.bits]:
         return _in_tiers(b, op, args, dtype)
-    if op == "sigmoid":
-        return f.div(
-            f.const(1.0), f.add(f.const(1.0), _library(b, "exp", [f.neg(args[0])], [dtype], dtype))
-        )
     return _library(b, op, args, types, result)
 
 
@@ -92,18 +93,19 @@ def _classify(b: FunctionBuilder, op: str, x: str, dtype: DType) -> str:
 
 
 def _in_tiers(b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType) -> str:
-    """A function of float32 registers that has ways to be computed. Where one of them does not
-    have all lanes, vectors are computed by a function of their own, which branches, and single
-    numbers by the library."""
-    near, is_far, bits = TIERS[op][0]
-    if is_far is None:
+    """A function that has ways to be computed. Where one of them does not have all lanes, vectors
+    are computed by a function of their own, which branches, and single numbers by the library."""
+    tiers = TIERS[dtype.bits][op]
+    near, is_far, bits, fused = tiers[0]
+    possible = b.module.fuses or not fused
+    if possible and is_far is None:
         return _computed(b, near, args, dtype, bits)
-    if dtype.lanes == 1:
+    if dtype.lanes == 1 or not possible:
         return _library(b, op, args, [dtype] * len(args), dtype)
     kind, name = llvm_type(dtype), f"{op}.{suffix(dtype)}"
     if name not in b.module.helpers:
         own, parameters = FunctionBuilder(b.module), [f"%x{k}" for k in range(len(args))]
-        result = _lane_by_tier(own, op, parameters, dtype, TIERS[op])
+        result = _lane_by_tier(own, op, parameters, dtype, tiers)
         listed = ", ".join(f"{kind} {x}" for x in parameters)
         header = f"define internal {kind} @{name}({listed}) #0"
         b.module.helpers[name] = own.complete(header, [], [f"  ret {kind} {result}"])
@@ -123,7 +125,7 @@ def _lane_by_tier(
     """Each lane by the first of the ways that has it, at the last the library's."""
     if not tiers:
         return _library(b, op, args, [dtype] * len(args), dtype)
-    (near, is_far, bits), *others = tiers
+    (near, is_far, bits, _), *others = tiers
     result, f = _computed(b, near, args, dtype, bits), Lanes(b, dtype)
     if is_far is None:
         return result
@@ -227,7 +229,7 @@ def _erf(f: Lanes, x: str) -> str:
     return f.keep_nan(x, f.choose(far, one, ratio))
 
 
-POLYNOMIALS: dict[str, Callable[[Lanes, str], str]] = {
+_OF_BOTH: dict[str, Callable[[Lanes, str], str]] = {
     "exp": exp,
     "exp2": exp2,
     "exp10": exp10,
@@ -235,7 +237,7 @@ POLYNOMIALS: dict[str, Callable[[Lanes, str], str]] = {
     "log2": log2,
     "log10": log10,
     "log1p": log1p,
-    "tanh": _tanh,
     "sigmoid": _sigmoid,
-    "erf": _erf,
 }
+POLYNOMIALS = {32: _OF_BOTH | {"tanh": _tanh, "erf": _erf}, 64: _OF_BOTH}
+"""The frequent functions by the bits of floats."""

@@ -12,16 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from autosched.codegen.llvm_lanes import Lanes
-from autosched.codegen.llvm_log import at_ends
-
-_FIELD = 52
-"""Bits of a float64 below its exponent."""
-
-WHOLE = 1.5 * 2.0**_FIELD
-"""A float64 added to this becomes a whole number, which stands in its last bits."""
-
-_ONE = 1023 << _FIELD
-"""The bits of 1.0."""
+from autosched.codegen.llvm_log import at_ends, split
 
 _LN2 = math.log(2.0)
 
@@ -31,11 +22,13 @@ Near = Callable[..., str]
 
 class Tier(NamedTuple):
     """A way to compute a function: `near`, of registers whose floats have `bits`. `far` tells the
-    lanes for which that is wrong, which the next way computes; None: there are none."""
+    lanes for which that is wrong, which the next way computes; None: there are none. `fused` tells
+    that it needs multiply-adds that round once."""
 
     near: Near
     far: Near | None = None
     bits: int = 64
+    fused: bool = False
 
 
 # -- exponentials ---------------------------------------------------------------------------------
@@ -54,47 +47,71 @@ _LEAST, _MOST = -156.0, 130.0
 """Powers of two that float32 rounds to zero, and to infinity."""
 
 
-def _power(d: Lanes, n: str, r: str) -> tuple[str, str]:
-    """2**n of a whole number to which WHOLE was added, and exp(r) - 1."""
-    factor = d.int_op("shl", d.bits(n), d.int_const(_FIELD))
-    factor = d.from_bits(d.int_op("add", factor, d.int_const(_ONE)))
-    return factor, d.mul(r, d.fma(r, d.polynomial(r, _EXP), d.const(1.0)))
+def _power(d: Lanes, n: str, less: int) -> str:
+    """2**(n - less) of a whole number to which `whole` was added."""
+    factor = d.int_op("shl", d.bits(n), d.int_const(d.field))
+    return d.from_bits(d.int_op("add", factor, d.int_const((1023 - less) << d.field)))
 
 
 def _exp2(d: Lanes, x: str) -> str:
     x = d.limit(x, _LEAST, _MOST)
-    shifted = d.add(x, d.const(WHOLE))
-    rest = d.mul(d.sub(x, d.sub(shifted, d.const(WHOLE))), d.const(_LN2))
-    factor, rest = _power(d, shifted, rest)
+    shifted = d.add(x, d.const(d.whole))
+    r = d.mul(d.sub(x, d.sub(shifted, d.const(d.whole))), d.const(_LN2))
+    factor, rest = _power(d, shifted, 0), d.mul(r, d.fma(r, d.polynomial(r, _EXP), d.const(1.0)))
     return d.fma(factor, rest, factor)
 
 
-def _natural_power(d: Lanes, x: str) -> tuple[str, str]:
-    """exp(x) as 2**n and what comes to it, with that for a factor."""
-    x = d.limit(x, _LEAST * _LN2, _MOST * _LN2)
-    shifted = d.fma(x, d.const(1 / _LN2), d.const(WHOLE))
-    n = d.sub(shifted, d.const(WHOLE))
-    return _power(d, shifted, d.fma(n, d.const(-_LN2), x))
+class Powers(NamedTuple):
+    """Functions of exp(x) - 1: P of exp(r) = 1 + r + r**2 P(r) on |r| <= ln2 / 2, log(2) in parts,
+    and beyond which x they do not change any more: at the lower end that of exp(x) - 1, at the
+    upper one those of exp(x) / 2."""
+
+    polynomial: tuple[float, ...]
+    two: tuple[float, ...]
+    least: float
+    most: float
+
+    def _quarter(self, d: Lanes, x: str) -> tuple[str, str]:
+        """2**n / 4 and exp(x) / 2**n - 1: exp(x) may be infinite where exp(x) / 2 is not."""
+        x = d.limit(x, self.least, self.most)
+        shifted = d.fma(x, d.const(1 / _LN2), d.const(d.whole))
+        n = d.sub(shifted, d.const(d.whole))
+        for part in self.two:
+            x = d.fma(n, d.const(-part), x)
+        rest = d.mul(x, d.fma(x, d.polynomial(x, self.polynomial), d.const(1.0)))
+        return _power(d, shifted, 2), rest
+
+    def _less(self, d: Lanes, x: str) -> str:
+        """(exp(x) - 1) / 4, of which the rest alone is left for n = 0."""
+        quarter, rest = self._quarter(d, x)
+        return d.fma(quarter, rest, d.sub(quarter, d.const(0.25)))
+
+    def expm1(self, d: Lanes, x: str) -> str:
+        """exp(x) - 1, with the sign of x."""
+        return d.intrinsic("copysign", d.mul(self._less(d, x), d.const(4.0)), x)
+
+    def sinh(self, d: Lanes, x: str) -> str:
+        """(u + u / (u + 1)) / 2 of u = exp(|x|) - 1."""
+        u = self._less(d, d.intrinsic("fabs", x))
+        half = d.add(u, u)
+        ratio = d.div(u, d.add(half, d.const(0.5)))
+        return d.intrinsic("copysign", d.add(half, ratio), x)
+
+    def cosh(self, d: Lanes, x: str) -> str:
+        """(p + 1 / p) / 2 of p = exp(|x|)."""
+        quarter, rest = self._quarter(d, d.intrinsic("fabs", x))
+        p = d.fma(quarter, rest, quarter)
+        return d.add(d.add(p, p), d.div(d.const(0.125), p))
+
+    def tanh(self, d: Lanes, x: str) -> str:
+        """u / (u + 2) of u = exp(2 |x|) - 1, which is 1 for all that `most` limits."""
+        size = d.intrinsic("fabs", x)
+        u = self._less(d, d.limit(d.add(size, size), 0.0, 60.0))
+        half = d.add(u, u)
+        return d.intrinsic("copysign", d.div(half, d.add(half, d.const(1.0))), x)
 
 
-def _expm1(d: Lanes, x: str) -> str:
-    """2**n (1 + rest) - 1, of which the rest alone is left for n = 0."""
-    factor, rest = _natural_power(d, x)
-    result = d.fma(factor, rest, d.sub(factor, d.const(1.0)))
-    return d.intrinsic("copysign", result, x)
-
-
-def _sinh(d: Lanes, x: str) -> str:
-    """(u + u / (u + 1)) / 2 of u = exp(|x|) - 1."""
-    u = _expm1(d, d.intrinsic("fabs", x))
-    total = d.add(u, d.div(u, d.add(u, d.const(1.0))))
-    return d.intrinsic("copysign", d.mul(total, d.const(0.5)), x)
-
-
-def _cosh(d: Lanes, x: str) -> str:
-    factor, rest = _natural_power(d, d.intrinsic("fabs", x))
-    power = d.fma(factor, rest, factor)
-    return d.mul(d.add(power, d.div(d.const(1.0), power)), d.const(0.5))
+_POWERS = Powers(_EXP, (_LN2,), _LEAST * _LN2, _MOST * _LN2)
 
 
 # -- logarithms -----------------------------------------------------------------------------------
@@ -114,26 +131,13 @@ _LOG = (
     3.333333397880554e-1,
 )
 
-_SQRT_HALF = 0x3FE6A09E667F3BCD
-"""The bits of sqrt(1/2)."""
-
-_BIASED = float(2**_FIELD + 1023)
-"""An exponent below the bits of 2**52 is a number larger by this."""
-
 
 def _log_parts(d: Lanes, x: str, less: str | None = None) -> tuple[str, str]:
     """The whole number e and log(1 + m) of x = 2**e (1 + m) with 1 + m in [sqrt(1/2), sqrt(2)].
 
     `less` is x - 1 where that has digits that x has not. x is positive and finite.
     """
-    bits = d.bits(x)
-    biased = d.int_op(
-        "lshr", d.int_op("add", bits, d.int_const(_ONE - _SQRT_HALF)), d.int_const(52)
-    )
-    power = d.int_op("sub", d.int_op("shl", biased, d.int_const(_FIELD)), d.int_const(_ONE))
-    m = d.sub(d.from_bits(d.int_op("sub", bits, power)), d.const(1.0))
-    numbered = d.int_op("or", biased, d.int_const((_FIELD + 1023) << _FIELD))
-    e = d.sub(d.from_bits(numbered), d.const(_BIASED))
+    e, m = split(d, x)
     if less is not None:
         m = d.choose(d.test("oeq", e, d.const(0.0)), less, m)
     curve = d.fma(m, d.polynomial(m, _LOG), d.const(-0.5))
@@ -176,10 +180,15 @@ def _atanh(d: Lanes, x: str) -> str:
 
 
 def _pow(d: Lanes, x: str, y: str) -> str:
-    """2**(y log2 |x|), with the sign and the ends of C's function."""
+    """2**(y log2 |x|)."""
+    size = d.intrinsic("fabs", x)
+    return signed_power(d, x, y, _exp2(d, d.mul(y, _log2(d, size))))
+
+
+def signed_power(d: Lanes, x: str, y: str, result: str) -> str:
+    """|x|**y = `result` with the sign and the ends of C's function."""
     one, infinity = d.const(1.0), d.const(math.inf)
     size, tall = d.intrinsic("fabs", x), d.intrinsic("fabs", y)
-    result = _exp2(d, d.mul(y, _log2(d, size)))
     whole = d.test("oeq", d.intrinsic("trunc", y), y)
     half = d.mul(y, d.const(0.5))
     even = d.test("oeq", d.intrinsic("trunc", half), half)
@@ -225,9 +234,9 @@ def _is_far_from(d: Lanes, x: str, y: str) -> str:
 
 
 WIDE: dict[str, tuple[Tier, ...]] = {
-    "expm1": (Tier(_expm1),),
-    "sinh": (Tier(_sinh),),
-    "cosh": (Tier(_cosh),),
+    "expm1": (Tier(_POWERS.expm1),),
+    "sinh": (Tier(_POWERS.sinh),),
+    "cosh": (Tier(_POWERS.cosh),),
     "asinh": (Tier(_asinh),),
     "acosh": (Tier(_acosh),),
     "atanh": (Tier(_atanh),),

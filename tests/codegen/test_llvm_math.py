@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_math import POLYNOMIALS, TIERS
-from autosched.target import cpu_target
+from autosched.runtime.cpu import build_artifact, load
+from autosched.target import Target, cpu_target
 from autosched.tir import op
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr
 from autosched.tir.intrin import BINARY_MATH
+from kit.cpus import CPUS
 from kit.types import Array, Elementwise, RunKernel
 
 
@@ -42,15 +46,17 @@ def erf(x: Array) -> Array:
 
 
 def assert_close(found: Array, exact: Array, ulps: float) -> None:
-    """float32 results next to those of float64: infinities, NaN and signs of zeros are the same."""
-    expected = exact.astype(np.float32)
+    """Results next to those of a wider type: infinities, NaN and signs of zeros are the same."""
+    expected = exact.astype(found.dtype)
     finite = np.isfinite(expected) & np.isfinite(found)
     np.testing.assert_array_equal(found[~finite], expected[~finite])
     found, expected, exact = found[finite], expected[finite], exact[finite]
     zero = (found == 0) & (expected == 0)
     np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
-    unit = np.maximum(np.spacing(np.abs(expected)).astype(np.float64), 2.0**-126 * 1e-6)
-    error = np.abs(found.astype(np.float64) - exact) / unit
+    unit = np.spacing(np.abs(expected)).astype(exact.dtype)
+    if found.dtype == np.float32:
+        unit = np.maximum(unit, 2.0**-126 * 1e-6)
+    error = np.abs(found.astype(exact.dtype) - exact) / unit
     assert error.max() <= ulps
 
 
@@ -101,6 +107,88 @@ def test_float32(
         assert_close(out, reference(x.astype(np.float64)), ulps)
 
 
+def wide_inputs() -> Array:
+    """The same of float64."""
+    random = np.random.default_rng(3)
+    sizes = 10.0 ** np.linspace(-323, 308, 2001)
+    ends = [
+        *(0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 2.0**-1022, -(2.0**-1022), 1.0, -1.0),
+        *(709.78, 709.79, 710.475, 710.476, -745.1, -745.2, 0.5, 1 - 2.0**-53, 1 + 2.0**-52),
+    ]
+    near_one = 1 + random.normal(size=4000) * 1e-3
+    lines = np.linspace(-760, 760, 4001), np.linspace(-3, 3, 4001)
+    x = np.concatenate([*lines, sizes, -sizes, near_one, ends])
+    return np.resize(x, -(-len(x) // 16) * 16)
+
+
+needs_longer_floats = pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 63, reason="long double is float64 here"
+)
+OLD = dataclasses.replace(cpu_target(1), cpu="x86-64", features="", vector_bytes=16)
+"""A CPU whose multiply-adds round twice: products with parts of constants must be exact."""
+
+
+@needs_longer_floats
+@pytest.mark.parametrize(
+    ("target", "lanes"),
+    [
+        (cpu_target(1), 1),
+        (cpu_target(1), 16),
+        pytest.param(
+            *(OLD, 2),
+            marks=pytest.mark.skipif(
+                platform.machine() not in ("x86_64", "AMD64"), reason="another kind of CPU"
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "reference", "ulps"),
+    [
+        ("exp", np.exp, 1.11),
+        ("exp2", np.exp2, 1.21),
+        ("exp10", lambda x: np.longdouble(10) ** x, 1.51),
+        ("log", np.log, 0.91),
+        ("log2", np.log2, 1.31),
+        ("log10", np.log10, 1.51),
+        ("log1p", np.log1p, 2.41),
+        ("sigmoid", sigmoid, 2.51),
+        ("sin", np.sin, 1.51),
+        ("cos", np.cos, 2.51),
+        ("tan", np.tan, 3.51),
+        ("expm1", np.expm1, 2.51),
+        ("sinh", np.sinh, 3.01),
+        ("cosh", np.cosh, 1.51),
+        ("tanh", np.tanh, 3.31),
+        ("atan", np.arctan, 2.51),
+        ("asin", np.arcsin, 2.31),
+        ("acos", np.arccos, 1.31),
+    ],
+)
+def test_float64(
+    name: str,
+    reference: Callable[..., Array],
+    ulps: float,
+    target: Target,
+    lanes: int,
+    elementwise: Elementwise,
+) -> None:
+    x = wide_inputs()
+    out = np.zeros_like(x)
+    f = elementwise(lambda a: op.call(name, a), ["float64"], "float64", len(x), lanes)
+    load(build_artifact(f, target))(x, out)
+    with np.errstate(all="ignore"):
+        assert_close(out, reference(x.astype(np.longdouble)), ulps)
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_erf_of_float64(lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
+    x = wide_inputs()
+    out = np.zeros_like(x)
+    run(elementwise(lambda a: op.call("erf", a), ["float64"], "float64", len(x), lanes), x, out)
+    assert_close(out, erf(x), 1.0)  # a unit beside what errs by less than one itself
+
+
 @pytest.mark.parametrize("lanes", [8, 9, 45])
 def test_exp_of_other_registers(lanes: int, elementwise: Elementwise, run: RunKernel) -> None:
     """Those that are not filled, or several, agree with single lanes but for the last places."""
@@ -136,19 +224,45 @@ LANE_BY_LANE = {"sin", "cos", "tan", "fmod"}
 """Of which the library has some lanes, in a function of their own."""
 
 
-@pytest.mark.parametrize("name", sorted({*POLYNOMIALS, *TIERS}))
-def test_vectors_do_without_the_library(name: str, elementwise: Elementwise) -> None:
-    count = 2 if name in BINARY_MATH else 1
-    f = elementwise(lambda *a: op.call(name, *a), ["float32"] * count, "float32", 32, 16)
-    text = emit_llvm(f, cpu_target(2))
-    helpers = re.findall(r"^define internal <16 x float> (@\S+)\(.*?^}", text, re.M | re.S)
-    calls = len(re.findall(r"call float @", text))
-    if name in LANE_BY_LANE:
+OWN = {bits: sorted({*POLYNOMIALS[bits], *TIERS[bits]}) for bits in (32, 64)}
+
+
+@pytest.mark.parametrize(
+    ("bits", "name"), [(bits, name) for bits, names in OWN.items() for name in names]
+)
+def test_vectors_do_without_the_library(bits: int, name: str, elementwise: Elementwise) -> None:
+    count, dtype = 2 if name in BINARY_MATH else 1, f"float{bits}"
+    f = elementwise(lambda *a: op.call(name, *a), [dtype] * count, dtype, 32, 16)
+    target = dataclasses.replace(cpu_target(2), features=CPUS["haswell"].features)
+    text, kind = emit_llvm(f, target), "float" if bits == 32 else "double"
+    helpers = re.findall(rf"^define internal <16 x {kind}> (@\S+)\(.*?^}}", text, re.M | re.S)
+    calls = len(re.findall(rf"call {kind} @", text))
+    if name in LANE_BY_LANE or (bits, name) == (64, "atan2"):
         _, far = text.split("\nfar", 1)
-        assert helpers == [f"@{name}.v16f32"]
-        assert calls == 16 == len(re.findall(rf"call float @{name}f\(", far))
+        assert helpers == [f"@{name}.v16f{bits}"]
+        library = name + ("f" if bits == 32 else "")
+        assert calls == 16 == len(re.findall(rf"call {kind} @{library}\(", far))
     else:
         assert not helpers and not calls
+
+
+def test_powers_of_float64_need_fused_multiply_adds(elementwise: Elementwise) -> None:
+    f = elementwise(lambda *a: op.call("pow", *a), ["float64"] * 2, "float64", 8, 2)
+    target = dataclasses.replace(cpu_target(1), features="")
+    assert emit_llvm(f, target).count("call double @pow(") == 2
+
+
+@needs_longer_floats
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_of_any_size_in_float64(name: str, elementwise: Elementwise, run: RunKernel) -> None:
+    """The reference reduces what it is given by its own long pi."""
+    random = np.random.default_rng(1)
+    quarters = np.arange(1, 8001) * np.pi / 2
+    any_size = 10.0 ** random.uniform(-3, 17, 16000) * random.choice([-1, 1], 16000)
+    x = np.concatenate([quarters, quarters * 512, any_size])
+    out = np.zeros_like(x)
+    run(elementwise(lambda a: op.call(name, a), ["float64"], "float64", len(x), 8), x, out)
+    assert_close(out, getattr(np, name)(x.astype(np.longdouble)), 3.51)
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
@@ -167,6 +281,25 @@ CORNERS = (
     *(0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 1e-45, 2.0**-126, 3e38, 2.0**24, 2.0**24 - 1),
     *(1 - 2.0**-24, 1 + 2.0**-23, np.inf),
 )
+WIDE_CORNERS = (
+    *(0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5e-324, 2.0**-1022, 1.7e308, 1.2e308, 2.0**53, 2.0**53 - 1),
+    *(1 - 2.0**-53, 1 + 2.0**-52, 1e-200, 1e200, np.inf),
+)
+
+
+def pairs_of(corners: Sequence[float], spread: float, dtype: type) -> tuple[Array, Array]:
+    """All pairs of the corners and their negatives, and random numbers; some second ones whole."""
+    random = np.random.default_rng(2)
+    both = np.array([*corners, *(-c for c in corners), np.nan])
+    x, y = (
+        np.concatenate(
+            [part.ravel(), np.exp(random.normal(size=4000) * spread) * random.choice([-1, 1], 4000)]
+        )
+        for part in np.meshgrid(both, both)
+    )
+    y[-2000:] = np.rint(y[-2000:])
+    length = -(-len(x) // 8) * 8
+    return np.resize(x, length).astype(dtype), np.resize(y, length).astype(dtype)
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
@@ -188,21 +321,33 @@ def test_two_arguments(
     elementwise: Elementwise,
     run: RunKernel,
 ) -> None:
-    random = np.random.default_rng(2)
-    corners = np.array([*CORNERS, *(-c for c in CORNERS), np.nan], np.float32)
-    pairs = [part.ravel() for part in np.meshgrid(corners, corners)]
-    x, y = (
-        np.concatenate([part, np.exp(random.normal(size=4000) * 2) * random.choice([-1, 1], 4000)])
-        for part in pairs
-    )
-    y[-2000:] = np.rint(y[-2000:])
-    x, y = (np.resize(part, -(-len(part) // 8) * 8).astype(np.float32) for part in (x, y))
+    x, y = pairs_of(CORNERS, 2, np.float32)
     out = np.zeros_like(x)
     f = elementwise(lambda a, b: op.call(name, a, b), ["float32"] * 2, "float32", len(x), lanes)
     run(f, x, y, out)
     with np.errstate(all="ignore"):
-        exact = reference(x.astype(np.float64), y.astype(np.float64))
-        assert_close(out, exact, ulps)
+        assert_close(out, reference(x.astype(np.float64), y.astype(np.float64)), ulps)
+
+
+@needs_longer_floats
+@pytest.mark.parametrize("spread", [2, 60])
+@pytest.mark.parametrize(
+    ("name", "reference", "ulps"), [("pow", np.power, 1.01), ("atan2", np.arctan2, 2.31)]
+)
+def test_two_arguments_of_float64(
+    name: str,
+    reference: Callable[..., Array],
+    ulps: float,
+    spread: float,
+    elementwise: Elementwise,
+    run: RunKernel,
+) -> None:
+    x, y = pairs_of(WIDE_CORNERS, spread, np.float64)
+    out = np.zeros_like(x)
+    f = elementwise(lambda a, b: op.call(name, a, b), ["float64"] * 2, "float64", len(x), 8)
+    run(f, x, y, out)
+    with np.errstate(all="ignore"):
+        assert_close(out, reference(x.astype(np.longdouble), y.astype(np.longdouble)), ulps)
 
 
 @pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite"])
