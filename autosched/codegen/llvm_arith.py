@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.errors import CompileError
 from autosched.tir import float_bits
@@ -314,12 +315,33 @@ def _float_to_int(b: FunctionBuilder, value: str, source: DType, target: DType) 
     if source.bits == 16:
         wide = float32_like(source)
         return _float_to_int(b, _convert_float(b, value, source, wide), wide, target)
+    if source.lanes > 1 and (target.code == "int" or target.bits < 32):
+        return _vector_to_int(Lanes(b, source), value, target)
     name = "fptosi" if target.code == "int" else "fptoui"
     return b.call(
         f"llvm.{name}.sat.{suffix(target)}.{suffix(source)}",
         llvm_type(target),
         [(llvm_type(source), value)],
     )
+
+
+def _vector_to_int(f: Lanes, x: str, target: DType) -> str:
+    """The same by comparisons: LLVM takes the lanes of its own form one by one."""
+    number, least, most = f.test("ord", x, x), int(target.min_value), int(target.max_value)
+    whole = target if target.bits >= 32 else int32.with_lanes(target.lanes)
+    kind = llvm_type(whole)
+    if int(f.dtype.numpy.type(most)) == most:  # both limits are floats
+        inside = f.choose(number, f.limit(x, least, most), f.const(0.0))
+        return convert(f.b, f.b.emit(f"fptosi {f.kind} {inside} to {kind}"), whole, target)
+    result = f.b.emit(f"fptosi {f.kind} {x} to {kind}")
+    for unfit, instead in [
+        (f.test("oge", x, f.const(float(most))), most),
+        (f.test("olt", x, f.const(float(least))), least),
+        (f.test("uno", x, x), 0),
+    ]:
+        other = splat(instead, whole)
+        result = f.b.emit(f"select {f.flags} {unfit}, {kind} {other}, {kind} {result}")
+    return result
 
 
 def _convert_pointer(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:

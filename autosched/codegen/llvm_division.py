@@ -14,6 +14,7 @@ from autosched.codegen.llvm_arith import (
     operands,
 )
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_math import apply
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.tir.data import is_data
 from autosched.tir.dtype import DType
@@ -109,10 +110,31 @@ def _int_divide(
         least = b.emit(f"icmp eq {kind} {first}, {splat(int(dtype.min_value), dtype)}")
         unfit = b.emit(f"or {flags} {zero}, {b.emit(f'and {flags} {minus}, {least}')}")
     safe = b.emit(f"select {flags} {unfit}, {kind} {splat(1, dtype)}, {kind} {second}")
-    result = b.emit(f"{operator} {kind} {first}, {safe}")
+    if dtype.lanes > 1 and dtype.bits <= 32:
+        result = _divide_as_floats(b, name, first, safe, dtype)
+    else:
+        result = b.emit(f"{operator} {kind} {first}, {safe}")
     if name == "rem":
         return result
     return b.emit(f"select {flags} {zero}, {kind} {splat(0, dtype)}, {kind} {result}")
+
+
+def _divide_as_floats(b: FunctionBuilder, name: str, first: str, second: str, dtype: DType) -> str:
+    """The same of vectors, for which there is no instruction, in floats of twice the bits or more.
+
+    a / b is at least 1 / b away from whole numbers that it is not, a part of 1 / a of itself: too
+    much for rounding to reach one.
+    """
+    kind = llvm_type(dtype)
+    floats = DType("float64" if dtype.bits == 32 else "float32").with_lanes(dtype.lanes)
+    a, c = (convert(b, x, dtype, floats) for x in (first, second))
+    ratio = b.emit(f"fdiv {llvm_type(floats)} {a}, {c}")
+    whole = b.emit(
+        f"{'fptosi' if dtype.code == 'int' else 'fptoui'} {llvm_type(floats)} {ratio} to {kind}"
+    )
+    if name == "div":
+        return whole
+    return b.emit(f"sub {kind} {first}, {b.emit(f'mul {kind} {whole}, {second}')}")
 
 
 def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
@@ -124,7 +146,11 @@ def remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _float_remainder(b: FunctionBuilder, first: str, second: str, dtype: DType) -> str:
-    return b.emit(f"frem {llvm_type(dtype)} {first}, {second}")
+    if dtype.lanes == 1:
+        return b.emit(f"frem {llvm_type(dtype)} {first}, {second}")
+    wide = dtype if dtype.bits >= 32 else float32_like(dtype)
+    sides = [convert(b, x, dtype, wide) for x in (first, second)]
+    return convert(b, apply(b, "fmod", sides, [wide, wide], wide), wide, dtype)
 
 
 def nonnegative(b: FunctionBuilder, e: Expr) -> bool:

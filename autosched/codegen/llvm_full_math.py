@@ -1,8 +1,8 @@
-"""float64 functions of exp(x) - 1, the error function, and powers, with the angles of
+"""float64 functions of exp(x) - 1, the error function, powers, roots and remainders; angles are in
 codegen/llvm_angles.py.
 
-Results err by 1.0 (powers, the error function) to 3.5 (tan) units in the last place. The
-polynomials are minimax (Remez), highest power first.
+Remainders are exact; the others err by 1.0 (powers, the error function) to 3.5 (tan) units in the
+last place. The polynomials are minimax (Remez), highest power first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from autosched.codegen.llvm_angles import FULL_ANGLES
 from autosched.codegen.llvm_exp import DOUBLE_EXP, exp2_of_sum, exp_by_polynomial
 from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_log import LN2, at_ends, exponent_and_rest
-from autosched.codegen.llvm_wide_math import Powers, Tier, signed_power
+from autosched.codegen.llvm_wide_math import (
+    Powers,
+    Tier,
+    infinite_beside_nan,
+    is_far_from,
+    signed_power,
+)
 
 _POWERS = Powers(DOUBLE_EXP[:-2], LN2[64], least=-40.0, most=710.6)
 
@@ -132,6 +138,39 @@ def _pow(d: Lanes, x: str, y: str) -> str:
     return signed_power(d, x, y, result)
 
 
+# -- roots and remainders --------------------------------------------------------------------------
+
+
+def _hypot(d: Lanes, x: str, y: str) -> str:
+    """The root of squares that neither overflow nor vanish; infinite beside NaN, too."""
+    one, x, y = d.const(1.0), d.intrinsic("fabs", x), d.intrinsic("fabs", y)
+    largest = d.choose(d.test("ogt", x, y), x, y)
+    large = d.test("ogt", largest, d.const(2.0**500))
+    small = d.test("olt", largest, d.const(2.0**-500))
+    down, up = d.const(2.0**-600), d.const(2.0**600)
+    scale = d.choose(large, down, d.choose(small, up, one))
+    back = d.choose(large, up, d.choose(small, down, one))
+    a, c = d.mul(x, scale), d.mul(y, scale)
+    return infinite_beside_nan(d, x, y, d.mul(d.intrinsic("sqrt", d.fma(a, a, d.mul(c, c))), back))
+
+
+_COUNTED = 2.0**52
+"""Quotients below this are known to one."""
+
+
+def _fmod(d: Lanes, x: str, y: str) -> str:
+    """x - q |y|: where rounding took the quotient q to the next whole number, one |y| less."""
+    size, unit = d.intrinsic("fabs", x), d.intrinsic("fabs", y)
+    quotient = d.intrinsic("trunc", d.div(size, unit))
+    rest = d.fma(d.neg(quotient), unit, size)
+    rest = d.choose(d.test("olt", rest, d.const(0.0)), d.add(rest, unit), rest)
+    return d.intrinsic("copysign", rest, x)
+
+
+def _is_far_from(d: Lanes, x: str, y: str) -> str:
+    return is_far_from(d, x, y, _COUNTED)
+
+
 FULL: dict[str, tuple[Tier, ...]] = {
     **FULL_ANGLES,
     "expm1": (Tier(_POWERS.expm1),),
@@ -140,5 +179,7 @@ FULL: dict[str, tuple[Tier, ...]] = {
     "tanh": (Tier(_POWERS.tanh),),
     "erf": (Tier(_erf),),
     "pow": (Tier(_pow, fused=True),),
+    "hypot": (Tier(_hypot),),
+    "fmod": (Tier(_fmod, _is_far_from, fused=True),),
 }
 """Functions of float64 by their names in TIR, each with the ways to compute it."""

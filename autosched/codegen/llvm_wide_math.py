@@ -209,8 +209,12 @@ def _is_below(d: Lanes, x: str, size: str) -> str:
 
 
 def _hypot(d: Lanes, x: str, y: str) -> str:
-    """The root of squares that do not overflow; infinite beside NaN, too."""
-    root = d.intrinsic("sqrt", d.fma(x, x, d.mul(y, y)))
+    """The root of squares that do not overflow."""
+    return infinite_beside_nan(d, x, y, d.intrinsic("sqrt", d.fma(x, x, d.mul(y, y))))
+
+
+def infinite_beside_nan(d: Lanes, x: str, y: str, root: str) -> str:
+    """`root`, and infinity where x or y is infinite."""
     for side in (x, y):
         size = d.intrinsic("fabs", side)
         root = d.choose(d.test("oeq", size, d.const(math.inf)), size, root)
@@ -226,11 +230,11 @@ def _fmod(d: Lanes, x: str, y: str) -> str:
     return d.intrinsic("copysign", d.fma(d.neg(quotient), y, x), x)
 
 
-def _is_far_from(d: Lanes, x: str, y: str) -> str:
-    """The lanes whose quotient is large or none, or whose divisor is infinite."""
+def is_far_from(d: Lanes, x: str, y: str, most: float = _EXACT) -> str:
+    """The lanes whose quotient is larger than `most` or none, or whose divisor is infinite."""
     size = d.intrinsic("fabs", d.div(x, y))
     infinite = d.test("oeq", d.intrinsic("fabs", y), d.const(math.inf))
-    return d.either(d.test("ugt", size, d.const(_EXACT)), infinite)
+    return d.either(d.test("ugt", size, d.const(most)), infinite)
 
 
 WIDE: dict[str, tuple[Tier, ...]] = {
@@ -242,6 +246,6 @@ WIDE: dict[str, tuple[Tier, ...]] = {
     "atanh": (Tier(_atanh),),
     "pow": (Tier(_pow),),
     "hypot": (Tier(_hypot),),
-    "fmod": (Tier(_fmod, _is_far_from),),
+    "fmod": (Tier(_fmod, is_far_from),),
 }
 """Functions by their names in TIR, each with the ways to compute it."""

@@ -51,6 +51,27 @@ def test_as_numpy_says(name: str, dtype: str, lanes: int) -> None:
     np.testing.assert_array_equal(evaluate([A, B, C], [a, b])[0], expected)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@pytest.mark.parametrize("name", NUMPY)
+def test_vectors_next_to_whole_quotients(name: str, dtype: str) -> None:
+    """They are divided as floats: no quotient may be rounded to the next whole number."""
+    limits, rng, n = np.iinfo(dtype), np.random.default_rng(1), 4096
+    b = np.exp(rng.uniform(0, np.log(limits.max), n)).astype(np.int64)
+    a = (rng.uniform(0, limits.max, n) / b).astype(np.int64) * b + rng.integers(-1, 2, n)
+    a, b = (np.clip(x, 1, limits.max) for x in (a, b))
+    a[:16] = limits.max
+    if limits.min < 0:
+        a, b = (x * rng.choice([-1, 1], n) for x in (a, b))
+    a, b = a.astype(dtype), b.astype(dtype)
+    A, B = te.placeholder((n,), dtype, "A"), te.placeholder((n,), dtype, "B")
+    C = te.compute((n,), lambda i: getattr(te, name)(A[i], B[i]), "C")
+    s = te.create_schedule(C.op)
+    s[C].vectorize(s[C].split(C.op.axis[0], 16)[1])
+    found = np.empty(n, dtype)
+    load(build(s, [A, B, C], cpu_target(1)))(a, b, found)
+    np.testing.assert_array_equal(found, NUMPY[name](a, b).astype(dtype))
+
+
 @pytest.mark.parametrize("steps", [(), (ComputeInlineStep(2),)])
 @pytest.mark.parametrize("operator", ["//", "%"])
 def test_a_divisor_that_is_always_zero_is_refused(operator: str, steps: tuple[Step, ...]) -> None:

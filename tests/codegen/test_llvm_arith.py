@@ -10,7 +10,7 @@ import pytest
 
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import Level
-from autosched.target import HardwareParams, Target
+from autosched.target import HardwareParams, Target, cpu_target
 from autosched.tir import op
 from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr
@@ -45,6 +45,40 @@ def test_float_to_integer_saturates(elementwise: Elementwise, run: RunKernel) ->
     out = np.zeros(8, np.int32)
     run(elementwise(lambda a: op.cast("int32", a), ["float32"], "int32", 8), values, out)
     assert out.tolist() == [2**31 - 1, -(2**31), 0, 2**31 - 1, 3, -3, 0, 1]
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_vectors_of_floats_become_integers(
+    source: str, target: str, elementwise: Elementwise, run: RunKernel
+) -> None:
+    """As single numbers do: cut towards zero, saturated, NaN zero."""
+    kind, limits = DType(source).numpy, np.iinfo(DType(target).numpy)
+    ends = np.array([limits.min, limits.max, 0.0, -1.0, 2.5, -2.5], np.longdouble)
+    with np.errstate(over="ignore"):
+        near = np.concatenate([ends + shift for shift in (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)])
+        near = np.concatenate([near, [np.inf, -np.inf, np.nan, -0.0, 1e30, -1e30]]).astype(kind)
+        neighbours = [np.nextafter(near, kind.type(side)) for side in (-np.inf, np.inf)]
+    x = np.concatenate([near, *neighbours])
+    found = [np.empty(len(x), limits.dtype) for _ in range(2)]
+    for lanes, out in zip((1, 16), found, strict=True):
+
+        def cast(a: Expr, lanes: int = lanes) -> Expr:
+            return op.cast(DType(target).with_lanes(lanes), a)
+
+        run(elementwise(cast, [source], target, len(x), lanes), x, out)
+    exact = np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=1e300, neginf=-1e300)
+    expected = [min(max(int(value), int(limits.min)), int(limits.max)) for value in exact]
+    assert found[0].tolist() == expected
+    assert found[1].tolist() == expected
+
+
+def test_vectors_of_floats_become_integers_at_once(elementwise: Elementwise) -> None:
+    def cast(a: Expr) -> Expr:
+        return op.cast(DType("int8").with_lanes(16), a)
+
+    text = emit_llvm(elementwise(cast, ["float32"], "int8", 64, 16), cpu_target(1))
+    assert "fptosi <16 x float>" in text and ".sat." not in text
 
 
 def test_products_and_sums_that_become_integers_are_rounded_each(
@@ -102,6 +136,20 @@ def test_a_chain_of_extremes_looks_for_nan_in_pairs(elementwise: Elementwise) ->
 
 
 STORED = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_remainders_of_vectors(dtype: str, elementwise: Elementwise, run: RunKernel) -> None:
+    """Those of numbers near and far from one another are exact."""
+    kind, random = DType(dtype).numpy, np.random.default_rng(4)
+    sizes = 10.0 ** random.uniform(*((-4, 2) if dtype == "float16" else (-30, 4)), (2, 512))
+    a, b = (sizes * random.choice([-1, 1], (2, 512))).astype(kind)
+    a[:100] = (b[:100].astype(np.float64) * np.arange(100)).astype(kind)
+    out = np.zeros(512, kind)
+    run(elementwise(op.floormod, [dtype] * 2, dtype, 512, 16), a, b, out)
+    rest = np.fmod(a.astype(np.float64), b.astype(np.float64)).astype(kind)
+    expected = np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("source", ["float16", "float32"])

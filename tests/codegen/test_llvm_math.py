@@ -246,10 +246,13 @@ def test_vectors_do_without_the_library(bits: int, name: str, elementwise: Eleme
         assert not helpers and not calls
 
 
-def test_powers_of_float64_need_fused_multiply_adds(elementwise: Elementwise) -> None:
-    f = elementwise(lambda *a: op.call("pow", *a), ["float64"] * 2, "float64", 8, 2)
+@pytest.mark.parametrize("name", ["pow", "fmod"])
+def test_functions_of_float64_that_need_fused_multiply_adds(
+    name: str, elementwise: Elementwise
+) -> None:
+    f = elementwise(lambda *a: op.call(name, *a), ["float64"] * 2, "float64", 8, 2)
     target = dataclasses.replace(cpu_target(1), features="")
-    assert emit_llvm(f, target).count("call double @pow(") == 2
+    assert emit_llvm(f, target).count(f"call double @{name}(") == 2
 
 
 @needs_longer_floats
@@ -332,7 +335,13 @@ def test_two_arguments(
 @needs_longer_floats
 @pytest.mark.parametrize("spread", [2, 60])
 @pytest.mark.parametrize(
-    ("name", "reference", "ulps"), [("pow", np.power, 1.01), ("atan2", np.arctan2, 2.31)]
+    ("name", "reference", "ulps"),
+    [
+        ("pow", np.power, 1.01),
+        ("atan2", np.arctan2, 2.31),
+        ("hypot", np.hypot, 1.21),
+        ("fmod", np.fmod, 0),
+    ],
 )
 def test_two_arguments_of_float64(
     name: str,
