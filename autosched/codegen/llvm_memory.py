@@ -138,6 +138,8 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
             raw = _guarded_scalar(b, buffer, index, mask)
         case _ if mask is None and (known := lane_offsets(index)) and _is_in_runs(known[1]):
             raw = _load_of_runs(b, buffer, *known)
+        case _ if mask is None and known is not None and _is_near(known[1]):
+            raw = _load_of_neighbours(b, buffer, *known)
         case _:
             raw = _gather(b, buffer, index, mask)
     return from_memory(b, raw, e.dtype)
@@ -208,6 +210,34 @@ def _load_of_runs(b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Seque
         places = ", ".join(f"i32 {i}" for i in order)
         result = b.emit(f"shufflevector {kind} {result}, {kind} {wide}, <{lanes} x i32> <{places}>")
     return result
+
+
+def _is_near(offsets: Sequence[int]) -> bool:
+    """Whether all lanes lie in as many elements as two vectors have."""
+    return max(offsets) - min(offsets) < 2 * len(offsets)
+
+
+def _load_of_neighbours(
+    b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Sequence[int]
+) -> str:
+    """Lanes out of all elements between the first and the last of them, which both are read.
+
+    Vectors of a power of two, because LLVM takes others apart: one, or two that overlap.
+
+        A[i + (0, 0, 1, 1, 2, 2)]   ->   shuffle(A[i:i + 2], A[i + 1:i + 3], (0, 0, 1, 1, 3, 3))
+    """
+    low = min(offsets)
+    span = max(offsets) - low + 1
+    width = 1 << (span.bit_length() - 1)
+    kind, align = memory_type(buffer.dtype.with_lanes(width)), buffer.dtype.bytes
+    parts = [
+        b.emit(f"load {kind}, ptr {address(b, buffer, base + (low + start))}, align {align}")
+        for start in sorted({0, span - width})
+    ]
+    first, second = parts[0], parts[1] if len(parts) > 1 else "poison"
+    lanes = [x - low if x - low < width else x - low + 2 * width - span for x in offsets]
+    order = ", ".join(f"i32 {lane}" for lane in lanes)
+    return b.emit(f"shufflevector {kind} {first}, {kind} {second}, <{len(lanes)} x i32> <{order}>")
 
 
 def from_memory(b: FunctionBuilder, raw: str, dtype: DType) -> str:

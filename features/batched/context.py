@@ -31,12 +31,15 @@ class Condition:
 class Text:
     """A value, the forms of the variables in it, and what holds around it.
 
-    `given` has conditions, each with the variable that is 1 where it holds.
+    `given` has conditions, each with the variable that is 1 where it holds. Digits of the stage's
+    `own` loops are written as its splits make them, t // 3 % 4; those of others come in regions,
+    which are simplified already: t % 12 // 3. What conditions tell of an index depends on that.
     """
 
     value: Expr
     axes: dict[Var, Form]
     given: Sequence[tuple[Var, Expr]]
+    own: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False)
@@ -84,7 +87,7 @@ class Context:
             else:
                 given.append((flag, lt(var, limit)))
                 axes[limit] = Form({}, np.where(condition.where, condition.limit, 0))
-        return Text(value, axes, given)
+        return Text(value, axes, given, frozenset(self.loops.slots))
 
     def conditions(self, var: Var) -> list[Condition]:
         """The conditions on axis `var` that some candidate has."""

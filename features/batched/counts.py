@@ -119,7 +119,7 @@ def _simplified(forms: Forms, text: Text, known: Known, rows: Rows | None = None
     counts = np.zeros((len(first), NUM_COUNTERS), np.int64)
     lost = np.zeros(len(first), bool)
     for k, n in enumerate(first):
-        key = value, signature(forms, text.axes, int(n))
+        key = value, signature(forms, text.axes, int(n), own=text.own)
         if key not in known:
             if len(known) > _MOST_KNOWN:
                 known.clear()

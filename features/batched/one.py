@@ -56,9 +56,14 @@ def alike(forms: Forms, axes: Axes, rows: Rows | None = None) -> tuple[Rows, Row
 
 
 def signature(
-    forms: Forms, axes: Axes, n: int, order: Mapping[int, int] | None = None
+    forms: Forms,
+    axes: Axes,
+    n: int,
+    order: Mapping[int, int] | None = None,
+    own: frozenset[int] = frozenset(),
 ) -> tuple[int, ...]:
-    """All numbers of candidate n in the axes, with loops numbered as they appear, or by `order`."""
+    """All numbers of candidate n in the axes, with loops numbered as they appear, or by `order`,
+    and which digits are written as those of the stage's `own` loops."""
     found: list[int] = []
     loops: dict[int, int] = {}
     for form in axes.values():
@@ -70,6 +75,8 @@ def signature(
                 if order is not None and slot in order:
                     loop = order[slot]
                 found += (loop, extent, term.scale[n], term.lower[n], upper)
+                if slot in own and term.lower[n] > 1 and upper < extent:
+                    found.append(-3)
                 if slot in forms.virtual:
                     mixed, axis = forms.virtual[slot]
                     found += (-2, axis, *mixed.of(n).key)
@@ -88,7 +95,7 @@ def simplified(
 ) -> tuple[Expr, dict[int, Var]]:
     """The value for candidate n, and the variables of the loops in it by slot."""
     slots = {slot: slot for slot in range(len(forms.extents))}
-    key = text.value, as_ansor, signature(forms, text.axes, n, slots)
+    key = text.value, as_ansor, signature(forms, text.axes, n, slots, text.own)
     found = forms.simple.get(key)
     if found is None:
         found = forms.simple[key] = _simplified(forms, text, n, as_ansor)
@@ -100,7 +107,7 @@ def _simplified(forms: Forms, text: Text, n: int, as_ansor: bool) -> tuple[Expr,
     loops: dict[int, Var] = {}
     table: dict[Var, Expr] = {}
     for var, form in text.axes.items():
-        table[var] = _written(forms, form, loops, n)
+        table[var] = _written(forms, form, loops, n, text.own)
     for slot, loop in loops.items():
         analyzer.bind(loop, Range(const(0), const(int(forms.extents[slot][n]))), override=True)
     value = substitute(text.value, table)
@@ -130,7 +137,7 @@ def same_loads(a: Expr, b: Expr) -> bool:
     return [load.producer for load in loads_of(a)] == [load.producer for load in loads_of(b)]
 
 
-def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int) -> Expr:
+def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: frozenset[int]) -> Expr:
     found: Expr = const(0)
     for slot, term in form.every():
         scale = int(term.scale[n])
@@ -146,7 +153,12 @@ def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int) -> Expr:
                     loops.setdefault(leaf, var)
         else:
             digit = loops.setdefault(slot, Var(f"i{slot}"))
-        if term.upper[n] < forms.extents[slot][n]:
-            digit = floormod(digit, int(term.upper[n]))
-        found = add(found, mul(floordiv(digit, int(term.lower[n])), scale))
+        lower, upper = int(term.lower[n]), int(term.upper[n])
+        if upper >= forms.extents[slot][n]:
+            digit = floordiv(digit, lower)
+        elif slot in own and upper % lower == 0:
+            digit = floormod(floordiv(digit, lower), upper // lower)
+        else:
+            digit = floordiv(floormod(digit, upper), lower)
+        found = add(found, mul(digit, scale))
     return add(found, int(form.base[n]))

@@ -34,6 +34,7 @@ from autosched.tir.expr import (
     Mul,
     ProducerLoad,
     Reduce,
+    Select,
     Var,
 )
 from autosched.tir.op import all_
@@ -297,7 +298,7 @@ class _Maker:
             tuple(map(padding_of, parts)),
             places=tuple(k for k, e in enumerate(loads) if e.producer is not own),
             divided=not all(map(_plain, parts)),
-            keeps_conditions=bool(parts) and _asks_for_remainders(original),
+            keeps_conditions=bool(parts) and asks_for_remainders(original),
             original=original,
         )
 
@@ -427,9 +428,14 @@ def _own_at(value: Expr, own: Tensor, indices: Indices) -> Expr:
     return rewrite_expr(value, moved)
 
 
-def _asks_for_remainders(value: Expr) -> bool:
-    assert isinstance(value, Call)
-    return any(residues(value.args[0]))
+def asks_for_remainders(value: Expr) -> bool:
+    """Whether a condition in the value asks for the remainder of an index."""
+    conditions = [e.children()[0] for e in pre_order(value) if _is_choice(e)]
+    return any(any(residues(condition)) for condition in conditions)
+
+
+def _is_choice(e: Expr) -> bool:
+    return isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else")
 
 
 def _factors(e: Expr) -> list[ProducerLoad]:

@@ -88,7 +88,7 @@ def written_index(
     known: dict[tuple[int, ...], _Row | None] = {}
     for k in needed:
         n = int(first[k])
-        key = signature(forms, axes, n, order)
+        key = signature(forms, axes, n, order, text.own)
         if key not in known:
             known[key] = _one(forms, text, place, order, n, as_ansor)
         row = known[key]

@@ -8,8 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from autosched.features.batched.along_loops import taken
-from autosched.features.batched.forms import WHOLE, Flags, Forms, Ints
-from autosched.features.batched.stores import Touched
+from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints
 from autosched.features.walk.strides import flat_terms
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
@@ -17,14 +16,14 @@ from autosched.transform.vector.index_steps import step_along
 
 
 def steps_along(
-    forms: Forms, access: Touched, storage: Sequence[Ints], slot: int
+    forms: Forms, index: Sequence[Form], storage: Sequence[Ints], slot: int
 ) -> tuple[Ints, Ints]:
-    """How far the first place of an access moves with a step of the loop, and the length of the
+    """How far an index moves with a step of the loop, and the length of the
     blocks inside which all steps are the same, 0 where all of them are."""
     extent = forms.extents[slot]
     lower, upper, factor = [], [], []
     scale: Ints | int = 1
-    for form, elements in zip(reversed(access.tuples[0]), reversed(storage), strict=True):
+    for form, elements in zip(reversed(index), reversed(storage), strict=True):
         for term in form.terms.get(slot, ()):
             lower.append(term.lower)
             upper.append(np.where(term.upper < extent, term.upper, WHOLE))

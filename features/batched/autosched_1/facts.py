@@ -7,6 +7,7 @@ that are there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import overload
 
 import numpy as np
@@ -32,10 +33,11 @@ class Facts:
     more than loops. `used` says by loop of the store itself what accesses use.
 
     `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
-    buffer first; for each of them `elements` and `lines` by level, `runs`, `strides` and `uses` by
-    loop, and `texts` what is known of indices that are no forms. `uneven` says by loop whether some
-    access does not move evenly along it; there `steps` and `blocks` have by access what
-    `step_along` says, elsewhere the stride and 0.
+    buffer first; for each of them `elements` and `lines` by level, `runs` and `uses` by loop, and
+    `texts` what is known of indices that are no forms. `places` are what moves: the first place of
+    each access, then the `others` at which some read (access and index tuple), for each of them
+    `strides` by loop. `uneven` says by loop whether some place does not move evenly along it; there
+    `steps` and `blocks` have by place what `step_along` says, elsewhere the stride and 0.
     """
 
     def __init__(self, nest: Nest, store: Store, line: int) -> None:
@@ -81,15 +83,18 @@ class Facts:
             for access, storage in zip(self.accesses, self.storage, strict=True)
         ]
         uneven: Flags = np.zeros((count, size), bool)
-        for access, text in zip(self.accesses, self.texts, strict=True):
-            self._plain(access, text, uneven)
+        others: list[tuple[int, int]] = []
+        for k, text in enumerate(self.texts):
+            others += [(k, number) for number in self._others(k, text)]
+            self._plain(self.accesses[k], text, uneven)
+        self.places = [*((k, 0) for k in range(len(self.accesses))), *others]
         uneven &= present
         self.uneven: Flags = self.packed.loops(uneven)
         strides = [
-            self._along(access.tuples[0], storage)
-            for access, storage in zip(self.accesses, self.storage, strict=True)
+            self._along(self.accesses[k].tuples[number], self.storage[k])
+            for k, number in self.places
         ]
-        for own, text in zip(strides, self.texts, strict=True):
+        for own, text in zip(strides, self.texts, strict=False):  # no text has other places
             if text is not None:
                 beside = np.where(text.added_to, own, 0)
                 own[:] = np.where(text.where, text.strides + beside, own)
@@ -97,38 +102,55 @@ class Facts:
         self._note_steps(uneven, strides)
         self._measure(line)
 
+    def _others(self, k: int, text: TextAccess | None) -> list[int]:
+        """The index tuples of an access that are others than those before them. Candidates that
+        differ in that from most are refused, and texts beside others."""
+        tuples, found = self.accesses[k].tuples, []
+        good = plain = ~self.forms.bad
+        if text is not None:
+            good, plain = good & ~text.where, plain & (~text.where | text.added_to)
+        for number in range(1, len(tuples)):
+            same = np.any([self._same(tuples[number], other) for other in tuples[:number]], axis=0)
+            differ = plain & ~same
+            if 2 * np.count_nonzero(differ & good) > np.count_nonzero(plain):
+                found.append(number)
+                differ = ~(differ & good)
+            self.forms.refuse(differ, "reads of one buffer at several places")
+        return found
+
+    def _same(self, one: Sequence[Form], other: Sequence[Form]) -> Flags:
+        """Where two index tuples are written alike."""
+        pairs = zip(one, other, strict=True)
+        found: Flags = np.all([self.forms.same(a, b) for a, b in pairs], axis=0)
+        return found
+
     def _plain(self, access: Touched, text: TextAccess | None, uneven: Flags) -> None:
-        """Refuse what has no rule here, and note where indices are digits."""
-        forms = self.forms
-        plain = True if text is None else ~text.where | text.added_to
-        for other in access.tuples[1:]:
-            for one, two in zip(access.tuples[0], other, strict=True):
-                differs = plain & ~forms.same(one, two)
-                forms.refuse(differs, "reads of one buffer at several places")
-        for form in access.tuples[0]:
-            for slot, term in form.every():
-                j = self.store.at.get(slot)
-                if j is not None:
-                    uneven[j] |= plain & forms.is_digit(slot, term)
+        """Note where indices are digits."""
+        plain: Flags | bool = True if text is None else ~text.where | text.added_to
+        for index in access.tuples:
+            for form in index:
+                for slot, term in form.every():
+                    j = self.store.at.get(slot)
+                    if j is not None:
+                        uneven[j] |= plain & self.forms.is_digit(slot, term)
         if text is not None:
             uneven |= text.where & text.uneven
 
     def _note_steps(self, uneven: Flags, strides: list[Ints]) -> None:
-        """How accesses move along uneven loops."""
+        """How places move along uneven loops."""
         none = np.zeros_like(self.extent)
         self.steps = self.strides
         self.blocks = [none] * len(strides)
         if not uneven.any():
             return
         self.steps, self.blocks = [], []
-        for access, storage, text, own in zip(
-            self.accesses, self.storage, self.texts, strides, strict=True
-        ):
+        for (k, number), own in zip(self.places, strides, strict=True):
+            index, text = self.accesses[k].tuples[number], self.texts[k]
             steps, blocks = own.copy(), np.zeros_like(own)
             for j, loop in enumerate(self.store.loops):
                 if loop.thread or not uneven[j].any():  # code is made of what is inside all threads
                     continue
-                step, block = steps_along(self.forms, access, storage, loop.slot)
+                step, block = steps_along(self.forms, index, self.storage[k], loop.slot)
                 if text is not None:
                     told = text.where & (text.uneven[j] | ~text.added_to)
                     step = np.where(told, text.steps[j], step)
@@ -160,7 +182,7 @@ class Facts:
         for access, text, storage, size in zip(
             self.accesses, self.texts, self.storage, self.element_bytes, strict=True
         ):
-            region = [self._region(form) for form in access.tuples[0]]
+            region = [self._region(forms) for forms in zip(*access.tuples, strict=True)]
             if text is not None:
                 pairs = zip(text.inside, text.regions, region, strict=True)
                 region = [
@@ -181,10 +203,30 @@ class Facts:
             self.runs.append(run[0] if len(run) else forms.full(size))
             self.bytes += lines * line
 
-    def _region(self, form: Form) -> Ints:
-        """The extent of an index by level."""
+    def _region(self, places: Sequence[Form]) -> Ints:
+        """The extent of an index by level, over all its places."""
+        first, *others = places
+        if not others:
+            low, high = self._reach(first)
+            return 1 + high - low
+        ends = [
+            (form.base + low, form.base + high)
+            for form in places
+            for low, high in [self._reach(form)]
+        ]
+        low, high = (
+            np.min([low for low, _ in ends], axis=0),
+            np.max([high for _, high in ends], axis=0),
+        )
+        runs = np.zeros(self.inner.shape, bool)  # a single iteration counts as one element
+        runs[:-1] = sums_from_last(self.present.astype(np.int64)) > 0
+        found: Ints = np.where(runs, 1 + high - low, 1)
+        return found
+
+    def _reach(self, form: Form) -> tuple[Ints, Ints]:
+        """How far an index goes down and up from its place in the first iterations, by level."""
         loops = self.store.loops
-        reach = np.zeros((len(loops), self.forms.count), np.int64)
+        reach = np.zeros((2, len(loops), self.forms.count), np.int64)
         for slot, term in form.every():
             j = self.store.at.get(slot)
             if j is not None:
@@ -192,10 +234,12 @@ class Facts:
                 if term.upper is not self.forms.whole or term.lower is not self.forms.one:
                     digit = self.forms.is_digit(slot, term)
                     last = np.where(digit, self.forms.largest(slot, term), last)
-                reach[j] += np.abs(term.scale) * last
-        found = np.ones_like(self.inner)
-        found[:-1] += sums_from_last(np.where(self.present, self.packed.loops(reach), 0))
-        return found
+                reach[0, j] += np.minimum(term.scale, 0) * last
+                reach[1, j] += np.maximum(term.scale, 0) * last
+        low, high = np.zeros((2, *self.inner.shape), np.int64)
+        low[:-1] = sums_from_last(np.where(self.present, self.packed.loops(reach[0]), 0))
+        high[:-1] = sums_from_last(np.where(self.present, self.packed.loops(reach[1]), 0))
+        return low, high
 
     def note_touched(self) -> None:
         """Let the store know what it touches under each loop, as `Tables` asks."""

@@ -162,12 +162,13 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
 
 
 def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:
-    """The code of each store: those that access as much are worked out together."""
-    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    """The code of each store: those that access as much at as many places are worked out
+    together."""
+    alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for k, item in enumerate(every):
-        alike[tuple(item.facts.element_bytes)].append(k)
+        alike[len(item.facts.places), tuple(item.facts.element_bytes)].append(k)
     found: dict[int, Code] = {}
-    for elements, those in alike.items():
+    for (_, elements), those in alike.items():
         some = [every[k] for k in those]
         found.update(zip(those, _codes(some, elements, machine), strict=True))
     return [found[k] for k in range(len(every))]
@@ -203,6 +204,7 @@ def _walked(
     machine: Machine,
 ) -> Floats:
     """What the loops move in the order of the code: lines, runs, pages and cycles."""
+    order = Visits(order.extents, order.strides[: len(elements)], order.first)
     visits = _with_outer(some, good, order)
     walked = walks(visits, elements, machine.memory)
     iterations = _joined(some, good, lambda item: item.facts.iterations)
@@ -272,7 +274,7 @@ class _Packed:
 def _stores(some: Sequence[Wanted], good: Sequence[_Intp], element: int) -> Stores:
     loops = _Packed(some, good, lambda item: item.inside)
     inside = loops.table(lambda item: item.inside)
-    count, reads = inside.shape[1], range(1, len(some[0].facts.accesses))
+    count, reads = inside.shape[1], range(1, len(some[0].facts.places))
     steps, blocks = np.zeros((2, len(reads), *inside.shape), np.int64)
     for k in reads:
         steps[k - 1] = loops.table(partial(_steps_of, k=k))

@@ -106,7 +106,7 @@ def text_access(
     along = np.zeros((4, count, len(first)), np.int64)
     regions = np.ones((dims, count + 1, len(first)), np.int64)
     for k, n in enumerate(first.tolist()):
-        key = signature(forms, axes, n, store.at)
+        key = signature(forms, axes, n, store.at, read.texts[0].own)
         if key not in known:
             index, variables = read(forms, n)
             inner = sorted(variables, key=lambda slot: store.at[slot])

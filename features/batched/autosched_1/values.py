@@ -16,7 +16,12 @@ from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified, slots_of
-from autosched.features.batched.ops import StageOps, StoreOps, loads_of
+from autosched.features.batched.ops import (
+    StageOps,
+    StoreOps,
+    asks_for_remainders,
+    loads_of,
+)
 from autosched.features.batched.plan import Loops, UnsupportedError
 from autosched.features.batched.stores import Floats, Store
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
@@ -48,11 +53,14 @@ class ValueFacts:
 def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool = False) -> ValueFacts:
     """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
 
-    Raises UnsupportedError where they depend on the candidate in other ways: on a GPU what is no
-    choice by axes is simplified as a whole (`simplified_whole`).
+    Raises UnsupportedError where they depend on the candidate in other ways: what is no choice by
+    axes is simplified as a whole (`simplified_whole`), but loops of a CPU are taken apart where
+    conditions ask for remainders.
     """
-    if ops.conditional and (ops.is_init or not (ops.parts or on_device)):
-        raise UnsupportedError("a value with conditions that is no choice by axes")
+    if ops.conditional and ops.is_init:
+        raise UnsupportedError("a start value with conditions")
+    if ops.conditional and not (ops.parts or on_device) and asks_for_remainders(ops.original):
+        raise UnsupportedError("a condition on a remainder that is no choice by axes")
     value = ops.value
     if not _is_free(value, stage):
         raise UnsupportedError(GUARDS)
@@ -199,7 +207,7 @@ def simplified_whole(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     for k, n in enumerate(first.tolist()):
         key = (
             text.value,
-            signature(forms, text.axes, n, store.at),
+            signature(forms, text.axes, n, store.at, text.own),
             _stages_of(forms, text, store, n),
         )
         if key not in known.whole:
@@ -314,7 +322,7 @@ def loops_asked(forms: Forms, store: Store, rows: Rows) -> Flags:
 
 def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice | None:
     """The part of candidate n; None where it loses its load."""
-    key = text.value, signature(forms, text.axes, n)
+    key = text.value, signature(forms, text.axes, n, own=text.own)
     if key not in known.parts:
         if len(known.parts) > _MOST_KNOWN:
             known.parts.clear()

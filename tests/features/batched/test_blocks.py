@@ -7,8 +7,6 @@ import pytest
 
 from autosched.features.batched.autosched_1.blocks import steps_along
 from autosched.features.batched.forms import WHOLE, Form, Forms, Term
-from autosched.features.batched.stores import Touched
-from autosched.features.walk.access import READ
 from autosched.features.walk.strides import flat_terms
 from autosched.tir.expr import Expr, IntImm, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
@@ -31,7 +29,7 @@ def test_random_sums_of_digits(seed: int) -> None:
             upper = np.where(rng.random(COUNT) < 0.5, lower * rng.choice([2, 3, 4], COUNT), WHOLE)
             terms.append(Term(lower, upper, rng.choice([0, 1, 1, 2, 3, 4, 8], COUNT)))
         index.append(Form({slot: tuple(terms)} if terms else {}, forms.zero))
-    step, block = steps_along(forms, Touched(0, READ, [index]), storage, slot)
+    step, block = steps_along(forms, index, storage, slot)
     var = Var("loop")
     for n in range(COUNT):
         extent = int(forms.extents[slot][n])

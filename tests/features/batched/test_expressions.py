@@ -54,7 +54,72 @@ CASES = {
     "a choice for threads": Case(
         "cuda", "T[i, j] = where(b[i] > 0, A[i, j], 0)", {"A": (24, 16), "b": (24,)}, "float16"
     ),
+    "gates of one sum": Case(
+        "cpu",
+        "G[b, g, h] = sum(k, X[b, k] * W[k, g, h]) + p[g, h];"
+        "Y[b, h] = sigmoid(G[b, 1, h]) * C[b, h] + sigmoid(G[b, 0, h]) * tanh(G[b, 2, h])",
+        {"X": (8, 12), "W": (12, 3, 20), "p": (3, 20), "C": (8, 20)},
+    ),
+    "a stencil": Case(
+        "cpu",
+        "Y[i, j] = 0.25 * (X[i, j + 1] + X[i + 1, j] + X[i + 1, j + 2] + X[i + 2, j + 1])",
+        {"X": (26, 34)},
+    ),
+    "one place twice": Case("cpu", "Y[i] = X[i] * X[i] + X[i + 1]", {"X": (49,)}),
+    "places that go down": Case("cpu", "Y[i] = X[47 - i] - X[2*i]", {"X": (95,), "Y": (48,)}),
+    "a sum of distances": Case(
+        "cpu",
+        "F[i, c] = sum(j, (X[j, c] - X[i, c]) * (X[j, 0] - X[i, 0]))",
+        {"X": (24, 3)},
+    ),
+    "products of columns": Case(
+        "cpu",
+        "m[i] = sum(n, X[n, i]); C[i, j] = sum(n, (X[n, i] - m[i]) * (X[n, j] - m[j]))",
+        {"X": (24, 16)},
+    ),
+    "distances for threads": Case(
+        "cuda",
+        "F[i, c] = sum(j, (X[j, c] - X[i, c]) * (X[j, 0] - X[i, 0]))",
+        {"X": (64, 4)},
+    ),
+    "a number in four bits": Case(
+        "cpu",
+        "Y[i, j] = sum(k, X[i, k] * float32((int32(W[j, k // 2]) >> (4 * (k % 2))) & 15))",
+        {"X": (8, 32), "W": (24, 16), "Y": (8, 24)},
+        {"X": "float32", "W": "uint8"},
+    ),
+    "three parts beside each other": Case(
+        "cpu",
+        "Y[i, j] = A[i, j] * 2 if j < 16 else (B[i, j - 16] if j < 40 else C[i, j - 40])",
+        {"A": (30, 16), "B": (30, 24), "C": (30, 8), "Y": (30, 48)},
+    ),
+    "a part of a sum": Case(
+        "cpu",
+        "Y[i, j] = sum(k, A[i, k] * B[k, j] if abs(i - k) < 8 else 0)",
+        {"A": (32, 32), "B": (32, 24)},
+    ),
+    "two numbers in turn": Case(
+        "cpu",
+        "Y[i, c] = A[i, 0] - B[i, 1] if c == 0 else A[i, 1] + B[i, 0]",
+        {"A": (48, 2), "B": (48, 2), "Y": (48, 2)},
+    ),
 }
+ONE_BY_ONE = {
+    "halves that change places": Case(
+        "cpu",
+        "Y[i, h, d] = X[i, h, d] * c[i, d] + (-X[i, h, d + 32] if d < 32 else X[i, h, d - 32])",
+        {"X": (128, 4, 64), "c": (128, 64), "Y": (128, 4, 64)},
+    ),
+    "a stencil for threads": Case(
+        "cuda", "Y[i, j] = X[i, j + 1] + X[i + 1, j]", {"X": (26, 101), "Y": (25, 100)}
+    ),
+    "a choice by a remainder": Case(
+        "cpu",
+        "Y[n, c] = X[n, c] * g[c // 4] + (b[c] if c % 2 == 0 else 0)",
+        {"X": (40, 64), "g": (16,), "b": (64,), "Y": (40, 64)},
+    ),
+}
+"""Those of which some or all candidates have no rule."""
 
 
 def _one(task: Task, steps: tuple[Step, ...], features: str) -> Rows | None:
@@ -88,6 +153,17 @@ def test_rows_are_those_of_one_by_one(name: str, features: str) -> None:
     batched = batched_features(task.dag, task.target, features)
     rows = batched.rows_of(found)
     assert batched.share.one_by_one <= len(found) / 2, batched.share.reasons
+    assert [_bits(r) for r in rows] == [_bits(_one(task, s, features)) for s in found]
+
+
+@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_what_has_no_rule_is_worked_out_one_by_one(name: str, features: str) -> None:
+    task = _task(ONE_BY_ONE[name])
+    found = with_relatives(task, 5, 4 * COUNT, 3)
+    batched = batched_features(task.dag, task.target, features)
+    rows = batched.rows_of(found)
+    assert features == ANSOR or batched.share.one_by_one > 0
     assert [_bits(r) for r in rows] == [_bits(_one(task, s, features)) for s in found]
 
 

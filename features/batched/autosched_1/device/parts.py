@@ -85,7 +85,7 @@ def _dimension(
     lost = np.zeros(len(first), bool)
     known: dict[tuple[int, ...], _Moves | None] = {}
     for k, n in enumerate(first.tolist()):
-        key = signature(forms, text.axes, n, store.at)
+        key = signature(forms, text.axes, n, store.at, text.own)
         if key not in known:
             simple, variables = simplified(forms, text, n, as_ansor=False)
             if place is not None:
