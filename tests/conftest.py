@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from kit.forks import copies
 from kit.golden import Golden
 
 settings.register_profile("fixed", derandomize=True, deadline=None)  # no other draws elsewhere
@@ -55,6 +57,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     chosen = config.getoption("dist") != "load"  # not the one that -n stands for
     return None if chosen else WorkStealingScheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def copied_processes() -> Iterator[None]:
+    """Workers that tests start here have their imports done."""
+    with copies():
+        yield
 
 
 @pytest.fixture

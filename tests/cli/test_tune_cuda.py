@@ -18,6 +18,7 @@ from autosched.measure import gpu_runner, gpu_worker
 from autosched.measure.records import read_log
 from autosched.measure.standing import is_race
 from autosched.state.steps import steps_to_json
+from kit.forks import fresh
 
 CONFIG = """\
 workload: {op: matmul, args: {M: 32, N: 32, K: 16}}
@@ -77,7 +78,8 @@ def test_a_run_with_faults_loses_nothing(
     monkeypatch.setattr(gpu_runner, "FACTORY", "kit.fake_gpu:make_faulty_handler")
     monkeypatch.setattr(gpu_worker, "GRACE_SECONDS", 0.1)  # some kernels never end
     before = children()
-    assert tune(monkeypatch, "--trials", str(trials), "--records", "r.jsonl", "--json") == 0
+    with fresh():  # children of this process, as users have them
+        assert tune(monkeypatch, "--trials", str(trials), "--records", "r.jsonl", "--json") == 0
     assert children() <= before
     records = [r for r in read_log(folder / "r.jsonl").records if not is_race(r)]
     assert len(records) == trials

@@ -39,6 +39,7 @@ from autosched.runtime.artifact import CpuArtifact
 from autosched.state.steps import Step, steps_to_json
 from autosched.target import cpu_target
 from autosched.task import Task
+from kit.forks import fresh
 
 PLAN = "AUTOSCHED_TEST_FAULTS"  # the file of who meets which fault; all processes inherit its name
 GOOD = "none"
@@ -454,6 +455,7 @@ def tuned(folder: Path, order: Sequence[str], short: float) -> Outcome:
         mock.patch.object(tempfile, "tempdir", str(temporary)),
         mock.patch.dict(os.environ, {"TMPDIR": str(temporary)}),
         faults.injected(),
+        fresh(),  # processes that are this one's own, and have the plan as a variable
     ):
         before = Held.now()
         try:

@@ -24,6 +24,7 @@ from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact
 from kit.fake_gpu import BROKEN, RUNS
+from kit.forks import fresh
 from kit.nvml import FakeNvml
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8, target=cuda_target("sm_90"))
@@ -221,7 +222,7 @@ def test_what_the_gpu_is() -> None:
 
 
 def test_variables_of_the_process() -> None:
-    with runner(device="GPU-1") as found:
+    with fresh(), runner(device="GPU-1") as found:
         found.open()  # has answered: before its exec a process has no variables yet
         assert found._worker is not None and found._worker._process is not None
         variables = Path(f"/proc/{found._worker._process.pid}/environ").read_bytes().split(b"\0")

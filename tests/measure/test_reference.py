@@ -17,6 +17,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session import session as session_module
 from autosched.session.session import Job, MeasureOptions, Session
 from autosched.task import Task
+from kit.forks import fresh
 from kit.helper import StubHelper
 from kit.measurer import PATIENT
 
@@ -133,7 +134,7 @@ def test_without_checks_it_is_not_called() -> None:
 def test_ctrl_c_ends_it(measurer: Measurer) -> None:
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with fresh(), pytest.raises(KeyboardInterrupt):
             measurer.reference(task_with("interrupts"))
     finally:
         signal.signal(signal.SIGINT, earlier)
@@ -174,7 +175,8 @@ def test_its_limit(options: dict[str, Any], limit: float) -> None:
 
 def test_os_getppid_is_this_process(measurer: Measurer) -> None:
     """What `interrupts` above relies on."""
-    measurer.runner.start(task_with("good"))
+    with fresh():
+        measurer.runner.start(task_with("good"))
     worker = measurer.runner._worker
     assert worker is not None and worker._process is not None
     status = Path(f"/proc/{worker._process.pid}/stat").read_text()
