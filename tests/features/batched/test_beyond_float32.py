@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from autosched.errors import ScheduleError
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.sets import batched_features
-from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import ANSOR, AUTOSCHED_1
-from autosched.state.steps import Step
+from autosched.features.sets import Rows
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.one_by_one import SETS, rows_of_both
 from kit.relatives import with_relatives
 
 CONV = {"N": 7, "H": 111, "W": 99, "K": 3, "padding": 1}
@@ -31,24 +30,11 @@ CASES: list[tuple[str, str, dict[str, Any], int]] = [
 COUNT = 24
 
 
-def _one(task: Task, steps: tuple[Step, ...], features: str) -> object:
-    try:
-        return rows_of_steps(task.dag, steps, task.target, features).values.tobytes()
-    except ScheduleError:
-        return None
-
-
-@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
 @pytest.mark.parametrize(
     ("kind", "name", "args", "seed"), CASES, ids=[f"{c[1]}-{c[0]}" for c in CASES]
 )
 def test_rows_are_those_of_one_by_one(
-    kind: str,
-    name: str,
-    args: dict[str, Any],
-    seed: int,
-    features: str,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, name: str, args: dict[str, Any], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for where in ("batch", "device.batch"):
         monkeypatch.setattr(f"autosched.features.batched.autosched_1.{where}.WORTH_AT_ONCE", 1)
@@ -56,9 +42,16 @@ def test_rows_are_those_of_one_by_one(
         name, target=cuda_target() if kind == "cuda" else cpu_target(threads=2), **args
     )
     candidates = with_relatives(task, seed, COUNT, 1)
-    batched = batched_features(task.dag, task.target, features)
-    rows, rest = batched.at_once(candidates)
-    assert len(rest) <= len(candidates) / 8, batched.share.reasons
-    for n, (steps, found) in enumerate(zip(candidates, rows, strict=True)):
-        if n not in rest:
-            assert (None if found is None else found.tobytes()) == _one(task, steps, features), n
+    one = [rows_of_both(task, steps) for steps in candidates]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows, rest = batched.at_once(candidates)
+        assert len(rest) <= len(candidates) / 8, (features, batched.share.reasons)
+        for n, (own, found) in enumerate(zip(one, rows, strict=True)):
+            if n not in rest:
+                assert _bits(found) == _bits(own[features]), (features, n)
+
+
+def _bits(rows: Rows | FeatureRows | None) -> bytes | None:
+    values = rows.values if isinstance(rows, Rows) else rows
+    return None if values is None else values.tobytes()

@@ -18,6 +18,7 @@ from autosched.search.space import SearchSpace
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
+from kit.one_by_one import SETS, rows_of_both
 from kit.relatives import with_relatives
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -36,7 +37,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {"N": 1, "H": 4, "W": 4, "K": 4, "CI": 8, "CO": 28, "stride": 2, "padding": 1},
     ),
 ]
-SETS = (ANSOR, AUTOSCHED_1)
 MOST = {"conv2d_transpose_nhwc": 5}
 """So many are worked out one by one in `autosched-1`: remainders that simplification knows."""
 WIDE = {"matmul": 1}
@@ -57,19 +57,20 @@ def _bits(rows: Rows | None) -> object:
     return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
 
 
-@pytest.mark.parametrize("features", SETS)
 @pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
 def test_rows_and_refusals(
-    name: str, args: dict[str, Any], features: str, monkeypatch: pytest.MonkeyPatch
+    name: str, args: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autosched.features.batched.autosched_1.device.batch.WORTH_AT_ONCE", 1)
     task = Task.from_workload(name, target=cuda_target(), **args)
     found = with_relatives(task, 5, COUNT, 3)
-    batched = batched_features(task.dag, task.target, features)
-    rows = batched.rows_of(found)
-    most = WIDE.get(name, 0) + (0 if features == ANSOR else MOST.get(name, 0))
-    assert batched.share.one_by_one <= most, batched.share.reasons
-    assert [_bits(r) for r in rows] == [_bits(_one(task, s, True, features)) for s in found]
+    one = [rows_of_both(task, steps) for steps in found]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows = batched.rows_of(found)
+        most = WIDE.get(name, 0) + (0 if features == ANSOR else MOST.get(name, 0))
+        assert batched.share.one_by_one <= most, (features, batched.share.reasons)
+        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
 
 
 DIGITS = "digits that a condition tells"
@@ -102,21 +103,22 @@ EXPRESSIONS: dict[str, tuple[str, dict[str, list[int]]]] = {
 begins before the tensor: a vector of all of it asks for its lanes, and is a loop."""
 
 
-@pytest.mark.parametrize("features", SETS)
 @pytest.mark.parametrize("space", ["autosched", "ansor"])
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_values_with_conditions(name: str, space: SpaceName, features: str) -> None:
+def test_values_with_conditions(name: str, space: SpaceName) -> None:
     expr, shapes = EXPRESSIONS[name]
     task = Task.from_json_workload({"expr": expr, "shapes": shapes}, cuda_target("sm_90"))
     rng = np.random.default_rng(1)
     candidates = SearchSpace(task, SearchOptions(space=space)).sample(rng, 8)[:12]
-    batched = batched_features(task.dag, task.target, features)
-    batched_rows = batched.rows_of([*candidates, *candidates])
     left = {"an index that is a text"} if name == DIGITS else {"a vector that may be too wide"}
-    assert set(batched.share.reasons) <= left, batched.share.reasons
-    assert name == DIGITS or batched.share.one_by_one < len(candidates)
-    expected = [_bits(_one(task, steps, True, features)) for steps in candidates]
-    assert [_bits(rows) for rows in batched_rows] == [*expected, *expected]
+    one = [rows_of_both(task, steps) for steps in candidates]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        batched_rows = batched.rows_of([*candidates, *candidates])
+        assert set(batched.share.reasons) <= left, (features, batched.share.reasons)
+        assert name == DIGITS or batched.share.one_by_one < len(candidates), features
+        expected = [_bits(own[features]) for own in one]
+        assert [_bits(rows) for rows in batched_rows] == [*expected, *expected], features
 
 
 def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:
