@@ -216,13 +216,14 @@ SOURCES = {module_of(path): path for path in sources()}
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    test = node.test if isinstance(node, ast.If) else None
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def imports(tree: ast.AST, in_function: bool = False) -> Iterator[Import]:
     """What the file imports anywhere, except for type checking alone; of ours, the modules."""
     for child in ast.iter_child_nodes(tree):
-        if is_type_checking(child):
+        if isinstance(child, ast.expr) or is_type_checking(child):
             continue
         if isinstance(child, ast.Import):
             for alias in child.names:
@@ -234,7 +235,7 @@ def imports(tree: ast.AST, in_function: bool = False) -> Iterator[Import]:
                 assert name is not None
                 yield Import(name, child.lineno, in_function)
         else:
-            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from imports(child, in_function or inside)
 
 

@@ -224,7 +224,7 @@ def test_of_many_measured_candidates_a_sample_is_looked_at_again(
 def test_a_space_is_used_up(make_task: MakeTask) -> None:
     from autosched.task import Task
 
-    policy = make_policy(Task.from_workload("matmul", M=1, N=1, K=2))
+    policy = make_policy(Task.from_workload("matmul", M=1, N=1, K=1))
     proposed = play(policy, rounds=40, count=8)
     assert policy.next_batch(8) == []
     assert len({c.steps for c in proposed}) == len(proposed)

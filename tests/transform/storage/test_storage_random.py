@@ -105,7 +105,7 @@ class Programs:
         return loop(var, extent, body)
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(4))
 def test_random_programs(
     make_func: MakeFunc, same_result: SameResult, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
