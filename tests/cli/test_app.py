@@ -194,7 +194,7 @@ def _default_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # also where the tests run in the background
 
 
-def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path, cli: Cli) -> None:
     """Ctrl-C once the first round is in the file; then a run that continues from it."""
     (tmp_path / "mm.yaml").write_text(
         "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n"
@@ -216,11 +216,9 @@ def test_an_interrupt_keeps_the_records_and_the_next_run_goes_on(tmp_path: Path)
     assert contents.problems == []
     measured = len(contents.records)
     assert measured >= 2
-    with command("tune", "mm.yaml", "--trials", 2, "--json", cwd=tmp_path) as process:
-        out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert err == ""
-    summary = json.loads(out)
+    done = cli("tune", "mm.yaml", "--trials", 2, "--json")
+    assert (done.status, done.err) == (0, "")
+    summary = json.loads(done.out)
     assert summary["trials"] == 2
     found = [record for record in read_log(records).records if not is_race(record)]
     steps = [json.dumps(record.to_json()["steps"]) for record in found]

@@ -33,8 +33,9 @@ def no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def strict(tmp_path: Path) -> str:
-    """A configuration whose GPU has room for no candidate."""
+def strict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A configuration whose GPU has room for no candidate: it is looked for once."""
+    monkeypatch.setattr("autosched.search.thread_tiles._ROUNDS", 1)
     text = f"{SMALL}, hardware: {{max_shared_memory_per_block: 1}}}}\n"
     (tmp_path / "strict.yaml").write_text(text)
     return "strict.yaml"

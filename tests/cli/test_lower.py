@@ -136,7 +136,11 @@ def test_the_seed_of_the_configuration_draws(cli: Cli, config: Path) -> None:
     assert done.out != first
 
 
-def test_a_gpu_without_room_for_any_candidate(cli: Cli, config: Path) -> None:
+def test_a_gpu_without_room_for_any_candidate(
+    cli: Cli, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosched.search.thread_tiles._ROUNDS", 1)
+    monkeypatch.setattr("autosched.search.sample._BARREN_BATCHES", 1)
     hardware = "{max_shared_memory_per_block: 1}"
     config.write_text(config.read_text() + f"target: {{kind: cuda, hardware: {hardware}}}\n")
     done = cli("lower", config)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.search import learned
+from autosched.search import learned, sample
 from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel
 from autosched.search.featurize import task_featurizer
 from autosched.search.learner import Learner
@@ -232,9 +232,10 @@ def test_a_space_is_used_up(make_task: MakeTask) -> None:
 
 @pytest.mark.parametrize("rows", [None, np.zeros((1, 4), np.float32)])
 def test_where_no_candidate_is_legal_none_is_proposed(
-    make_task: Callable[[str], Task], rows: np.ndarray | None
+    make_task: Callable[[str], Task], rows: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with a model that can choose, which the one that comes along can at once."""
+    monkeypatch.setattr(sample, "_BARREN_BATCHES", 1)
     policy = make_policy(make_task("matmul"))
     policy._featurize = lambda candidates: [rows for _ in candidates]
     assert policy.next_batch(4) == []

@@ -9,7 +9,7 @@ import pytest
 from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
 from autosched.measure.records import Record, RecordLog, RecordsError, read_log
 from autosched.measure.result import MeasureResult
-from autosched.search import thread_tiles
+from autosched.search import sample, thread_tiles
 from autosched.search.options import SearchOptions
 from autosched.search.progress import Observer, Part
 from autosched.search.task_scheduler import ScheduleOptions, TaskScheduler
@@ -289,6 +289,7 @@ def test_nothing_within_the_limits_of_a_gpu_says_so(
     make: Callable[..., Tuner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_tiles, "_ROUNDS", 1)  # in none of which there is anything to find
+    monkeypatch.setattr(sample, "_BARREN_BATCHES", 1)
     target = cuda_target("sm_80", max_shared_memory_per_block=1)
     task = Task.from_workload("matmul", M=16, N=16, K=16, target=target)
     result = make(task).run()
