@@ -66,6 +66,7 @@ CASES = {
         {"X": (26, 34)},
     ),
     "one place twice": Case("cpu", "Y[i] = X[i] * X[i] + X[i + 1]", {"X": (49,)}),
+    "two places without loops": Case("cpu", "Y[i] = X[i] + X[i + 1]", {"X": (2,)}),
     "places that go down": Case("cpu", "Y[i] = X[47 - i] - X[2*i]", {"X": (95,), "Y": (48,)}),
     "a sum of distances": Case(
         "cpu",
