@@ -213,8 +213,8 @@ def _load_of_runs(b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Seque
 
 
 def _is_near(offsets: Sequence[int]) -> bool:
-    """Whether all lanes lie in as many elements as two vectors have."""
-    return max(offsets) - min(offsets) < 2 * len(offsets)
+    """Whether all lanes lie in as many elements as two vectors have, and are not one."""
+    return 0 < max(offsets) - min(offsets) < 2 * len(offsets)
 
 
 def _load_of_neighbours(

@@ -52,7 +52,7 @@ def smaller(choose: Choose) -> ComputeDAG:
 
 @pytest.mark.parametrize(
     ("made", "why"),
-    [(shifted, "a value with"), (asked, "a Select that guards"), (smaller, "")],
+    [(shifted, "a Select that guards"), (asked, "a Select that guards"), (smaller, "")],
 )
 def test_rows_are_those_of_one_by_one(
     made: Callable[[Choose], ComputeDAG], why: str, monkeypatch: pytest.MonkeyPatch
