@@ -35,7 +35,7 @@ def mixed_index(
     text: Written | None = None
     for slot, some in found:
         one = _written(forms, form, slot, some & ~deep, order, as_ansor)
-        text = one if text is None else either(one, text)
+        text = one if text is None else either(one, text, order)
     return text, deep
 
 

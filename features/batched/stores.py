@@ -259,7 +259,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
                     forms.refuse(lost & (joined % divisor != 0), QUOTIENT)
                 text, place = text_of(store, number, d, as_ansor)
                 found_text, counts = written_index(forms, text, place, store.at, lost, as_ansor)
-                known = found_text if known is None else either(found_text, known)
+                known = found_text if known is None else either(found_text, known, store.at)
                 store.texts[number, d] = lost, counts
             if known is not None:
                 access.written[len(access.tuples) - 1, d] = known

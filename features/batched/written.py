@@ -45,21 +45,30 @@ class _Row:
     counts: list[int]
 
 
-def either(a: Written, b: Written) -> Written:
-    """`a` where that is, and `b` elsewhere."""
+def either(a: Written, b: Written, order: Mapping[int, int]) -> Written:
+    """`a` where that is, and `b` elsewhere; `order` has the positions of loops, outermost first.
 
-    def joined(ours: Ends, theirs: Ends) -> Ends:
-        low, high = (np.where(a.where, x, y) for x, y in zip(ours, theirs, strict=True))
-        return low, high
-
-    slots = {**b.ends, **a.ends}
+    A loop that one of them has not leaves its ends as those inside it have made them; one that is
+    around no store of the candidates moves nothing.
+    """
+    ends = []
+    slots = sorted({*a.ends, *b.ends}, key=lambda slot: -order.get(slot, len(order)))
+    ours, theirs = a.start, b.start
+    for slot in slots:
+        ours, theirs = a.ends.get(slot, ours), b.ends.get(slot, theirs)
+        ends.append(_joined(a.where, ours, theirs))
     none = np.zeros_like(a.start[0])
     return Written(
         a.where | b.where,
-        joined(a.start, b.start),
-        {s: joined(a.ends.get(s, a.start), b.ends.get(s, b.start)) for s in slots},
+        _joined(a.where, a.start, b.start),
+        dict(zip(slots, ends, strict=True)),
         {s: np.where(a.where, a.strides.get(s, none), b.strides.get(s, none)) for s in slots},
     )
+
+
+def _joined(where: Flags, ours: Ends, theirs: Ends) -> Ends:
+    low, high = (np.where(where, x, y) for x, y in zip(ours, theirs, strict=True))
+    return low, high
 
 
 def written_index(
