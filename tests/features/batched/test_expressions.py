@@ -83,11 +83,6 @@ CASES = {
         "F[i, c] = sum(j, (X[j, c] - X[i, c]) * (X[j, 0] - X[i, 0]))",
         {"X": (64, 4)},
     ),
-    "a choice of the tile that threads fetch": Case(
-        "cuda",
-        "K[i, k] = A[i, k] if k < 32 else B[i, k - 32]; Y[i, j] = sum(k, K[i, k] * W[k, j])",
-        {"A": (48, 32), "B": (48, 32), "K": (48, 64), "W": (64, 40)},
-    ),
     "a number in four bits": Case(
         "cpu",
         "Y[i, j] = sum(k, X[i, k] * float32((int32(W[j, k // 2]) >> (4 * (k % 2))) & 15))",
