@@ -7,7 +7,7 @@ that are there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import overload
 
 import numpy as np
@@ -205,28 +205,19 @@ class Facts:
 
     def _region(self, places: Sequence[Form]) -> Ints:
         """The extent of an index by level, over all its places."""
-        first, *others = places
-        if not others:
-            low, high = self._reach(first)
-            return 1 + high - low
-        ends = [
-            (form.base + low, form.base + high)
-            for form in places
-            for low, high in [self._reach(form)]
-        ]
-        low, high = (
-            np.min([low for low, _ in ends], axis=0),
-            np.max([high for _, high in ends], axis=0),
-        )
+        if len(places) == 1:
+            return 1 + self._reach(places[0], np.abs)
+        lows = [form.base + self._reach(form, _down) for form in places]
+        highs = [form.base + self._reach(form, _up) for form in places]
         runs = np.zeros(self.inner.shape, bool)  # a single iteration counts as one element
         runs[:-1] = sums_from_last(self.present.astype(np.int64)) > 0
-        found: Ints = np.where(runs, 1 + high - low, 1)
+        found: Ints = np.where(runs, 1 + np.max(highs, axis=0) - np.min(lows, axis=0), 1)
         return found
 
-    def _reach(self, form: Form) -> tuple[Ints, Ints]:
-        """How far an index goes down and up from its place in the first iterations, by level."""
+    def _reach(self, form: Form, part: Callable[[Ints], Ints]) -> Ints:
+        """How far an index goes by level, of each stride that `part` of it."""
         loops = self.store.loops
-        reach = np.zeros((2, len(loops), self.forms.count), np.int64)
+        reach = np.zeros((len(loops), self.forms.count), np.int64)
         for slot, term in form.every():
             j = self.store.at.get(slot)
             if j is not None:
@@ -234,12 +225,10 @@ class Facts:
                 if term.upper is not self.forms.whole or term.lower is not self.forms.one:
                     digit = self.forms.is_digit(slot, term)
                     last = np.where(digit, self.forms.largest(slot, term), last)
-                reach[0, j] += np.minimum(term.scale, 0) * last
-                reach[1, j] += np.maximum(term.scale, 0) * last
-        low, high = np.zeros((2, *self.inner.shape), np.int64)
-        low[:-1] = sums_from_last(np.where(self.present, self.packed.loops(reach[0]), 0))
-        high[:-1] = sums_from_last(np.where(self.present, self.packed.loops(reach[1]), 0))
-        return low, high
+                reach[j] += part(term.scale) * last
+        found = np.zeros_like(self.inner)
+        found[:-1] = sums_from_last(np.where(self.present, self.packed.loops(reach), 0))
+        return found
 
     def note_touched(self) -> None:
         """Let the store know what it touches under each loop, as `Tables` asks."""
@@ -281,6 +270,16 @@ class Facts:
         """The first level at a depth."""
         found: Ints = (self.depth < depth).sum(axis=0)
         return found
+
+
+def _down(scale: Ints) -> Ints:
+    found: Ints = np.minimum(scale, 0)
+    return found
+
+
+def _up(scale: Ints) -> Ints:
+    found: Ints = np.maximum(scale, 0)
+    return found
 
 
 def _uses(access: Touched, store: Store, count: int) -> Flags:
