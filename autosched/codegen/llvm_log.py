@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from autosched.codegen.llvm_lanes import Lanes
 
-# Constants in two parts by the bits of the type: products of the first with whole numbers are exact
-# (Cody and Waite), and where it says so, with all floats of up to half the type's digits.
+# Constants in two parts by the bits of the type: products of the first with exponents are exact
+# (Cody and Waite; Cephes, logf.c and log10f.c).
 
 LN2 = {32: (0.693359375, -2.12194440e-4), 64: (0.6931471805598903, 5.497923018708371e-14)}
 """log(2)."""

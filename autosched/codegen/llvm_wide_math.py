@@ -104,7 +104,7 @@ class Powers(NamedTuple):
         return d.add(d.add(p, p), d.div(d.const(0.125), p))
 
     def tanh(self, d: Lanes, x: str) -> str:
-        """u / (u + 2) of u = exp(2 |x|) - 1, which is 1 for all that `most` limits."""
+        """u / (u + 2) of u = exp(2 |x|) - 1, which rounds to 1 long before 2 |x| = 60."""
         size = d.intrinsic("fabs", x)
         u = self._less(d, d.limit(d.add(size, size), 0.0, 60.0))
         half = d.add(u, u)
