@@ -16,7 +16,8 @@ class AxisText:
     """An axis: its text, simplified, and what the walk would find in it.
 
     `raw` is the text as bounds make it, which larger expressions are simplified from. `start` are
-    the ends while no loop runs, `ends` by position when the loop and those inside run.
+    the ends while no loop runs, `ends` by position when the loop and those inside run. It
+    `vanishes` where it is 0, but perhaps by conditions alone.
     """
 
     raw: Expr
@@ -26,6 +27,7 @@ class AxisText:
     ends: tuple[Bounds, ...]
     used: tuple[bool, ...]
     counts: tuple[int, ...]
+    vanishes: bool
 
     @cached_property
     def scales(self) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from autosched.features.batched.axis_text import AxisText, StageText
 from autosched.features.batched.plan import FIRST_THREAD, Loops
 from autosched.features.batched.torn import LANE, OUTER, THREAD, Axis, Row, torn_parts
 from autosched.features.walk.count import count_ops
+from autosched.tir.constants import is_zero
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul
 from autosched.tir.op import add, floordiv, floormod, lt, mul
 from autosched.tir.walk import free_vars
@@ -82,10 +83,11 @@ def fetched(
     if lanes > 1:
         value = add(LANE, mul(value, lanes))
     found = []
+    last = rounds * width * lanes - 1
     for k in range(len(axes) - 1, -1, -1):
         raw = floormod(value, axes[k]) if k else value
-        value = floordiv(value, axes[k])
-        found.append(_axis(raw, parts[k]))
+        found.append(_axis(raw, parts[k], k == 0 and rounds > 1 and last > 0))
+        value, last = floordiv(value, axes[k]), last // axes[k]
     variables = row.outer if rounds > 1 else None, row.thread, LANE if lanes > 1 else None
     return StageText(tuple(numbers), variables, tuple(conditions), tuple(reversed(found)))
 
@@ -245,7 +247,8 @@ def _of_row(row: Row, a: _Quotient, extent: int) -> Axis:
     return Axis(text, ends[1], ends[0], 0)
 
 
-def _axis(raw: Expr, a: Axis) -> AxisText:
+def _axis(raw: Expr, a: Axis, runs: bool) -> AxisText:
+    """The axis; it `runs` where no loop by itself keeps `raw` at 0."""
     text = a.text
     used = free_vars(text)
     return AxisText(
@@ -256,6 +259,7 @@ def _axis(raw: Expr, a: Axis) -> AxisText:
         ((0, a.every), (0, a.threads), (0, a.lanes)),
         tuple(var in used for var in (OUTER, THREAD, LANE)),
         tuple(count_ops(text)),
+        runs and is_zero(text),
     )
 
 

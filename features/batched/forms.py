@@ -32,6 +32,7 @@ WHOLE = 1 << 40
 """The `upper` of a variable that no remainder is taken of."""
 SUM = "a sum of digits of one loop that overlap"
 QUOTIENT = "a quotient or remainder that is no digit"
+LATE = "a quotient of a quotient and an axis that conditions make 0"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,9 +67,10 @@ class Forms:
     """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
 
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
-    the largest values of those that nothing keeps in the axis. `simple` remembers what was
-    simplified (`one.py`). With `short` a quotient or remainder that cuts a sum of three terms is no
-    form: simplification does not always see that it cuts one of them only.
+    the largest values of those that nothing keeps in the axis, `vanished` where conditions alone
+    say that one is 0. `simple` remembers what was simplified (`one.py`). With `short` a quotient or
+    remainder that cuts a sum of three terms is no form: simplification does not always see that it
+    cuts one of them only.
     """
 
     def __init__(self, count: int, short: bool = False) -> None:
@@ -76,12 +78,14 @@ class Forms:
         self.extents: list[Ints] = []
         self.virtual: dict[int, tuple[Mixed, int]] = {}
         self.beyond: dict[int, Ints] = {}
+        self.vanished: dict[int, Flags] = {}
         self.simple: dict[Hashable, tuple[Expr, dict[int, Var]]] = {}
         self._largest: dict[Term, Ints] = {}
         self._last: dict[int, Ints] = {}
         self._digits: dict[Term, Flags] = {}
         self._ends: dict[Form, tuple[Ints, Ints]] = {}
         self.bad: Flags = np.zeros(count, bool)
+        self._late: Flags = np.zeros(count, bool)
         self._followed: Ints | int = 0  # as the `joined` of the sum that is being made
         self.reasons: Counter[str] = Counter()
         self._short = short
@@ -109,13 +113,15 @@ class Forms:
             self.reasons += part.reasons
 
     def attempt(self, make: Callable[[], _Made], *, short: bool = False) -> tuple[_Made, Flags]:
-        """What `make` makes, and where that is no form; nothing is refused for it."""
+        """What `make` makes, and where that is no form; nothing is refused for it, except what its
+        text would not say either."""
         bad, reasons, before = self.bad, self.reasons, self._short
         self.bad, self.reasons, self._short = np.zeros(self.count, bool), Counter(), short
         try:
             return make(), self.bad
         finally:
             self.bad, self.reasons, self._short = bad, reasons, before
+            self.refuse(self._late, LATE)
 
     def full(self, value: int) -> Ints:
         """`value` for every candidate."""
@@ -220,9 +226,10 @@ class Forms:
                 over = self.beyond[slot] >= self.extents[slot]
                 self.refuse(over & (stays * self.beyond[slot] + left >= divisor), QUOTIENT)
         small = rest + left < divisor
+        gone = self._gone(a)
         quotients: dict[int, tuple[Term, ...]] = {}
         remainders: dict[int, tuple[Term, ...]] = {}
-        cuts = self.zero
+        cuts, late = self.zero, np.zeros(self.count, bool)
         for slot, own in a.terms.items():
             pairs = []
             for term in own:
@@ -230,13 +237,25 @@ class Forms:
                 cuts = cuts + cut
                 below = rest - np.where(cut, term.scale * self.largest(slot, term), rest)
                 self.refuse(cut & (below >= term.scale), QUOTIENT)
+                late = late | (cut & gone & (term.lower > 1))
                 pairs.append(self._cut(slot, term, divisor, cut))
             quotients[slot] = tuple(quotient for quotient, _ in pairs)
             remainders[slot] = tuple(remainder for _, remainder in pairs)
         self.refuse(~small & ((cuts != 1) | (left != 0)), QUOTIENT)
+        self._late = self._late | late
+        self.refuse(late, LATE)
         if self._short:
             self.refuse(~small & (several > 2), QUOTIENT)
         return Form(quotients, base, a.joined), Form(remainders, left, a.joined)
+
+    def _gone(self, a: Form) -> Flags | bool:
+        """Where a part of the sum is 0 by conditions alone, which simplification finds too late to
+        make one quotient of two."""
+        found: Flags | bool = False
+        for slot in a.terms:
+            if slot in self.vanished:
+                found = found | self.vanished[slot]
+        return found
 
     def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:
         """The term's part of the quotient and of the remainder; where `cut`, a digit of each."""

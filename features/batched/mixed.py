@@ -130,6 +130,9 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
         if mixed.entries:
             some = np.array([not is_zero(entry.axes[k].text) for entry in mixed.entries])
             scale *= some[mixed.which]
+        vanishes = [entry.axes[k].vanishes for entry in mixed.entries]
+        if any(vanishes):
+            forms.vanished[slot] = mixed.where & np.array(vanishes)[mixed.which]
         terms = {
             other: tuple(Term(t.lower, t.upper, np.where(mixed.where, 0, t.scale)) for t in own)
             for other, own in form.terms.items()
@@ -239,6 +242,7 @@ def _axis(raw: Expr, text: Expr, variables: Sequence[Var | None], sizes: Sequenc
         tuple(ends),
         tuple(var is not None and var in used for var in variables),
         tuple(count_ops(text)),
+        is_zero(text) and bool(free_vars(raw)),
     )
 
 

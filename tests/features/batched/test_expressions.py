@@ -258,3 +258,29 @@ def test_quotients_of_joined_parts_are_not_guessed() -> None:
     steps = steps_from_json(written)
     batched = batched_features(task.dag, task.target, ANSOR)
     assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
+
+
+def test_an_axis_that_conditions_make_zero_divides_late() -> None:
+    """b // 5 + (o * 90 + t) // 150, divided by 3, stays a quotient of a quotient under a condition
+    that keeps the second part at 0."""
+    parts = "S[b, i, k] = Q[b // 3, i, b % 3, k]; T[b, k, j] = K[b // 3, j, b % 3, k];"
+    shapes = {"Q": (2, 30, 3, 10), "K": (2, 30, 3, 10), "S": (6, 30, 10), "T": (6, 10, 30)}
+    task = _task(Case("cuda", f"{parts} C[b, i, j] = sum(k, S[b, i, k] * T[b, k, j])", shapes))
+    written: list[Any] = [
+        *(["CHW", 4, "local"], ["SP", 4, 0, 6, [1, 1, 1, 1], 1], ["SP", 4, 5, 30, [1, 6, 1, 1], 1]),
+        *(["SP", 4, 10, 30, [1, 15, 2, 1], 1], ["SP", 4, 15, 10, [5, 2], 1]),
+        ["RE", 4, [0, 5, 10, 1, 6, 11, 2, 7, 12, 15, 16, 3, 8, 13, 17, 4, 9, 14]],
+        *(["FSP", 5, 0, 1, 3], ["FSP", 5, 4, 2, 3], ["FSP", 5, 8, 3, 3]),
+        ["RE", 5, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]],
+        *(["CA", 4, 5, 8], ["CHR", 3, "shared", [4]], ["CA", 4, 5, 9], ["CI", 3]),
+        *(["CHR", 1, "shared", [5]], ["CA", 2, 6, 9], ["CI", 1]),
+        *(["FU", 7, [0, 1, 2]], ["AN", 7, 0, 5], ["FU", 7, [1, 2, 3]], ["AN", 7, 1, 4]),
+        *(["FU", 7, [2, 3, 4]], ["AN", 7, 2, 6], ["FU", 5, [0, 1, 2]]),
+        *(["SP", 5, 0, 300, [2], 1], ["AN", 5, 1, 2], ["FFSP", 5, 0, [3, 2, 1], 1, 1]),
+        *(["AN", 5, 1, 6], ["FU", 2, [0, 1, 2]], ["SP", 2, 0, 60, [2], 1], ["AN", 2, 1, 2]),
+        *(["FFSP", 2, 0, [3, 2, 1], 1, 1], ["AN", 2, 1, 6]),
+    ]
+    steps = steps_from_json(written)
+    batched = batched_features(task.dag, task.target, ANSOR)
+    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
+    assert batched.share.one_by_one == 1
