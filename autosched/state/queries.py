@@ -123,7 +123,16 @@ def single_consumer_id(state: State, stage_id: int) -> int:
 
 
 def has_single_elementwise_matched_consumer(state: State, stage_id: int) -> int:
-    """The only consumer when the stage can be fused into it element by element, else -1."""
+    """The only consumer when the stage can be fused into it element by element, else -1.
+
+    A consumer that has the tiles of another stage cannot have those of this one, too.
+    """
+    target = elementwise_consumer(state, stage_id)
+    return -1 if target < 0 or is_tiled(state, target) else target
+
+
+def elementwise_consumer(state: State, stage_id: int) -> int:
+    """The only consumer when it reads the stage element by element, else -1."""
     readers = consumers(state, stage_id)
     if len(readers) != 1:
         return -1

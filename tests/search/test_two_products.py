@@ -1,0 +1,88 @@
+"""Sums that one result reads element by element: gates, recurrent cells, sums of products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from autosched.referee.check import Verdict, check_candidate
+from autosched.search.space import SearchSpace
+from autosched.state import queries
+from autosched.target import cpu_target, cuda_target
+from autosched.task import Task
+from kit.sketches import SPACES, Space, assert_right, sketches_of
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+CASES: dict[str, tuple[str, Shapes]] = {
+    "gate": (
+        "G[i,j] = sum(k, X[i,k]*A[k,j]); U[i,j] = sum(k, X[i,k]*B[k,j]);"
+        "Y[i,j] = G[i,j] * sigmoid(G[i,j]) * U[i,j]",
+        {"X": (24, 16), "A": (16, 40), "B": (16, 40)},
+    ),
+    "recurrent cell": (
+        "Y[b,h] = tanh(sum(k, X[b,k]*A[k,h]) + sum(j, H[b,j]*B[j,h]) + c[h])",
+        {"X": (7, 10), "A": (10, 32), "H": (7, 32), "B": (32, 32), "c": (32,)},
+    ),
+    "three gates": (
+        "z[b,h] = sigmoid(sum(k, X[b,k]*A[k,h])); r[b,h] = sigmoid(sum(k, X[b,k]*B[k,h]));"
+        "Y[b,h] = (1 - z[b,h]) * tanh(sum(k, X[b,k]*C[k,h]) * r[b,h]) + z[b,h]",
+        {"X": (9, 24), "A": (24, 24), "B": (24, 24), "C": (24, 24)},
+    ),
+}
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("case", CASES)
+def test_each_is_written_back_on_a_gpu(case: str, space: Space) -> None:
+    """Only one has the tiles of the result; the others had no stage that writes them."""
+    task = Task.from_expression(*CASES[case], target=cuda_target())
+    for sketch in sketches_of(task, space, gpu=True):
+        tiled = [
+            k for k in range(len(sketch.stages)) if queries.needs_multi_level_tiling(sketch, k)
+        ]
+        assert len(tiled) > 1
+        assert all(sketch.attach_map.target_of(k) is not None for k in tiled)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_candidates_of_a_gpu_compute_it(case: str) -> None:
+    task = Task.from_expression(*CASES[case], target=cuda_target())
+    found = SearchSpace(task).sample(np.random.default_rng(1), 6)
+    assert len(found) >= 6
+    for steps in found[:6]:
+        assert check_candidate(task, steps).verdict is Verdict.AGREES
+
+
+def test_each_is_tiled_like_the_first_on_a_cpu() -> None:
+    """What blocks a product or packs its operand was passed over for all but one."""
+    expr, shapes = CASES["gate"]
+    large = {name: tuple(16 * extent for extent in shape) for name, shape in shapes.items()}
+    task = Task.from_expression(expr, large, target=cpu_target(threads=2))
+    found = []
+    for sketch in sketches_of(task, "autosched"):
+        stages = {stage.name: stage for stage in sketch.stages}
+        packed = {"A.global", "B.global"} & stages.keys()
+        found.append((len(stages["G"].iters), len(stages["U"].iters), len(packed)))
+    assert (9, 9, 0) in found and (9, 9, 2) in found and (10, 10, 0) in found
+    assert all(first == second and packed != 1 for first, second, packed in found)
+
+
+def test_many_products_have_no_more_sketches_than_two() -> None:
+    terms = [f"sum(k, X[i,k]*A{n}[k,j])" for n in range(6)]
+    shapes = {"X": (24, 16), **{f"A{n}": (16, 40) for n in range(6)}}
+    counts = set()
+    for count in (2, 6):
+        expr = f"Y[i,j] = {' + '.join(terms[:count])}"
+        own = {name: shape for name, shape in shapes.items() if name in expr}
+        task = Task.from_expression(expr, own, target=cpu_target(threads=2))
+        counts.add(len(sketches_of(task, "autosched")))
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_candidates_of_a_cpu_compute_it(case: str) -> None:
+    task = Task.from_expression(*CASES[case], target=cpu_target(threads=2))
+    assert_right(task, sketches_of(task, "autosched"), 1)
