@@ -159,6 +159,8 @@ def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
     state, fused = fuse_all_reductions(state, stage_id)
     target = queries.single_consumer_id(state, stage_id)
     common = queries.num_common_outer_iterators(state, stage_id, target) if target >= 0 else 0
+    if context.options.space != "ansor" and state.stages[target].name.endswith(".shared"):
+        target = -1  # the threads of a tile fetch it: bounds cannot be inferred there
     if target < 0 or common == 0 or queries.needs_multi_level_tiling(state, target):
         return [
             (_by_threads(state, stage_id, fused, threads), stage_id - 1)

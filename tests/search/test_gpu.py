@@ -18,6 +18,7 @@ from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation, IterKind
+from autosched.state.stage import StateStage
 from autosched.state.state import State
 from autosched.state.steps import CacheReadStep, SplitStep, Step, steps_to_json
 from autosched.target import HardwareParams, cuda_target
@@ -240,3 +241,26 @@ def test_sums_of_several_warps_compute_it(threads: int) -> None:
     )
     (steps,) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
     assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES
+
+
+def test_sums_that_a_tile_fetches_are_kernels_of_their_own() -> None:
+    """Computed where a tile is fetched, they would read what depends on the tile's threads."""
+    expr = (
+        "m[c] = sum(h, X[h, c]); z[k] = max(sum(c, m[c] * A[c, k]), 0);"
+        "G[c] = sum(k, z[k] * B[k, c])"
+    )
+    shapes = {"X": (64, 40), "A": (40, 48), "B": (48, 40)}
+    task = Task.from_expression(expr, shapes, target=cuda_target())
+    space = SearchSpace(task)
+    crossing = 0
+    for sketch in space.sketches:
+        (steps, *_) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
+        assert check_candidate(task, steps, seconds=30).verdict is Verdict.AGREES
+        crossing += sum(stage.name in ("m", "z") for stage in sketch.stages if _crosses(stage))
+    assert crossing
+
+
+def _crosses(stage: StateStage) -> bool:
+    """Whether a reduction of the stage goes through threads."""
+    kinds = ((it.annotation, it.kind) for it in stage.iters)
+    return (Annotation.THREAD_X, IterKind.REDUCTION) in kinds
