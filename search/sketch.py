@@ -144,9 +144,9 @@ def _applied(rules: Sequence[SketchRule], context: Context, each: _Unfinished) -
 def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:
     """All sketches of a task; custom rules are tried before the built-in ones.
 
-    In the space `ansor` they are Ansor's, in its order. Elsewhere stages that one result reads
-    element by element are tiled in the same way where they can be: with each way of one beside
-    each of another, six products in a result would have 4,096 sketches.
+    In the space `ansor` they are Ansor's, in its order. Elsewhere, without custom rules, stages
+    that one result reads element by element are tiled in the same way where they can be: with each
+    way of one beside each of another, six products in a result would have 4,096 sketches.
 
     A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
     ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch.
@@ -167,7 +167,7 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
             if each.stage_id < 0:
                 finished.append(with_sampled_rfactor(each.state))
                 continue
-            alike = [] if as_ansor else _as_before(rules, context, each)
+            alike = [] if as_ansor or custom_rules else _as_before(rules, context, each)
             following += _applied(alike, context, each) or _applied(rules, context, each)
         work = following
     if not finished:
