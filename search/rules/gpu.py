@@ -159,8 +159,8 @@ def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
     state, fused = fuse_all_reductions(state, stage_id)
     target = queries.single_consumer_id(state, stage_id)
     common = queries.num_common_outer_iterators(state, stage_id, target) if target >= 0 else 0
-    if context.options.space != "ansor" and state.stages[target].name.endswith(".shared"):
-        target = -1  # the threads of a tile fetch it: bounds cannot be inferred there
+    if context.options.space != "ansor" and target >= 0 and _is_of_a_tile(state, target):
+        target = -1
     if target < 0 or common == 0 or queries.needs_multi_level_tiling(state, target):
         return [
             (_by_threads(state, stage_id, fused, threads), stage_id - 1)
@@ -176,6 +176,15 @@ def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
         )
         for threads in _threads_of_a_sum(context, state, stage_id)
     ]
+
+
+def _is_of_a_tile(state: State, stage_id: int) -> bool:
+    """Whether the threads of a tile compute the stage: it is fetched, or has a product inside."""
+    if state.stages[stage_id].name.endswith(".shared"):
+        return True
+    inside = (k for k in range(len(state.stages)) if queries.needs_multi_level_tiling(state, k))
+    places = (state.attach_map.target_of(k) for k in inside)
+    return any(place is not None and place[0] == stage_id for place in places)
 
 
 def _threads_of_a_sum(context: Context, state: State, stage_id: int) -> list[int]:

@@ -243,20 +243,35 @@ def test_sums_of_several_warps_compute_it(threads: int) -> None:
     assert check_candidate(task, steps, seconds=60).verdict is Verdict.AGREES
 
 
-def test_sums_that_a_tile_fetches_are_kernels_of_their_own() -> None:
-    """Computed where a tile is fetched, they would read what depends on the tile's threads."""
-    expr = (
-        "m[c] = sum(h, X[h, c]); z[k] = max(sum(c, m[c] * A[c, k]), 0);"
-        "G[c] = sum(k, z[k] * B[k, c])"
-    )
-    shapes = {"X": (64, 40), "A": (40, 48), "B": (48, 40)}
+@pytest.mark.parametrize(
+    ("expr", "shapes", "sums"),
+    [
+        (
+            "m[c] = sum(h, X[h, c]); z[k] = max(sum(c, m[c] * A[c, k]), 0);"
+            "G[c] = sum(k, z[k] * B[k, c])",
+            {"X": (64, 40), "A": (40, 48), "B": (48, 40)},
+            ("m", "z"),
+        ),
+        (
+            "D[i, j] = sum(k, A[i, k] * B[j, k]); a[i] = sum(k, A[i, k] * A[i, k]);"
+            "b[j] = sum(k, B[j, k] * B[j, k]); Y[i, j] = a[i] + b[j] - 2 * D[i, j]",
+            {"A": (12, 40), "B": (10, 40)},
+            ("a", "b"),
+        ),
+    ],
+    ids=["fetched by a tile", "beside a tile"],
+)
+def test_sums_for_a_tile_are_kernels_of_their_own(
+    expr: str, shapes: Mapping[str, tuple[int, ...]], sums: tuple[str, ...]
+) -> None:
+    """Where the tile is fetched or written, its threads have the place of theirs."""
     task = Task.from_expression(expr, shapes, target=cuda_target())
     space = SearchSpace(task)
     crossing = 0
     for sketch in space.sketches:
         (steps, *_) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
         assert check_candidate(task, steps, seconds=30).verdict is Verdict.AGREES
-        crossing += sum(stage.name in ("m", "z") for stage in sketch.stages if _crosses(stage))
+        crossing += sum(stage.name in sums for stage in sketch.stages if _crosses(stage))
     assert crossing
 
 
