@@ -26,13 +26,15 @@ from autosched.workloads.expression.statement import (
 class _Use:
     """An axis of length `size` is read at `linear`: coefficients by index, the constant under "".
 
-    `index` is the expression as it stands; `linear` is None when it is not linear.
+    `index` is the expression as it stands; `linear` is None when it is not linear. The axis may be
+    `longer` than what reads it: one of a helper, in which the index is shifted or scaled.
     """
 
     load: ast.Subscript
     index: ast.expr
     size: int
     linear: dict[str, int] | None
+    longer: bool
 
     @property
     def names(self) -> list[str]:
@@ -40,15 +42,20 @@ class _Use:
 
     @property
     def alone(self) -> str | None:
-        """The index, when it stands alone."""
-        return self.index.id if isinstance(self.index, ast.Name) else None
+        """The index, when it stands alone, for the whole axis."""
+        return self.index.id if isinstance(self.index, ast.Name) and not self.longer else None
 
 
-def infer_extents(statement: Statement, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def infer_extents(
+    statement: Statement,
+    shapes: Mapping[str, tuple[int, ...]],
+    helpers: Mapping[str, Statement],
+) -> None:
     """Fill `statement.extents`: the length of every index, from the shapes of what it reads.
 
-    `shapes` may have that of the result, too. Raises ConfigError when a length does not follow, is
-    contradictory, or lets a read (outside of a branch) leave its tensor.
+    `shapes` may have that of the result, too. `helpers` compute reductions inside of statements: an
+    index that is shifted or scaled there may run further than here. Raises ConfigError when a
+    length does not follow, is contradictory, or lets a read (outside of a branch) leave its tensor.
     """
     extents = statement.extents
     written = statement.written
@@ -71,9 +78,12 @@ def infer_extents(statement: Statement, shapes: Mapping[str, tuple[int, ...]]) -
                 f"{len(shape)} {axes}"
             )
         for index, size in zip(indices, shape, strict=True):
-            use = _Use(load, index, size, linear(index))
+            helper = helpers.get(tensor_of(load))
+            longer = helper is not None and not helper.whole.intersection(linear(index) or ())
+            use = _Use(load, index, size, linear(index), longer)
             (inside_branches if id(load) in guarded else uses).append(use)
     fixed = frozenset(extents)
+    statement.whole = fixed.union(use.alone for use in uses if use.alone is not None)
     _from_whole_axes(statement, uses, fixed)
     _from_windows(statement, uses, fixed)
     for use in inside_branches:  # there an index may also stop short of the axis
@@ -126,8 +136,14 @@ def _from_windows(statement: Statement, uses: Sequence[_Use], fixed: frozenset[s
                 if room is not None:
                     found[unknown[0]] = min(room, found.get(unknown[0], room))
         if not found:
-            return
+            break
         extents.update(found)
+    for use in uses:
+        loose = [name for name in use.names if name not in statement.whole]
+        if len(loose) == 1 and extents.keys() >= set(use.names):
+            room = _room(statement, use, loose[0])
+            if room is not None:
+                extents[loose[0]] = min(room, extents[loose[0]])
 
 
 def _room(statement: Statement, use: _Use, name: str) -> int | None:

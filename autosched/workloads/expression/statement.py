@@ -14,8 +14,8 @@ class Statement:
     """`name[indices] = reducer(reduce_indices, body)`; reducer is "" without a reduction.
 
     `text` is the user's statement it comes from. `extents` holds the length of every index once
-    `infer_extents` has run. `outer` is the statement that this one, a helper, computes a reduction
-    for: it stood inside the value there.
+    `infer_extents` has run, and `whole` the indices that run over a whole axis. `outer` is the
+    statement that this one, a helper, computes a reduction for: it stood inside the value there.
     """
 
     text: str
@@ -26,11 +26,17 @@ class Statement:
     body: ast.expr
     outer: Statement | None = None
     extents: dict[str, int] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
 
     @property
     def written(self) -> Statement:
         """The statement that the user wrote."""
         return self.outer or self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the result, once the lengths of indices are known."""
+        return tuple(self.extents[name] for name in self.indices)
 
     def fail(self, reason: str) -> NoReturn:
         """Raise the ConfigError that quotes the statement."""

@@ -169,7 +169,8 @@ class _Lift(ast.NodeTransformer):
         _check_reduced(helper)
         self.found.append(helper)
         places: list[ast.expr] = [ast.Name(n, ast.Load()) for n in kept] or [ast.Constant(0)]
-        read = ast.Subscript(ast.Name(name, ast.Load()), ast.Tuple(places, ast.Load()), ast.Load())
+        index = ast.Tuple(places, ast.Load()) if len(places) > 1 else places[0]
+        read = ast.Subscript(ast.Name(name, ast.Load()), index, ast.Load())
         for new in (read, read.value, read.slice, *places):
             ast.copy_location(new, node)
         return read

@@ -191,6 +191,7 @@ def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
     """`expr` checked, with the length of every index worked out."""
     known = {name: _shape(name, shape) for name, shape in shapes.items()}
     statements = statements_of(expr)
+    helpers = {statement.name: statement for statement in statements if statement.outer}
     computed: dict[str, None] = {}
     inputs: dict[str, tuple[int, int]] = {}  # where they stand first
     read: set[str] = set()
@@ -207,8 +208,13 @@ def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
                 place = load.lineno, load.col_offset
                 inputs[tensor] = min(place, inputs.get(tensor, place))
             read.add(tensor)
-        infer_extents(statement, known)
-        known[statement.name] = tuple(statement.extents[i] for i in statement.indices)
+        infer_extents(statement, known, helpers)
+        known[statement.name] = statement.shape
+        for helper in helpers.values():
+            if helper.outer is statement:
+                for name in statement.extents.keys() & helper.indices:
+                    helper.extents[name] = min(statement.extents[name], helper.extents[name])
+                known[helper.name] = helper.shape
         computed[statement.name] = None
     for name in shapes:
         if name not in inputs and name not in computed:

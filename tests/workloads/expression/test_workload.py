@@ -50,6 +50,36 @@ def test_length_follows_from_a_window() -> None:
     np.testing.assert_allclose(y, windows @ w, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("expr", "length"),
+    [
+        ("Y[y] = sum(r, P[y + r] * W[r]) + sum(k, P[y + 1] * V[k])", 8),
+        ("Y[y] = sum(r, P[y + r] * W[r]) + P[y + 5]", 5),
+        ("Y[y] = sum(r, P[y + r] * W[r]) - max(k, P[2*y + k] * V[k])", 4),
+        ("Y[y] = sum(r, P[y + r] * W[r]) * S[y]", 6),
+        ("Y[y] = sum(r, sum(s, P[y + r] * U[r, s])) - sum(k, P[2*y + k] * V[k])", 4),
+        ("Y[y] = sum(k, P[y + 1] * V[k] * P[2*y + k])", 4),
+    ],
+)
+def test_reads_in_all_reductions_of_a_statement_stay_inside(expr: str, length: int) -> None:
+    shapes = {"P": [10], "W": [3], "V": [4], "S": [6], "U": [3, 2]}
+    own = {name: shape for name, shape in shapes.items() if f"{name}[" in expr}
+    workload = ExpressionWorkload.parse(expr, own)
+    made = {t.op.name: shape_of(t) for t in workload.tensors()}
+    assert made["Y"] == (length,)
+    inputs = workload.inputs()
+    given = ExpressionWorkload.parse(expr, {**own, "Y": [length]})
+    np.testing.assert_array_equal(workload.reference(inputs), given.reference(inputs))
+    with pytest.raises(ConfigError, match=r"reads elements|needs"):
+        ExpressionWorkload.parse(expr, {**own, "Y": [length + 1]})
+
+
+def test_reductions_that_may_not_agree_are_refused() -> None:
+    expr = "Y[i] = sum(k, A[i, k]) + sum(k, B[i, k])"
+    with pytest.raises(ConfigError, match=r"index i has length 4, but Y_sum2\[i\] needs 5"):
+        ExpressionWorkload.parse(expr, {"A": [4, 3], "B": [5, 3]})
+
+
 def test_shape_of_the_result_can_be_given() -> None:
     expr = "P[i] = X[i - 1] if 1 <= i and i < 9 else 0.0"
     (x,), (p,) = run(expr, {"X": [8], "P": [10]})
