@@ -9,7 +9,7 @@ read is checked against it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.workloads.expression.interval import interval
@@ -90,7 +90,12 @@ def infer_extents(
         if use.alone is not None:
             extents.setdefault(use.alone, use.size)
     _from_windows(statement, uses, fixed)
-    missing = [n for n in (*statement.indices, *statement.reduce_indices) if n not in extents]
+    if _missing(statement) and statement.outer is not None:
+        for name, length in _whole_axes(statement.outer, shapes):
+            if name in _missing(statement):
+                extents[name] = length
+        _from_windows(statement, uses, fixed)
+    missing = _missing(statement)
     if missing:
         remedy = "" if declared is not None else f"give the shape of {written.name} too, or "
         statement.fail(
@@ -99,6 +104,22 @@ def infer_extents(
         )
     for use in uses:
         _check_inside(statement, use)
+
+
+def _missing(statement: Statement) -> list[str]:
+    """The indices whose length is not known yet."""
+    every = (*statement.indices, *statement.reduce_indices)
+    return [name for name in every if name not in statement.extents]
+
+
+def _whole_axes(
+    statement: Statement, shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, int]]:
+    """The indices that stand alone in reads of tensors that are known, and the axes' lengths."""
+    for load in loads_of(statement.body):
+        for index, size in zip(index_list(load), shapes.get(tensor_of(load), ()), strict=False):
+            if isinstance(index, ast.Name):
+                yield index.id, size
 
 
 def _from_whole_axes(statement: Statement, uses: Sequence[_Use], fixed: frozenset[str]) -> None:

@@ -59,6 +59,7 @@ def test_length_follows_from_a_window() -> None:
         ("Y[y] = sum(r, P[y + r] * W[r]) * S[y]", 6),
         ("Y[y] = sum(r, sum(s, P[y + r] * U[r, s])) - sum(k, P[2*y + k] * V[k])", 4),
         ("Y[y] = sum(k, P[y + 1] * V[k] * P[2*y + k])", 4),
+        ("Y[y] = sum(r, P[y + r]) / 3 - S[y]", 6),
     ],
 )
 def test_reads_in_all_reductions_of_a_statement_stay_inside(expr: str, length: int) -> None:
