@@ -5,7 +5,7 @@ docs/semantics/search.md has a table of the rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from autosched.errors import ConfigError, ScheduleError
@@ -43,6 +43,8 @@ from autosched.search.rules.transposing import PACK_TRANSPOSED
 from autosched.search.rules.turned_tile import TURN_IN_SHARED
 from autosched.state import queries
 from autosched.state.state import State
+from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
+from autosched.tir.walk import free_vars
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
     ALWAYS_INLINE,
@@ -94,31 +96,44 @@ GPU_RULES: tuple[SketchRule, ...] = (
 class _Unfinished(NamedTuple):
     """A state whose stages up to `stage_id` are to come.
 
-    `ways` has the rule that tiled what is fused into a stage, or could be, by the name of that.
+    `ways` has the name of the rule that tiled the last of stages that are to be tiled alike, by
+    each of their `kinds`.
     """
 
     state: State
     stage_id: int
-    ways: Mapping[str, str]
+    ways: Mapping[Hashable, str]
 
     @property
-    def result(self) -> str | None:
-        """The stage that reads this one, to be tiled, element by element."""
-        if not queries.needs_multi_level_tiling(self.state, self.stage_id):
-            return None
-        found = queries.elementwise_consumer(self.state, self.stage_id)
-        return None if found < 0 else self.state.stages[found].name
+    def kinds(self) -> tuple[Hashable, ...]:
+        """What this stage, a product, has in common with others that are tiled like it: that one
+        result reads them element by element, or that they compute the same of other tensors."""
+        state, stage_id = self.state, self.stage_id
+        if not queries.needs_multi_level_tiling(state, stage_id):
+            return ()
+        if queries.has_cache_write(state, stage_id):  # which is the way of its result
+            return ()
+        result = queries.elementwise_consumer(state, stage_id)
+        own = _form_of(state.stages[stage_id].op)
+        return (own,) if result < 0 else (state.stages[result].name, own)
+
+    @property
+    def way(self) -> str | None:
+        """The rule that tiled the last of its kind."""
+        return next((self.ways[kind] for kind in self.kinds if kind in self.ways), None)
 
 
-def _as_before(
-    rules: Sequence[SketchRule], context: Context, each: _Unfinished
-) -> list[SketchRule]:
-    """What tiles the stage as the first of those that the same stage reads, which only one can be
-    fused into."""
-    way = each.ways.get(each.result or "")
-    if way == MULTI_LEVEL_TILING_WITH_FUSION.name:
-        way = (ADD_CACHE_WRITE if context.is_gpu else MULTI_LEVEL_TILING).name
-    return [rule for rule in rules if rule.name == way]
+def _form_of(op: Operation) -> Hashable:
+    """What an operation computes, whatever the names of its tensors and axes."""
+    assert isinstance(op, ComputeOp)
+    axes = {axis.var: k for k, axis in enumerate(op.root_iter_vars)}
+    extents = tuple(str(axis.dom) for axis in op.root_iter_vars)
+    loads = [load for body in op.body for load in tensor_loads(body)]
+    used = tuple(
+        (load.dtype, *(tuple(sorted(axes[v] for v in free_vars(e))) for e in load.indices))
+        for load in loads
+    )
+    return extents, used
 
 
 def _applied(rules: Sequence[SketchRule], context: Context, each: _Unfinished) -> list[_Unfinished]:
@@ -133,8 +148,7 @@ def _applied(rules: Sequence[SketchRule], context: Context, each: _Unfinished) -
             made = rule.apply(context, state, stage_id)
         except ScheduleError:
             continue
-        result = each.result
-        after = ways if result is None else {result: rule.name, **ways}
+        after = {**ways, **dict.fromkeys(each.kinds, rule.name)}
         found += [_Unfinished(*pair, after) for pair in made]
         if decision is Decision.APPLY_AND_SKIP_REST:
             break
@@ -144,9 +158,9 @@ def _applied(rules: Sequence[SketchRule], context: Context, each: _Unfinished) -
 def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ()) -> list[State]:
     """All sketches of a task; custom rules are tried before the built-in ones.
 
-    In the space `ansor` they are Ansor's, in its order. Elsewhere, without custom rules, stages
-    that one result reads element by element are tiled in the same way where they can be: with each
-    way of one beside each of another, six products in a result would have 4,096 sketches.
+    In the space `ansor` they are Ansor's, in its order. Elsewhere on CPUs, without custom rules,
+    products of a kind (`_Unfinished.kinds`) are tiled in the same way where they can be: with
+    each way of one beside each of another, six products in a result would have 4,096 sketches.
 
     A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
     ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch.
@@ -167,8 +181,11 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
             if each.stage_id < 0:
                 finished.append(with_sampled_rfactor(each.state))
                 continue
-            alike = [] if as_ansor or custom_rules else _as_before(rules, context, each)
-            following += _applied(alike, context, each) or _applied(rules, context, each)
+            way = None if is_gpu or as_ansor or custom_rules else each.way
+            found = _applied([rule for rule in rules if rule.name == way], context, each)
+            if not found and way == MULTI_LEVEL_TILING_WITH_FUSION.name:
+                found = _applied([MULTI_LEVEL_TILING], context, each)
+            following += found or _applied(rules, context, each)
         work = following
     if not finished:
         names = ", ".join(rule.name for rule in custom_rules)

@@ -70,6 +70,20 @@ def test_each_is_tiled_like_the_first_on_a_cpu() -> None:
     assert all(first == second and packed != 1 for first, second, packed in found)
 
 
+def test_equal_products_in_a_row_are_tiled_alike() -> None:
+    expr = "S[i,j] = sum(k, X[i,k]*A[k,j]); T[i,j] = sum(k, S[i,k]*B[k,j])"
+    task = Task.from_expression(
+        expr, {"X": (64, 64), "A": (64, 64), "B": (64, 64)}, target=cpu_target(threads=2)
+    )
+    found = []
+    for sketch in sketches_of(task, "autosched"):
+        stages = {stage.name: stage for stage in sketch.stages}
+        cached = {"S.local", "T.local"} & stages.keys()
+        found.append((len(stages["S"].iters), len(stages["T"].iters), len(cached)))
+    assert all(first == second or cached == 2 for first, second, cached in found)
+    assert {cached for *_, cached in found} == {0, 2}
+
+
 def test_many_products_have_no_more_sketches_than_two() -> None:
     terms = [f"sum(k, X[i,k]*A{n}[k,j])" for n in range(6)]
     shapes = {"X": (24, 16), **{f"A{n}": (16, 40) for n in range(6)}}
