@@ -229,7 +229,7 @@ class Forms:
         gone = self._gone(a)
         quotients: dict[int, tuple[Term, ...]] = {}
         remainders: dict[int, tuple[Term, ...]] = {}
-        cuts, late = self.zero, np.zeros(self.count, bool)
+        cuts = self.zero
         for slot, own in a.terms.items():
             pairs = []
             for term in own:
@@ -237,25 +237,26 @@ class Forms:
                 cuts = cuts + cut
                 below = rest - np.where(cut, term.scale * self.largest(slot, term), rest)
                 self.refuse(cut & (below >= term.scale), QUOTIENT)
-                late = late | (cut & gone & (term.lower > 1))
+                if gone is not None:
+                    self._refuse_late(cut & gone & (term.lower > 1))
                 pairs.append(self._cut(slot, term, divisor, cut))
             quotients[slot] = tuple(quotient for quotient, _ in pairs)
             remainders[slot] = tuple(remainder for _, remainder in pairs)
         self.refuse(~small & ((cuts != 1) | (left != 0)), QUOTIENT)
-        self._late = self._late | late
-        self.refuse(late, LATE)
         if self._short:
             self.refuse(~small & (several > 2), QUOTIENT)
         return Form(quotients, base, a.joined), Form(remainders, left, a.joined)
 
-    def _gone(self, a: Form) -> Flags | bool:
+    def _gone(self, a: Form) -> Flags | None:
         """Where a part of the sum is 0 by conditions alone, which simplification finds too late to
-        make one quotient of two."""
-        found: Flags | bool = False
-        for slot in a.terms:
-            if slot in self.vanished:
-                found = found | self.vanished[slot]
-        return found
+        make one quotient of two; None where no part is anywhere."""
+        parts = [self.vanished[slot] for slot in a.terms if slot in self.vanished]
+        return np.logical_or.reduce(parts) if parts else None
+
+    def _refuse_late(self, where: Flags) -> None:
+        """Refuse these after an attempt, too."""
+        self._late = self._late | where
+        self.refuse(where, LATE)
 
     def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:
         """The term's part of the quotient and of the remainder; where `cut`, a digit of each."""
