@@ -50,12 +50,12 @@ def lower(
     return lower_func(schedule_ops(sch, args, name), target)
 
 
-def lower_func(func: PrimFunc, target: Target) -> PrimFunc:
+def lower_func(func: PrimFunc, target: Target, lenient: bool = False) -> PrimFunc:
     """A function, from a schedule or of blocks, optimised and flat, ready for code generation.
 
     Raises ScheduleError when a pass refuses it.
     """
-    return Sequential(pipeline_of(target), "lower")(func)
+    return Sequential(pipeline_of(target, lenient), "lower")(func)
 
 
 def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
@@ -72,15 +72,19 @@ def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main"
     return cast(PrimFunc, ctx.run(SCHEDULE_OPS, made, PrimFunc((), nop(), {})))
 
 
-def pipeline_of(target: Target) -> tuple[Pass, ...]:
-    """The passes from ScheduleOps' statement to code generation."""
+def pipeline_of(target: Target, lenient: bool = False) -> tuple[Pass, ...]:
+    """The passes from ScheduleOps' statement to code generation.
+
+    `lenient` is for candidates, whose vectorized loops no user asked for: on a CPU those that
+    cannot be vectorized are serial.
+    """
     from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
     from autosched.transform.pipeline import cpu_pipeline, gpu_pipeline
 
     if target.is_gpu:
         own = target.hardware.max_shared_memory_per_block
         return gpu_pipeline(min(own, STATIC_BYTES), target.shared_memory_limit)
-    return cpu_pipeline(target.vector_bytes)
+    return cpu_pipeline(target.vector_bytes, lenient)
 
 
 def lower_steps(
@@ -97,7 +101,7 @@ def lower_steps(
     >>> plain = lower_steps(task.dag, (), task.target)  # no steps: the loops as declared
     """
     sch, tensors = apply_steps(dag, steps, layout)
-    return lower(sch, tensors, target, name)
+    return lower_func(schedule_ops(sch, tensors, name), target, lenient=True)
 
 
 def apply_steps(

@@ -58,7 +58,10 @@ def run(
         raise ConfigError("--host: --passes runs passes of your own choice; leave one of them out")
     config = asked.config(target)
     task = config.task()
-    pipeline = pipeline_of(task.target) if passes is None else parse_passes(passes, PASSES)
+    if passes is None:
+        pipeline = pipeline_of(task.target, lenient=True)
+    else:
+        pipeline = parse_passes(passes, PASSES)
     to_kernels = task.target.is_gpu and passes is None
     device = DEVICE_PIPELINE if to_kernels else ()
     packing = host_pipeline(task.target.kind) if host else ()

@@ -112,8 +112,11 @@ long where at most 32 are left."""
 
 
 @lru_cache(maxsize=8)
-def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
-    """The passes before LLVM code for a CPU with vector registers of `vector_bytes`."""
+def cpu_pipeline(vector_bytes: int = 64, lenient: bool = False) -> tuple[Pass, ...]:
+    """The passes before LLVM code for a CPU with vector registers of `vector_bytes`.
+
+    With `lenient`, loops that cannot be vectorized for their extents are serial, not refused.
+    """
     return (
         UserPasses(0),
         InjectPrefetch(),
@@ -128,7 +131,7 @@ def cpu_pipeline(vector_bytes: int = 64) -> tuple[Pass, ...]:
         # Tiles that do not divide their loop: whole ones without conditions, the last one masked.
         HintBorders(),
         LoopPartition(partition_const_loops=True),
-        VectorizeLoop(masked=True),
+        VectorizeLoop(masked=True, lenient=lenient),
         InjectVirtualThread(),
         InjectDoubleBuffer(),
         StorageRewrite(),

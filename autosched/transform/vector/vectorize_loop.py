@@ -99,13 +99,15 @@ class VectorizeLoop(FunctionPass):
 
     With `enable` off, or `tir.disable_vectorize` set, such loops become serial. Raises
     ScheduleError for a vectorized loop that does not start at 0 or whose extent is not a positive
-    constant. Ansor generates such candidates too (the padded input of a convolution computed at a
-    tile that straddles groups) and fails to build them.
+    constant. With `lenient` one whose extent is no constant becomes serial: candidates have such
+    loops (means that are read by row and by column, computed at a tile; the padded input of a
+    convolution whose tile straddles groups), which Ansor fails to build.
     """
 
     name: ClassVar[str] = "VectorizeLoop"
     enable: bool = True
     masked: bool = False
+    lenient: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         enable = self.enable and not ctx.setting("tir.disable_vectorize")
@@ -115,7 +117,8 @@ class VectorizeLoop(FunctionPass):
         if isinstance(s, BufferStore):
             return s
         if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
-            if enable and not carries_memory(s):
+            unknown = self.lenient and not isinstance(s.extent, IntImm)
+            if enable and not unknown and not carries_memory(s):
                 return self._loop(s)
             return _with_kind(s, ForKind.SERIAL, self._stmt(s.body, enable))
         return map_children(s, lambda child: self._stmt(child, enable))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from autosched.workloads.expression.statement import Statement, index_list, tensor_of
 
 Operand = tuple[str, tuple[str, ...]]
 
 
-def as_einsum(statements: Sequence[Statement], inputs: Sequence[str]) -> str | None:
+def as_einsum(
+    statements: Sequence[Statement],
+    inputs: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> str | None:
     """Subscripts for the inputs in their order; None for anything but one sum of products.
 
     `C[i, j] = sum(k, A[i, k] * B[k, j])` is "ab,bc->ac" up to the letters. Shifted or repeated
-    reads, other reductions and numbers are no einsum.
+    reads, those of a part of an axis, other reductions and numbers are no einsum.
     """
     if len(statements) != 1 or statements[0].reducer not in ("", "sum"):
         return None
@@ -24,6 +28,8 @@ def as_einsum(statements: Sequence[Statement], inputs: Sequence[str]) -> str | N
     for factor in _factors(statement.body):
         operand = _operand(factor)
         if operand is None or operand[0] in found:
+            return None
+        if shapes[operand[0]] != tuple(statement.extents.get(i) for i in operand[1]):
             return None
         found[operand[0]] = operand[1]
     names = list(dict.fromkeys(i for operand in found.values() for i in operand))

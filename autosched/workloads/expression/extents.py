@@ -97,10 +97,14 @@ def infer_extents(
         _from_windows(statement, uses, fixed)
     missing = _missing(statement)
     if missing:
-        remedy = "" if declared is not None else f"give the shape of {written.name} too, or "
+        name, remedy = missing[0], ""
+        if name in statement.reduce_indices:
+            remedy = f"say it, {statement.reducer}({name} < 8, ...), or "
+        elif declared is None:
+            remedy = f"give the shape of {written.name} too, or "
         statement.fail(
-            f"the length of index {missing[0]} does not follow from the shapes; {remedy}index a "
-            f"tensor by {missing[0]} alone"
+            f"the length of index {name} does not follow from the shapes; {remedy}index a tensor "
+            f"by {name} alone"
         )
     for use in uses:
         _check_inside(statement, use)
@@ -133,7 +137,17 @@ def _from_whole_axes(statement: Statement, uses: Sequence[_Use], fixed: frozense
         if known > use.size or (known < use.size and name not in fixed):
             statement.fail(
                 f"index {name} has length {known}, but {ast.unparse(use.load)} needs {use.size}"
+                f"{_shorter(statement, name, min(known, use.size), fixed)}"
             )
+
+
+def _shorter(statement: Statement, name: str, length: int, fixed: frozenset[str]) -> str:
+    """How to have an index stop at the shorter of two axes, where that is not said already."""
+    if name in fixed:
+        return ""
+    if name in statement.reduce_indices:
+        return f"; to stop short, write {statement.reducer}({name} < {length}, ...)"
+    return f"; to stop short, give the shape of {statement.written.name} too"
 
 
 def _from_windows(statement: Statement, uses: Sequence[_Use], fixed: frozenset[str]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from autosched.errors import ConfigError
 from autosched.workloads.expression import hints
 from autosched.workloads.expression.statement import Statement, fail, loads_of
 from autosched.workloads.expression.values import CASTS, FUNCTIONS
+from autosched.workloads.workload import MAX_SIZE
 
 REDUCERS = ("sum", "max", "min", "prod", "mean")
 _ACCUMULATE = {ast.Add: "sum", ast.Mult: "prod"}
@@ -88,7 +90,9 @@ def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
     else:
         reduction = _reduction(result.body, set(names))
         if reduction is not None:
-            result.reducer, result.reduce_indices, result.body = reduction
+            result.reducer, result.body = reduction.reducer, reduction.body
+            result.reduce_indices = reduction.indices
+            result.extents.update(reduction.lengths)
     _check_reduced(result)
     lift = _Lift(result, taken)
     result.body = lift.visit(result.body)
@@ -121,22 +125,44 @@ def _names(body: ast.expr) -> Iterator[ast.Name]:
     return (n for n in ast.walk(body) if isinstance(n, ast.Name))
 
 
-Reduction = tuple[str, tuple[str, ...], ast.expr]
+class _Reduction(NamedTuple):
+    """The parts of `sum(k, r < 3, body)`; `lengths` are those that are given."""
+
+    reducer: str
+    indices: tuple[str, ...]
+    lengths: dict[str, int]
+    body: ast.expr
 
 
-def _reduction(e: ast.expr, bound: set[str]) -> Reduction | None:
-    """The parts of `sum(k, r, body)`, where k and r are new names; None for any other value."""
+def _reduction(e: ast.expr, bound: set[str]) -> _Reduction | None:
+    """The parts of a reduction, whose indices are new names; None for any other value."""
     if not isinstance(e, ast.Call) or not isinstance(e.func, ast.Name) or not e.args or e.keywords:
         return None
     *axes, body = e.args
-    reduced = [a.id for a in axes if isinstance(a, ast.Name)]
+    reduced: list[str] = []
+    lengths: dict[str, int] = {}
+    for axis in axes:
+        match axis:
+            case ast.Name(id=name):
+                reduced.append(name)
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Lt()], comparators=[ast.Constant(value=int(n))]
+            ):
+                reduced.append(name)
+                lengths[name] = n
     fits = bool(axes) and len(reduced) == len(axes) and not set(reduced) & bound
-    return (e.func.id, tuple(reduced), body) if e.func.id in REDUCERS and fits else None
+    if e.func.id not in REDUCERS or not fits:
+        return None
+    return _Reduction(e.func.id, tuple(reduced), lengths, body)
 
 
 def _check_reduced(statement: Statement) -> None:
     if len(set(statement.reduce_indices)) != len(statement.reduce_indices):
         statement.fail("an index is reduced over twice")
+    for name in statement.reduce_indices:
+        length = statement.extents.get(name, 1)
+        if not 1 <= length <= MAX_SIZE:
+            statement.fail(f"{name} < {length}: expected a length from 1 to {MAX_SIZE}")
 
 
 class _Lift(ast.NodeTransformer):
@@ -153,7 +179,7 @@ class _Lift(ast.NodeTransformer):
         if reduction is None:
             self.generic_visit(node)
             return node
-        reducer, reduced, body = reduction
+        reducer, reduced, lengths, body = reduction
         bound = self._bound
         self._bound = bound | set(reduced)
         inner: ast.expr = self.visit(body)
@@ -164,6 +190,7 @@ class _Lift(ast.NodeTransformer):
         # A reduction that depends on no index still is a tensor with an axis, of length 1.
         indices = tuple(kept) or ("_",)
         helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, self._outer)
+        helper.extents.update(lengths)
         if not kept:
             helper.extents["_"] = 1
         _check_reduced(helper)
@@ -283,7 +310,7 @@ def _check_call(statement: Statement, node: ast.Call) -> None:
     if name in REDUCERS and name not in FUNCTIONS:
         statement.fail(
             f"{name} takes its indices first, then the value: {name}(k, A[i, k]) or "
-            f"{name}(k, l, A[i, k, l]); the indices are new names, not those on the left"
+            f"{name}(k, r < 3, A[i, k + r]); the indices are new names, not those on the left"
         )
     arity = FUNCTIONS.get(name, 1 if name in CASTS else None)
     if arity is None:

@@ -278,7 +278,7 @@ class Translation:
             return _literal(a**b)
         if isinstance(a, Expr) and isinstance(b, int) and 0 <= b <= _MAX_POWER:
             return _repeated(a, b)
-        if isinstance(a, Expr) and a.dtype.is_float and b == 0.5:
+        if isinstance(a, Expr) and a.dtype.is_float and not isinstance(b, Expr) and b == 0.5:
             return op.call("sqrt", a)
         x, y = self._unified(a, b)
         if not x.dtype.is_float:

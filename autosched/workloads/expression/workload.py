@@ -168,7 +168,7 @@ class ExpressionWorkload:
 
     def numpy_version(self) -> NumpyVersion | None:
         """`numpy.einsum`, where the expression is one."""
-        subscripts = as_einsum(self.program.statements, self.program.inputs)
+        subscripts = as_einsum(self.program.statements, self.program.inputs, self.program.shapes)
         if subscripts is None:
             return None
 

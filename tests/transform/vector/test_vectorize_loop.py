@@ -83,6 +83,15 @@ def test_refuses_loops_it_cannot_vectorise(
         VectorizeLoop()(func)
 
 
+def test_lenient_makes_loops_of_unknown_extent_serial(check: Callable[..., None]) -> None:
+    unknown = For(j, IntImm(0), i + 1, ForKind.VECTORIZED, BufferStore(B, A[j], (j,)))
+    check(
+        loop(i, 4, unknown),
+        "for i in range(4):\n    for j in range(i + 1):\n        B[j] = A[j]",
+        lenient=True,
+    )
+
+
 def test_disabled_makes_loops_serial(check: Callable[..., None]) -> None:
     check(
         vector(BufferStore(B, A[j], (i * 4 + j,))),

@@ -19,8 +19,10 @@ from kit.types import Array
 SHAPES = {"A": [8, 4], "B": [4, 6]}
 
 
-def run(expr: str, shapes: dict[str, list[int]]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    workload = ExpressionWorkload.parse(expr, shapes)
+def run(
+    expr: str, shapes: dict[str, list[int]], dtype: str = "float32"
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    workload = ExpressionWorkload.parse(expr, shapes, dtype)
     inputs = workload.inputs(seed=5)
     return inputs, workload.reference(inputs)
 
@@ -285,7 +287,14 @@ def test_literals_and_index_arithmetic_do_not_wrap() -> None:
             "does not follow",
         ),
         ("C[i] = mean(A[i, k])", "takes its indices first"),
-        ("C[o] = sum((i, k), A[i, k])", r"first, .* sum\(k, l, A\[i, k, l\]\)"),
+        ("C[o] = sum((i, k), A[i, k])", r"first, .* sum\(k, r < 3, A\[i, k \+ r\]\)"),
+        ("C[i] = sum(k < 5, A[i, k])", r"index k has length 5, but A\[i, k\] needs 4$"),
+        ("C[i] = sum(k < 0, A[i, 0])", "k < 0: expected a length from 1 to"),
+        ("C[i] = sum(k < 9 ** 9, A[i, 0])", "takes its indices first"),
+        ("C[i] = sum(k <= 3, A[i, k])", "takes its indices first"),
+        ("C[i] = sum(k, int32(A[i, 0]) >> k)", r"say it, sum\(k < 8, \.\.\.\), or"),
+        ("C[i] = A[i, i]", r"to stop short, give the shape of C too"),
+        ("C[i] = A[i, 0] + sum(k, A[k, k])", r"to stop short, write sum\(k < 4, \.\.\.\)"),
     ],
 )
 def test_says_what_to_write_instead(expr: str, message: str) -> None:
@@ -369,6 +378,36 @@ def test_the_shape_of_a_result_is_that_of_the_reductions_inside_it() -> None:
     with pytest.raises(ConfigError, match="Y has 2 dimensions under shapes"):
         ExpressionWorkload.parse(expr, {"A": [10], "Y": [4, 1]})
     with pytest.raises(
-        ConfigError, match="index y does not follow from the shapes; index a tensor"
+        ConfigError, match=r"index y does not follow from the shapes; say it, sum\(y < 8, \.\.\.\)"
     ):
         ExpressionWorkload.parse("Y[h] = 2 * sum(y, A[h // 2 + y // 2])", {"A": [10], "Y": [4]})
+
+
+def test_an_index_may_say_how_far_it_runs() -> None:
+    (values,), (found,) = run("Y[x] = sum(r < 3, A[x + r])", {"A": [10]})
+    np.testing.assert_allclose(found, np.convolve(values, np.ones(3), "valid"), rtol=1e-5)
+    (values,), (found,) = run(
+        "Y[i] = 2 * sum(k < 2, r, A[i, k, r]) + max(k, A[i, k, 0])", {"A": [4, 3, 5]}
+    )
+    expected = 2 * values[:, :2].sum((1, 2)) + values[:, :, 0].max(1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    (values,), (found,) = run("Y[i] = sum(k < 31, A[i] >> k & 1)", {"A": [20]}, "int32")
+    assert found.tolist() == [int(value & 2**31 - 1).bit_count() for value in values]
+
+
+def test_einsum_is_for_whole_axes() -> None:
+    """NumPy's would go on where the expression stops."""
+    product, shapes = "C[i, j] = sum(k, A[i, k] * B[k, j])", {"A": [8, 4], "B": [4, 6]}
+    assert ExpressionWorkload.parse(product, shapes).numpy_version() is not None
+    assert ExpressionWorkload.parse(product, {**shapes, "C": [8, 5]}).numpy_version() is None
+    part = ExpressionWorkload.parse(product.replace("k,", "k < 3,", 1), shapes)
+    assert part.numpy_version() is None
+
+
+@pytest.mark.parametrize("exponent", ["float32(k)", "B[k]"])
+def test_exponents_that_are_no_literals(exponent: str) -> None:
+    (a, b), (found,) = run(
+        f"Y[i, k] = abs(A[i]) ** {exponent} + B[k]", {"A": [5], "B": [4], "Y": [5, 4]}
+    )
+    powers = np.arange(4) if exponent == "float32(k)" else b
+    np.testing.assert_allclose(found, abs(a)[:, None] ** powers + b, rtol=1e-5)
