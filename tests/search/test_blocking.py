@@ -10,6 +10,7 @@ from autosched.search.space import SearchSpace
 from autosched.state.state import State
 from autosched.state.steps import CacheReadStep, CacheWriteStep, steps_from_json, steps_to_json
 from autosched.task import Task
+from kit.sketches import assert_right
 
 MATMUL = "C[i, j] = sum(k, A[i, k] * B[k, j])"
 
@@ -95,6 +96,75 @@ def test_what_is_packed(expr: str, rows: int, names: str) -> None:
 def test_what_is_read_in_two_roles_is_not_packed() -> None:
     task = task_of("C[i, j] = sum(k, A[k, i] * A[k, j] * B[i, j])", 128)
     assert not any(map(packs, SearchSpace(task).sketches))
+
+
+ACROSS = "C[i, j] = sum(k, A[k, i] * B[k, j])"
+
+
+def test_rows_that_are_read_across_are_copied_for_all_panels() -> None:
+    *_, both = added(Task.from_expression(ACROSS, {"A": [128, 256], "B": [128, 128]}))
+    assert (
+        both.to_str()
+        == """\
+Placeholder: A, B
+for i.0 (None)
+  for j.0 (None)
+    for k.0 (None)
+      for ax0 (None)
+        for ax1 (None)
+          A.global = ...
+      for j.1.0 (None)
+        for ax0 (None)
+          for ax1 (None)
+            B.global = ...
+        for i.1.0 (None)
+          for j.1.1 (None)
+            for k.1 (None)
+              for i.1.1 (None)
+                for j.1.2 (None)
+                  C = ...
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("expr", "rows", "count"),
+    [
+        (ACROSS, 256, 1),
+        ("C[i, j] = sum(k, B[k, j] * A[k, i])", 256, 1),
+        (ACROSS, 255, 0),  # they lie near one another
+        ("C[i, j] = sum(k, A[k, i] * A[k, i] * B[k, j])", 256, 0),  # in two roles
+    ],
+)
+def test_which_rows_are_copied(expr: str, rows: int, count: int) -> None:
+    task = Task.from_expression(expr, {"A": [128, rows], "B": [128, 128]})
+    names = [{stage.name for stage in state.stages} for state in added(task)]
+    assert sum({"A.global", "B.global"} <= found for found in names) == count
+
+
+@pytest.mark.parametrize(
+    ("expr", "shapes"),
+    [
+        (f"{ACROSS}; D[i, j] = max(C[i, j] + s[j], 0)", {"s": [90]}),
+        ("R[k, j] = B[k, j] * s[j]; C[i, j] = sum(k, A[k, i] * R[k, j])", {"s": [90]}),
+        (
+            "R[k, j] = B[k, j] * s[j]; T[k, i] = A[k, i] - t[k]; "
+            "C[i, j] = sum(k, T[k, i] * R[k, j])",
+            {"s": [90], "t": [100]},
+        ),
+    ],
+)
+def test_what_goes_element_by_element_is_computed_into_the_copy(
+    expr: str, shapes: dict[str, list[int]]
+) -> None:
+    task = Task.from_expression(expr, {"A": [100, 260], "B": [100, 90], **shapes})
+    copying = [state for state in SearchSpace(task).sketches if packs(state)]
+    assert len(copying) == 2
+    for state in copying:
+        names = {stage.name for stage in state.stages}
+        computed = [s for s in state.stages if s.name in "RT" and f"{s.name}.global" in names]
+        assert all(stage.is_inlined for stage in computed)
+    assert_right(task, copying, 3)
 
 
 def test_small_operands_are_not_packed() -> None:
