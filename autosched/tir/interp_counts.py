@@ -72,7 +72,7 @@ def count_global(count: AccessCount, warps: Array, first: Array, size: int) -> N
 
 
 def _distinct(values: Array) -> Array:
-    """Each value once, ascending; faster than np.unique for as few as the threads of a block have."""
+    """Each value once, ascending; faster than np.unique for as few as a block has threads."""
     ordered = np.sort(values)
     found: Array = ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))]
     return found

@@ -205,6 +205,12 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
         )
     returned = {tensor.op for tensor in tensors}
     read = post_order_ops([tensor.op for tensor in tensors])
+    for op in read:
+        if not isinstance(op, PlaceholderOp | ComputeOp):
+            raise ConfigError(
+                f"{where} computes {op.name} by {type(op).__name__}; only what te.compute makes "
+                f"has a search space, others need a schedule of your own (te.create_schedule)"
+            )
     missing = [op.name for op in read if isinstance(op, PlaceholderOp) and op not in returned]
     if missing:
         raise ConfigError(

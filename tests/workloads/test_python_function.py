@@ -46,6 +46,13 @@ def leaves_one_out():
     A, B = scale()
     C = te.placeholder((4,), name="C")
     return [A, te.compute((4,), lambda i: B[i] + C[i], name="D")]
+
+def sums_up():
+    A = te.placeholder((4, 3), name="A")
+    s = te.placeholder((4, 3), name="s")
+    first = te.compute((1, 3), lambda _, j: A[0, j], name="first")
+    step = te.compute((4, 3), lambda t, j: s[t - 1, j] + A[t, j], name="step")
+    return [A, te.scan(first, step, s, inputs=[A], name="sums")]
 """
 
 
@@ -76,6 +83,7 @@ def test_reference(source: Path, name: str, args: dict[str, int]) -> None:
             r"must return every input that it reads, .*; A is missing among \['B'\]",
         ),
         ("leaves_one_out", "C is missing among"),
+        ("sums_up", r"computes sums by ScanOp; .* \(te.create_schedule\)"),
         ("backwards", "must return the inputs, then the outputs"),
         ("nothing", "must return a list of tensors"),
         ("fails", "RuntimeError: no"),
