@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
 from autosched.referee.check import Verdict, check_candidate
+from autosched.search import sketch as sketches_module
 from autosched.search.space import SearchSpace
 from autosched.state import queries
 from autosched.target import cpu_target, cuda_target
@@ -100,3 +101,50 @@ def test_many_products_have_no_more_sketches_than_two() -> None:
 def test_candidates_of_a_cpu_compute_it(case: str) -> None:
     task = Task.from_expression(*CASES[case], target=cpu_target(threads=2))
     assert_right(task, sketches_of(task, "autosched"), 1)
+
+
+def blocks(count: int) -> tuple[str, dict[str, list[int]]]:
+    """Residual blocks in a row."""
+    statements, shapes, read = [], {"X": [8, 16]}, "X"
+    for n in range(count):
+        shapes |= {f"A{n}": [16, 24], f"B{n}": [24, 16]}
+        statements += [
+            f"H{n}[i, j] = max(sum(k, {read}[i, k] * A{n}[k, j]), 0)",
+            f"Y{n}[i, j] = sum(k, H{n}[i, k] * B{n}[k, j]) + {read}[i, j]",
+        ]
+        read = f"Y{n}"
+    return "; ".join(statements), shapes
+
+
+def centred(count: int) -> tuple[str, dict[str, list[int]]]:
+    """Rows from which their means are taken, again and again."""
+    statements, read = [], "X"
+    for n in range(count):
+        statements += [
+            f"m{n}[i] = mean(j, {read}[i, j])",
+            f"Y{n}[i, j] = {read}[i, j] - m{n}[i]",
+        ]
+        read = f"Y{n}"
+    return "; ".join(statements), {"X": [8, 16]}
+
+
+@pytest.mark.parametrize(("made", "count"), [(blocks, 6), (centred, 7)])
+def test_deep_computations_have_few_sketches(
+    made: Callable[[int], tuple[str, dict[str, list[int]]]], count: int
+) -> None:
+    """Each stage doubled them, or worse."""
+    task = Task.from_expression(*made(count))
+    sketches = sketches_of(task, "autosched")
+    assert 1 < len(sketches) <= 64
+    assert_right(task, sketches[:: max(1, len(sketches) // 4)], 1)
+
+
+def test_sketches_beyond_the_limit_are_left_out_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task.from_expression(*blocks(2))
+    ansors = len(sketches_of(task, "ansor"))
+    every = [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]
+    monkeypatch.setattr(sketches_module, "MOST_SKETCHES", 8)
+    some = [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]
+    assert len(some) == 8 < len(every) and set(some) < set(every)
+    assert some == [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]
+    assert len(sketches_of(task, "ansor")) == ansors > 8
