@@ -111,7 +111,7 @@ class _Way(NamedTuple):
 class _Unfinished(NamedTuple):
     """A state whose stages up to `stage_id` are to come.
 
-    `ways` has that of the last of stages that are to be treated alike, by each of their kinds.
+    `ways` has the way of the last stage of each kind, which others of that kind go, too.
     """
 
     state: State
