@@ -168,7 +168,7 @@ def stages(records: Path, count: int) -> dict[str, float]:
             seconds.clear()
         schedule = stage("replay of steps", apply_steps, task.dag, record.steps, task.layout)
         func = stage("bounds, ScheduleOps", schedule_ops, *schedule)
-        func = stage("passes", lower_func, func, target)
+        func = stage("passes", lower_func, func, target, True)
         text = stage("LLVM assembly", emit_llvm, func, target)
         module = stage("LLVM: parse and passes", llvm_compile._optimized, text, target, "auto")
         code = stage("LLVM: code generation", llvm_compile.object_of, module, target)

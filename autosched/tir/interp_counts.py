@@ -41,12 +41,10 @@ class AccessCount:
 
 
 def count_shared(count: AccessCount, warps: Array, lanes: Array, first: Array, size: int) -> None:
-    """Adds accesses of `size` bytes at byte addresses `first` by lanes of warps."""
+    """Adds accesses of `size` bytes at byte addresses `first` by one or more lanes of warps."""
     together = min(WARP, WARP * BANK // max(size, BANK))
     groups = warps * (WARP // together) + lanes // together
     words = -(-size // BANK)
-    if not groups.size:
-        return
     word = (first // BANK)[:, None] + np.arange(words)
     span = -(-(int(word.max()) + 1) // BANKS) * BANKS
     met = _distinct((groups[:, None] * span + word).reshape(-1))
@@ -59,11 +57,9 @@ def count_shared(count: AccessCount, warps: Array, lanes: Array, first: Array, s
 
 
 def count_global(count: AccessCount, warps: Array, first: Array, size: int) -> None:
-    """Adds accesses of `size` bytes at byte addresses `first` by threads of warps."""
+    """Adds accesses of `size` bytes at byte addresses `first` by one or more threads of warps."""
     parts = -(-size // SECTOR) + (0 if SECTOR % size == 0 else 1)
     ends = np.minimum(first[:, None] + np.arange(parts) * SECTOR, first[:, None] + size - 1)
-    if not warps.size:
-        return
     sector = ends // SECTOR
     span = int(sector.max()) + 1
     met = _distinct((warps[:, None] * span + sector).reshape(-1))

@@ -102,29 +102,10 @@ ACROSS = "C[i, j] = sum(k, A[k, i] * B[k, j])"
 
 
 def test_rows_that_are_read_across_are_copied_for_all_panels() -> None:
-    *_, both = added(Task.from_expression(ACROSS, {"A": [128, 256], "B": [128, 128]}))
-    assert (
-        both.to_str()
-        == """\
-Placeholder: A, B
-for i.0 (None)
-  for j.0 (None)
-    for k.0 (None)
-      for ax0 (None)
-        for ax1 (None)
-          A.global = ...
-      for j.1.0 (None)
-        for ax0 (None)
-          for ax1 (None)
-            B.global = ...
-        for i.1.0 (None)
-          for j.1.1 (None)
-            for k.1 (None)
-              for i.1.1 (None)
-                for j.1.2 (None)
-                  C = ...
-"""
-    )
+    _, packed, both = added(Task.from_expression(ACROSS, {"A": [128, 256], "B": [128, 128]}))
+    copy = "      for ax0 (None)\n        for ax1 (None)\n          A.global = ...\n"
+    panels = "      for j.1.0 (None)\n"
+    assert both.to_str() == packed.to_str().replace(panels, copy + panels)
 
 
 @pytest.mark.parametrize(

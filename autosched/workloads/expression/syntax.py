@@ -90,9 +90,8 @@ def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
     else:
         reduction = _reduction(result.body, set(names))
         if reduction is not None:
-            result.reducer, result.body = reduction.reducer, reduction.body
-            result.reduce_indices = reduction.indices
-            result.extents.update(reduction.lengths)
+            result.reducer, result.reduce_indices, lengths, result.body = reduction
+            result.extents.update(lengths)
     _check_reduced(result)
     lift = _Lift(result, taken)
     result.body = lift.visit(result.body)
