@@ -12,17 +12,41 @@ from autosched.state.state import State
 
 Next = list[tuple[State, int]]
 
+MOST_READS = 64
+"""A chain of stencils, each inlined into the next, reads its input as often as all of them together
+multiply: eight of five points 390,625 times for each result."""
+
 FEW_BLOCKS = 128
 """Fewer leave multiprocessors of a large GPU (108 of an A100, 132 of an H100) without work."""
 
 
 def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
-    """The stage costs nothing to repeat, so it is inlined wherever it stands."""
+    """The stage costs nothing to repeat, so it is inlined wherever it stands.
+
+    Except in Ansor's space, that ends at MOST_READS.
+    """
     return (
         not state.stages[stage_id].is_placeholder
         and not queries.is_output(state, stage_id)
         and not queries.has_reduce_iter(state, stage_id)
         and (context.is_gpu or queries.is_strictly_inlineable(state, stage_id))
+        and (context.options.space == "ansor" or _reads_if_inlined(state, stage_id) <= MOST_READS)
+    )
+
+
+def _reads_if_inlined(state: State, stage_id: int) -> int:
+    """How many reads the stage's own become in all that it is inlined into; 0 of a single place."""
+    places = _places(state, stage_id)
+    reads = sum(map(len, state.access_dag.access.read_from[stage_id].values()))
+    return places * reads if places > 1 else 0
+
+
+def _places(state: State, stage_id: int) -> int:
+    """How often the stage is read, through readers that are inlined themselves, too."""
+    readers = state.access_dag.access.read_by[stage_id].items()
+    return sum(
+        len(accesses) * (_places(state, k) if state.stages[k].is_inlined else 1)
+        for k, accesses in readers
     )
 
 

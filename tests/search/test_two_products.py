@@ -128,7 +128,31 @@ def centred(count: int) -> tuple[str, dict[str, list[int]]]:
     return "; ".join(statements), {"X": [8, 16]}
 
 
-@pytest.mark.parametrize(("made", "count"), [(blocks, 6), (centred, 7)])
+def stencils(count: int) -> tuple[str, dict[str, list[int]]]:
+    """A grid whose places are replaced by sums of those around them."""
+    size, statements, read = 8 + 2 * count, [], "X"
+    shapes = {"X": [size, size]}
+    for n in range(count):
+        size -= 2
+        shapes[f"Y{n}"] = [size, size]
+        near = ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
+        places = [f"{read}[i + {y}, j + {x}]" for y, x in near]
+        statements.append(f"Y{n}[i, j] = 0.2 * ({' + '.join(places)})")
+        read = f"Y{n}"
+    return "; ".join(statements), shapes
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_stencils_are_inlined_until_they_read_too_much(gpu: bool) -> None:
+    """All into the last would read 5 to the power of 7 places."""
+    task = Task.from_expression(*stencils(7))
+    for state in sketches_of(task, "autosched", gpu=gpu):
+        assert [stage.is_inlined for stage in state.stages[1:]] == [False, True] * 3 + [False]
+    for state in sketches_of(Task.from_expression(*stencils(3)), "ansor", gpu=gpu):
+        assert [stage.is_inlined for stage in state.stages[1:]] == [True, True, False]
+
+
+@pytest.mark.parametrize(("made", "count"), [(blocks, 6), (centred, 7), (stencils, 5)])
 def test_deep_computations_have_few_sketches(
     made: Callable[[int], tuple[str, dict[str, list[int]]]], count: int
 ) -> None:
