@@ -9,9 +9,9 @@ from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import Group, StageLoops
 from autosched.features.batched.mixed import Texts
-from autosched.features.batched.ops import ProgramOps, StageOps
+from autosched.features.batched.ops import ProgramOps, StageOps, limits
 from autosched.features.batched.plan import Factored, Plan, UnsupportedError
-from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
+from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,10 @@ class Nest:
 
 
 def index_form(forms: Forms, e: Expr, axes: Mapping[Var, Form]) -> Form:
-    """The form of an index. Raises UnsupportedError for one that is no sum of digits."""
+    """The form of an index; candidates are refused where it is no sum of digits.
+
+    Raises UnsupportedError for one of which not even a text is as the passes leave it.
+    """
     match e:
         case Var():
             return axes[e]
@@ -103,4 +106,7 @@ def index_form(forms: Forms, e: Expr, axes: Mapping[Var, Form]) -> Form:
         case FloorDiv(a, IntImm(value)) | FloorMod(a, IntImm(value)) if value > 0:
             parts = forms.divmod(index_form(forms, a, axes), forms.full(value))
             return parts[isinstance(e, FloorMod)]
+        case Min() | Max() if len(limits(e)) == len(set(limits(e))):
+            forms.refuse(~forms.bad, f"an index like {e!r}")
+            return forms.constant(0)
     raise UnsupportedError(f"an index like {e!r}")

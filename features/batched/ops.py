@@ -31,6 +31,8 @@ from autosched.tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Max,
+    Min,
     Mul,
     ProducerLoad,
     Reduce,
@@ -275,11 +277,15 @@ class _Maker:
         return replace(stage, stores=(start, update, result), crosses=True)
 
     def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
+        chosen = self.within_bounds and value_within_bounds(original) is not original
         if self.within_bounds:
             original = value_within_bounds(original)
         value = _simplified(original, self.as_ansor)
         loads = loads_of(value)
         outside = axes_outside_loads(value)
+        if (chosen or outside) and not self.as_ansor:
+            if any(limits(index) for load in loads for index in load.indices):
+                raise UnsupportedError("an index between limits in a choice")
         counts = count_ops(value)
         for load in loads:
             if any(isinstance(e, ProducerLoad) for i in load.indices for e in pre_order(i)):
@@ -354,6 +360,12 @@ def _constant(e: Expr) -> int:
     if not isinstance(e, IntImm):
         raise UnsupportedError("an extent that is no constant")
     return e.value
+
+
+def limits(index: Expr) -> list[type[Expr]]:
+    """The minima and maxima in an index. Of several of a kind simplification takes one by one, and
+    conditions around a value may take them away."""
+    return [type(node) for node in pre_order(index) if isinstance(node, Min | Max)]
 
 
 def axes_outside_loads(value: Expr) -> frozenset[Var]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed
@@ -10,7 +13,18 @@ from autosched.features.batched.nest import Nest, Population, index_form
 from autosched.features.batched.ops import Indices, StageOps
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.threads import kept
-from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
+from autosched.tir.expr import (
+    Add,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Sub,
+    Var,
+)
 from autosched.tir.walk import free_vars
 
 
@@ -36,7 +50,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
                     forms.refuse(lost, "a region read at axes that are no sums of digits")
             surplus = _surplus(nest, population, s, c)
             here = [
-                _read(nest, s, index, index_form(forms, index, reader.axes), shape[d], surplus)
+                _read(nest, s, index, reader.axes, shape[d], surplus, population.target[s] < 0)
                 for d, index in enumerate(indices)
             ]
             if found is not None:
@@ -78,50 +92,104 @@ def _surplus(nest: Nest, population: Population, s: int, c: int) -> dict[Var, In
     return found
 
 
-def _beyond(forms: Forms, e: Expr, surplus: dict[Var, Ints]) -> tuple[Ints, Ints]:
-    """How far the index `e` reaches beyond what is read by it: below and above."""
+def _beyond(forms: Forms, e: Expr, surplus: dict[Var, Ints], where: Flags) -> tuple[Ints, Ints]:
+    """How far the index `e` reaches beyond what is read by it, below and above, of those `where` it
+    is a form."""
     match e:
         case Var() if e in surplus:
             return forms.zero, surplus[e]
         case Add(a, b) | Sub(a, b):
-            low, high = _beyond(forms, a, surplus)
-            less, more = _beyond(forms, b, surplus)
+            low, high = _beyond(forms, a, surplus, where)
+            less, more = _beyond(forms, b, surplus, where)
             if isinstance(e, Sub):
                 less, more = more, less
             return low + less, high + more
         case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
-            low, high = _beyond(forms, a, surplus)
+            low, high = _beyond(forms, a, surplus, where)
             if value < 0:
                 low, high = high, low
             return low * abs(value), high * abs(value)
     for var in free_vars(e) & surplus.keys():
-        forms.refuse(surplus[var] > 0, "a quotient or remainder of an axis split unevenly")
+        forms.refuse(
+            where & (surplus[var] > 0), "a quotient or remainder of an axis split unevenly"
+        )
     return forms.zero, forms.zero
 
 
 def _read(
-    nest: Nest, s: int, e: Expr, index: Form, shape: Ints, surplus: dict[Var, Ints]
+    nest: Nest,
+    s: int,
+    e: Expr,
+    axes: Mapping[Var, Form],
+    shape: Ints,
+    surplus: dict[Var, Ints],
+    root: Flags,
 ) -> tuple[Form, Ints]:
-    """What one iteration of the loops around stage s reads: the min and the extent."""
+    """What one iteration of the loops around stage s reads: the min and the extent.
+
+    Where the index is no form, that is known of a stage in no other's loops: the `root`s.
+    """
     forms = nest.forms
+    index, lost = forms.attempt(partial(index_form, forms, e, axes))
     terms: dict[int, tuple[Term, ...]] = {}
     base, width = index.base, forms.zero
     for slot, own in index.terms.items():
         stays = kept(nest, s, slot)
         for term in own:
-            reach = np.where(stays, 0, term.scale * forms.largest(slot, term))
-            base, width = base + np.minimum(reach, 0), width + np.abs(reach)
+            far = np.where(stays, 0, term.scale * forms.largest(slot, term))
+            base, width = base + np.minimum(far, 0), width + np.abs(far)
+        stays = stays & ~lost
         if stays.any():
             terms[slot] = tuple(Term(t.lower, t.upper, np.where(stays, t.scale, 0)) for t in own)
     if surplus:
-        below, above = _beyond(forms, e, surplus)
+        below, above = _beyond(forms, e, surplus, ~lost)
         base, width = base + below, width - below - above
+    if lost.any():
+        forms.refuse(lost & ~root, f"a part at an index like {e!r}")
+        reach = {var: forms.ends(axes[var]) for var in free_vars(e)}
+        reach |= {v: (reach[v][0], reach[v][1] - surplus[v]) for v in reach.keys() & surplus.keys()}
+        first, last = _interval(e, reach)
+        base, width = np.where(lost, first, base), np.where(lost, last - first, width)
     low = Form(terms, base)
     constant = fixed(low)
     negative = np.logical_not(constant) & (forms.ends(low)[1] <= 0)
     forms.refuse(negative, "a region that is nowhere above 0")
     whole = constant & (base <= 0) & (base + width >= shape - 1)
     return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
+
+
+def _interval(e: Expr, ends: Mapping[Var, tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """The first and the last value of an index, as `arith/interval_eval.py` has them, from those of
+    the axes."""
+    match e:
+        case Var():
+            return ends[e]
+        case IntImm(value):
+            one = np.array(value, np.int64)
+            return one, one
+        case Add(a, b):
+            (low, high), (other, end) = _interval(a, ends), _interval(b, ends)
+            return low + other, high + end
+        case Sub(a, b):
+            (low, high), (other, end) = _interval(a, ends), _interval(b, ends)
+            return low - end, high - other
+        case Min(a, b):
+            (low, high), (other, end) = _interval(a, ends), _interval(b, ends)
+            return np.minimum(low, other), np.minimum(high, end)
+        case Max(a, b):
+            (low, high), (other, end) = _interval(a, ends), _interval(b, ends)
+            return np.maximum(low, other), np.maximum(high, end)
+        case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
+            low, high = _interval(a, ends)
+            return (low * value, high * value) if value >= 0 else (high * value, low * value)
+        case FloorDiv(a, IntImm(value)) if value > 0:
+            low, high = _interval(a, ends)
+            return low // value, high // value
+        case FloorMod(a, IntImm(value)) if value > 0:
+            low, high = _interval(a, ends)
+            same = low // value == high // value
+            return np.where(same, low % value, 0), np.where(same, high % value, value - 1)
+    raise UnsupportedError(f"an index like {e!r}")
 
 
 def _union(
@@ -133,7 +201,7 @@ def _union(
     `plain`; where that is not so, the region is a minimum or maximum of expressions.
     """
     forms = nest.forms
-    same = forms.same(a[0], b[0]) & (a[1] == b[1])
+    alike = forms.same(Form(a[0].terms, b[0].base), b[0])  # but for where they begin
     constants = fixed(a[0]), fixed(b[0])
     both = constants[0] & constants[1]
     ends = [forms.ends(form) for form, _ in (a, b)]
@@ -142,13 +210,15 @@ def _union(
         constants[1 - k] & (ends[k][0] >= ends[1 - k][0]) & (lasts[k] <= lasts[1 - k])
         for k in range(2)
     ]
-    known = same | both | (plain & (within[0] | within[1]))
+    known = alike | both | (plain & (within[0] | within[1]))
     forms.refuse(np.logical_not(known), "reads that differ")
     low = np.minimum(ends[0][0], ends[1][0])
-    covered = both | (~same & (within[0] | within[1]))
+    covered = both | (~alike & (within[0] | within[1]))
     terms = {
         slot: tuple(Term(t.lower, t.upper, np.where(covered, 0, t.scale)) for t in own)
         for slot, own in a[0].terms.items()
     }
-    base = np.where(covered, low, a[0].base)
-    return Form(terms, base), np.where(covered, np.maximum(*lasts) - low + 1, a[1])
+    first = np.minimum(a[0].base, b[0].base)
+    end = np.maximum(a[0].base + a[1], b[0].base + b[1])
+    base = np.where(covered, low, first)
+    return Form(terms, base), np.where(covered, np.maximum(*lasts) - low + 1, end - first)

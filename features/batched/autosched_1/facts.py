@@ -94,27 +94,28 @@ class Facts:
             self._along(self.accesses[k].tuples[number], self.storage[k])
             for k, number in self.places
         ]
-        for own, text in zip(strides, self.texts, strict=False):  # no text has other places
+        for (k, number), own in zip(self.places, strides, strict=True):
+            text = self.texts[k]
             if text is not None:
                 beside = np.where(text.added_to, own, 0)
-                own[:] = np.where(text.where, text.strides + beside, own)
+                own[:] = np.where(text.where, text.strides[number] + beside, own)
         self.strides = [np.where(self.present, self.packed.loops(own), 0) for own in strides]
         self._note_steps(uneven, strides)
         self._measure(line)
 
     def _others(self, k: int, text: TextAccess | None) -> list[int]:
         """The index tuples of an access that are others than those before them. Candidates that
-        differ in that from most are refused, and texts beside others."""
+        differ in that from most are refused."""
         tuples, found = self.accesses[k].tuples, []
-        good = plain = ~self.forms.bad
-        if text is not None:
-            good, plain = good & ~text.where, plain & (~text.where | text.added_to)
+        good = ~self.forms.bad
         for number in range(1, len(tuples)):
             same = np.any([self._same(tuples[number], other) for other in tuples[:number]], axis=0)
-            differ = plain & ~same
-            if 2 * np.count_nonzero(differ & good) > np.count_nonzero(plain):
+            if text is not None and text.again is not None:
+                same = np.where(text.where & ~text.added_to, text.again[number], same)
+            differ = good & ~same
+            if 2 * np.count_nonzero(differ) > np.count_nonzero(good):
                 found.append(number)
-                differ = ~(differ & good)
+                differ = ~differ
             self.forms.refuse(differ, "reads of one buffer at several places")
         return found
 
@@ -153,8 +154,8 @@ class Facts:
                 step, block = steps_along(self.forms, index, self.storage[k], loop.slot)
                 if text is not None:
                     told = text.where & (text.uneven[j] | ~text.added_to)
-                    step = np.where(told, text.steps[j], step)
-                    block = np.where(told, text.blocks[j], block)
+                    step = np.where(told, text.steps[number, j], step)
+                    block = np.where(told, text.blocks[number, j], block)
                 steps[j] = np.where(uneven[j], step, steps[j])
                 blocks[j] = np.where(uneven[j], block, 0)
             self.steps.append(np.where(self.present, self.packed.loops(steps), 0))

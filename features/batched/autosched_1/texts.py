@@ -10,10 +10,11 @@ An access is read as the walk reads it, once for all candidates with the same nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from autosched.arith import eval_bound
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
@@ -33,9 +34,10 @@ TEXT = "an index that is a text"
 class TextAccess:
     """An access of the candidates `where`; its entries are right there only.
 
-    By loop: `strides`, `steps` and `blocks` in elements (`walk/strides.py`, `index_steps.py`) and
-    whether the access moves unevenly along it; `regions` has by dimension the extents by level, one
-    more than loops.
+    By place that is read and by loop: `strides`, `steps` and `blocks` in elements
+    (`walk/strides.py`, `index_steps.py`). By loop: whether the access moves `uneven`ly along it;
+    `regions` has by dimension the extents by level, one more than loops. `again` says by place
+    where it is one of those before it; None: where they are written alike.
     """
 
     where: Flags
@@ -46,15 +48,17 @@ class TextAccess:
     regions: list[Ints]
     inside: list[Flags]
     added_to: Flags
+    again: Flags | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """By position of a loop: stride, step, block and 1 where uneven; and the extents by dimension
-    while the loop and those inside it run."""
+    """By position of a loop: stride, step, block and 1 where uneven; the ends by dimension while no
+    loop runs, and by position while the loop and those inside it run."""
 
     along: dict[int, tuple[int, int, int, int]]
-    extents: dict[int, list[int]]
+    start: list[tuple[int, int]]
+    ends: dict[int, list[tuple[int, int]]]
 
 
 def either(a: TextAccess | None, b: TextAccess | None) -> TextAccess | None:
@@ -74,6 +78,7 @@ def either(a: TextAccess | None, b: TextAccess | None) -> TextAccess | None:
         [joined(one, other) for one, other in zip(a.regions, b.regions, strict=True)],
         [np.where(a.where, one, other) for one, other in zip(a.inside, b.inside, strict=True)],
         np.where(a.where, a.added_to, b.added_to),
+        b.again if a.again is None else a.again,
     )
 
 
@@ -82,44 +87,95 @@ def text_access(
 ) -> TextAccess | None:
     """The access of the candidates `where`, which have a text in it; None where there is none.
 
-    Candidates without a rule are refused: a stored place, a value with conditions, and reads at
+    Candidates without a rule are refused: a stored place, and values with conditions that read
     several places.
     """
     forms = store.stage.context.forms
     if not where.any():
         return None
-    read = _only_load(store, access)
-    if read is None:
+    reads = _reads_of(store, access)
+    if not reads:
         forms.refuse(where, TEXT)
         return None
     where = where & ~forms.bad
     if not where.any():
         return None
+    names = _Names()
+    places = [_place(store, read, storage, where, names) for read in reads]
+    for place in places:
+        forms.refuse(place.lost, TEXT)
+    along = np.stack([place.along for place in places])
+    regions = [extents(store, [place.ends[d] for place in places]) for d in range(len(storage))]
+    again = np.zeros((len(places), forms.count), bool)
+    for k, place in enumerate(places):
+        for before in places[:k]:
+            again[k] |= place.index == before.index
+    none = np.zeros(forms.count, bool)
+    uneven: Flags = np.any(along[:, 3] > 0, axis=0)
+    moves = along[:, 0], along[:, 1], along[:, 2]
+    return TextAccess(where, *moves, uneven, regions, [where] * len(storage), none, again)
+
+
+@dataclass(frozen=True, eq=False)
+class _PlaceRead:
+    """One place of all candidates: by number in `_Moves` and loop, ends by dimension, level and
+    side, a number that tells indices apart, and where simplification leaves no load."""
+
+    along: Ints
+    ends: Ints
+    index: Ints
+    lost: Flags
+
+
+@dataclass(frozen=True)
+class _Names:
+    """One variable for each loop, by slot, and one number for each index."""
+
+    variables: dict[int, Var] = field(default_factory=dict)
+    numbers: dict[Index, int] = field(default_factory=dict)
+
+    def number(self, index: Index, own: dict[int, Var]) -> int:
+        """That of an index whose loops have their `own` variables."""
+        same = {var: self.variables.setdefault(slot, var) for slot, var in own.items()}
+        named = tuple([substitute(e, same) for e in index])
+        return self.numbers.setdefault(named, len(self.numbers))
+
+
+def _place(
+    store: Store, read: _Read, storage: list[Ints], where: Flags, names: _Names
+) -> _PlaceRead:
+    """What `read` is for the candidates `where`."""
+    forms = store.stage.context.forms
     axes = dict(read.axes)
     for extent in storage:
         axes[Var("extent")] = Form({}, extent)
     rows = np.flatnonzero(where)
     first, which = alike(forms, axes, rows)
-    known: dict[tuple[int, ...], _Moves | None] = {}
+    known: dict[tuple[int, ...], tuple[_Moves, int] | None] = {}
     lost = np.zeros(len(first), bool)
     count, dims = len(store.loops), len(storage)
     along = np.zeros((4, count, len(first)), np.int64)
-    regions = np.ones((dims, count + 1, len(first)), np.int64)
+    ends = np.zeros((dims, count + 1, 2, len(first)), np.int64)
+    number = np.zeros(len(first), np.int64)
     for k, n in enumerate(first.tolist()):
         key = signature(forms, axes, n, store.at, read.texts[0].own)
         if key not in known:
-            index, variables = read(forms, n)
-            inner = sorted(variables, key=lambda slot: store.at[slot])
-            around = [(store.at[s], variables[s]) for s in inner]
+            index, own = read(forms, n)
+            inner = sorted(own, key=lambda slot: store.at[slot])
+            around = [(store.at[s], own[s]) for s in inner]
             loops = [(j, var, int(store.loops[j].extent[n])) for j, var in around]
-            extents = [int(extent[n]) for extent in storage]
-            known[key] = None if index is None else _moves(index, extents, loops)
-        moves = known[key]
-        if moves is None:
+            shape = [int(extent[n]) for extent in storage]
+            known[key] = None
+            if index is not None:
+                known[key] = _moves(index, shape, loops), names.number(index, own)
+        found = known[key]
+        if found is None:
             lost[k] = True
             continue
+        moves, number[k] = found
+        ends[:, count, :, k] = moves.start
         for j in range(count - 1, -1, -1):
-            regions[:, j, k] = moves.extents.get(j, regions[:, j + 1, k])
+            ends[:, j, :, k] = moves.ends.get(j, ends[:, j + 1, :, k])
             along[:, j, k] = moves.along.get(j, 0)
 
     def spread(table: Ints) -> Ints:
@@ -129,10 +185,20 @@ def text_access(
 
     gone = np.zeros(forms.count, bool)
     gone[rows] = lost[which]
-    forms.refuse(gone, TEXT)
-    strides, steps, blocks, uneven = spread(along)
-    found, none = list(spread(regions)), np.zeros(forms.count, bool)
-    return TextAccess(where, strides, steps, blocks, uneven > 0, found, [where] * dims, none)
+    return _PlaceRead(spread(along), spread(ends), spread(number), gone)
+
+
+def extents(store: Store, places: Sequence[Ints]) -> Ints:
+    """The extents by level of what is read in a dimension, from the ends (by level and side) at
+    each of its places. Several places are one element where no loop runs."""
+    last = np.max([ends[:, 1] for ends in places], axis=0)
+    found: Ints = np.maximum(last - np.min([ends[:, 0] for ends in places], axis=0) + 1, 1)
+    if len(places) > 1:
+        runs = np.zeros(found.shape, bool)
+        for j in range(len(store.loops) - 1, -1, -1):
+            runs[j] = runs[j + 1] | store.loops[j].present
+        found[~runs] = 1
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,21 +234,18 @@ class _Read:
         return tuple(indices), variables
 
 
-def _only_load(store: Store, access: Touched) -> _Read | None:
-    """The one place that the access reads, whatever the candidate; None where there is no such."""
+def _reads_of(store: Store, access: Touched) -> list[_Read]:
+    """The places that the access reads, in order; none where they depend on the candidate."""
     if access is store.touched[-1]:
-        return None
+        return []
     numbers = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
     if store.ops.conditional:
         if len(numbers) != 1 or not (store.ops.keeps_conditions or not store.ops.parts):
-            return None
+            return []
         every = [text_of(store, numbers[0], d, False) for d in range(len(access.tuples[0]))]
-        return _Read(*zip(*every, strict=True))
+        return [_Read(*zip(*every, strict=True))]
     loads = loads_of(store.ops.value)
-    found = [loads[store.ops.places[k]] for k in numbers]
-    if not found or any(load.indices != found[0].indices for load in found):
-        return None
-    return _Read([store.stage.context.text(found[0])])
+    return [_Read([store.stage.context.text(loads[store.ops.places[k]])]) for k in numbers]
 
 
 def _moves(index: Index, storage: list[int], loops: list[tuple[int, Var, int]]) -> _Moves:
@@ -201,9 +264,11 @@ def _moves(index: Index, storage: list[int], loops: list[tuple[int, Var, int]]) 
     terms = flat_terms(index, storage)
     bounds = IndexBounds(around)
     levels = [bounds.levels(e) for e in index]
-    along, extents = {}, {}
+    first = {loop.var: loop.point for loop in around}
+    start = [eval_bound(e, first) for e in index]
+    along, ends = {}, {}
     for k, (j, var, _) in enumerate(loops):
         step, block = (total[k], 0) if var not in uneven else step_along(terms, var)
         along[j] = total[k], step, block, int(var in uneven)
-        extents[j] = [max(dim[k][1] - dim[k][0] + 1, 1) for dim in levels]
-    return _Moves(along, extents)
+        ends[j] = [dim[k] for dim in levels]
+    return _Moves(along, start, ends)

@@ -104,6 +104,63 @@ CASES = {
         "Y[i, c] = A[i, 0] - B[i, 1] if c == 0 else A[i, 1] + B[i, 0]",
         {"A": (48, 2), "B": (48, 2), "Y": (48, 2)},
     ),
+    "stencils in a row": Case(
+        "cpu",
+        "T[i, j] = sqrt(X[i, j + 1]) + X[i + 2, j]; U[i, j] = T[i + 1, j] * T[i, j + 3];"
+        "Y[i, j] = U[i, j] - U[i + 1, j + 1]",
+        {"X": (23, 29), "T": (21, 26), "U": (20, 23), "Y": (19, 22)},
+    ),
+    "stencils of every second place": Case(
+        "cpu",
+        "T[i, j] = exp(X[i, j + 1]); Y[i, j] = T[2*i, 2*j] - T[2*i + 1, 2*j + 1]",
+        {"X": (20, 27), "T": (20, 26), "Y": (10, 13)},
+    ),
+    "a stencil for threads": Case(
+        "cuda", "Y[i, j] = X[i, j + 1] + X[i + 1, j]", {"X": (26, 101), "Y": (25, 100)}
+    ),
+    "products of stencils for threads": Case(
+        "cuda",
+        "T[i, j] = X[i, j + 2] - X[i, j]; Y[i, j] = sum(r < 3, T[i + r, j] * T[i + r, j + 1])",
+        {"X": (20, 21), "T": (20, 19), "Y": (18, 18)},
+    ),
+    "wavelets for threads": Case(
+        "cuda",
+        "L[i, j] = X[2*i, j] + X[2*i + 1, j]; Y[i, j] = (L[i, 2*j] - L[i, 2*j + 1]) * L[i, 2*j]",
+        {"X": (16, 26), "L": (8, 26), "Y": (8, 13)},
+    ),
+    "a place read from both ends": Case(
+        "cuda", "Y[i, j] = X[22 - i, j] + X[i // 2, j]", {"X": (23, 31), "Y": (23, 31)}
+    ),
+    "edges that are repeated": Case(
+        "cpu",
+        "Y[i, j] = X[min(i + 1, 19), j] + X[max(i - 1, 0), j] - 2 * X[i, min(j + 1, 20)]",
+        {"X": (20, 21), "Y": (20, 21)},
+    ),
+    "a sum over repeated edges": Case(
+        "cpu",
+        "Y[h, o] = sum(r < 3, c, X[min(max(h + r - 1, 0), 9), c] * W[r, c, o])",
+        {"X": (10, 8), "W": (3, 8, 12), "Y": (10, 12)},
+    ),
+    "repeated edges of what is computed": Case(
+        "cpu",
+        "P[i] = max(r < 3, X[min(2*i + r, 20)]); Y[i] = P[i] - mean(r < 2, P[min(i + r, 4)])",
+        {"X": (21,), "P": (10,), "Y": (5,)},
+    ),
+    "repeated edges for threads": Case(
+        "cuda",
+        "Y[i, j] = X[min(i + 1, 19), j] + X[max(i - 1, 0), j] - 2 * X[i, j]",
+        {"X": (20, 21), "Y": (20, 21)},
+    ),
+    "a product of differences": Case(
+        "cuda",
+        "T[i, k] = X[i, 0] - X[i, k]; Y[i, j] = sum(k, T[i, k] * W[k, j])",
+        {"X": (12, 14), "W": (14, 20)},
+    ),
+    "what goes round": Case(
+        "cuda",
+        "T[i, j] = X[(i + 1) % 30, j] - X[(i + 29) % 30, j]; Y[i, j] = T[i, (j + 1) % 20]",
+        {"X": (30, 20), "T": (30, 20), "Y": (30, 20)},
+    ),
 }
 ONE_BY_ONE = {
     "halves that change places": Case(
@@ -111,8 +168,24 @@ ONE_BY_ONE = {
         "Y[i, h, d] = X[i, h, d] * c[i, d] + (-X[i, h, d + 32] if d < 32 else X[i, h, d - 32])",
         {"X": (128, 4, 64), "c": (128, 64), "Y": (128, 4, 64)},
     ),
-    "a stencil for threads": Case(
-        "cuda", "Y[i, j] = X[i, j + 1] + X[i + 1, j]", {"X": (26, 101), "Y": (25, 100)}
+    "a choice beside other reads": Case(
+        "cuda",
+        "Y[i, j] = (X[max(i - 1, 0), j] if i > 0 else 0) + X[i, j]",
+        {"X": (26, 101), "Y": (26, 101)},
+    ),
+    "a choice between limits": Case(
+        "cpu", "Y[i, j] = X[max(i - 1, 0), j] if i > 0 else 0", {"X": (26, 34), "Y": (26, 34)}
+    ),
+    "limits of limits": Case(
+        "cuda",
+        "T[i] = X[min(i + 1, 99)] - X[max(i - 1, 0)]; Y[i] = T[min(i + 1, 99)] * T[i]",
+        {"X": (100,), "T": (100,), "Y": (100,)},
+    ),
+    "halves that change places in a product": Case(
+        "cuda",
+        "Q[i, d] = q[i, d] * c[i, d] - (q[i, d + 4] if d < 4 else q[i, (d + 4) % 8]);"
+        "S[i, j] = sum(d, Q[i, d] * k[j, d])",
+        {"q": (10, 8), "c": (10, 8), "k": (11, 8), "Q": (10, 8)},
     ),
     "a choice by a remainder": Case(
         "cpu",

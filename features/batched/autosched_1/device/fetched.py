@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from autosched.features.batched.autosched_1.texts import TextAccess
+from autosched.features.batched.autosched_1.texts import TextAccess, extents
 from autosched.features.batched.axis_text import StageText
-from autosched.features.batched.forms import Flags, Ints, uses_slot
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, uses_slot
 from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.mixed_index import deep_in
 from autosched.features.batched.plan import FIRST_THREAD
@@ -53,6 +53,13 @@ def fetched_access(
             mixed, axes[d], has[d] = other, axis, has[d] | used
         rest = rest | (written.where & (~has[d] | deep_in(forms, form)))
         where = where | written.where
+    for (number, _), (lost, _) in store.texts.items():
+        if store.ops.loads[number][0] == access.buffer:
+            rest = rest | (where & lost)
+    for place in access.tuples[1:]:
+        pairs = zip(access.tuples[0], place, strict=True)
+        alike = [forms.same(_mixed_part(forms, a), _mixed_part(forms, b)) for a, b in pairs]
+        rest = rest | (where & ~np.all(alike, axis=0))
     where = where & ~rest & ~forms.bad
     if mixed is None or not where.any():
         return None, rest
@@ -64,21 +71,23 @@ def fetched_access(
     inner = _inside_threads(mixed)
     moves = []
     for entry, *numbers in different.tolist():
-        extents, there = numbers[: len(axes)], numbers[len(axes) :]
+        sizes, there = numbers[: len(axes)], numbers[len(axes) :]
         dims = [axis if flag else None for axis, flag in zip(axes, there, strict=True)]
-        moves.append(_moves(mixed.entries[entry], tuple(dims), tuple(extents), inner))
+        moves.append(_moves(mixed.entries[entry], tuple(dims), tuple(sizes), inner))
     table = np.array(moves, np.int64)[which.reshape(-1)]  # (row, position, number)
     along = np.zeros((4, len(store.loops), forms.count), np.int64)
     for position, leaf in enumerate(mixed.leaves):
         j = store.at.get(leaf)
         if j is not None:
             along[:, j, rows] = table[:, position].T
-    texts = [access.written.get((0, d)) for d in range(len(axes))]
-    regions = [_region(store, text, forms.one) for text in texts]
+    places = range(len(access.tuples))
+    texts = [[access.written.get((k, d)) for k in places] for d in range(len(axes))]
+    regions = [_region(store, own, forms.one) for own in texts]
     none = np.zeros(forms.count, bool)
-    inside = [none if text is None else text.where for text in texts]
-    strides, steps, blocks, uneven = along
-    found = TextAccess(where, strides, steps, blocks, uneven > 0, regions, inside, where)
+    inside = [none if own[0] is None else own[0].where for own in texts]
+    shape = (len(places), *along.shape[1:])
+    strides, steps, blocks = (np.broadcast_to(part, shape) for part in along[:3])
+    found = TextAccess(where, strides, steps, blocks, along[3] > 0, regions, inside, where)
     return found, rest
 
 
@@ -129,14 +138,24 @@ def _coefficients(text: StageText, axis: int) -> tuple[dict[Var, int], frozenset
     return along, uneven
 
 
-def _region(store: Store, written: Written | None, one: Ints) -> Ints:
-    """The extents of an index by level; of one that is no text none."""
-    found = np.ones((len(store.loops) + 1, len(one)), np.int64)
-    if written is None:
-        return found
-    low, high = written.start
-    found[-1] = high - low + 1
+def _mixed_part(forms: Forms, form: Form) -> Form:
+    """What is a text in an index."""
+    mixed = {slot: own for slot, own in form.terms.items() if slot in forms.virtual}
+    return Form(mixed, forms.zero)
+
+
+def _region(store: Store, places: Sequence[Written | None], one: Ints) -> Ints:
+    """The extents of an index by level, over all its places; of one that is no text none."""
+    texts = [written for written in places if written is not None]
+    if not texts:
+        return np.ones((len(store.loops) + 1, len(one)), np.int64)
+    return extents(store, [_ends(store, written) for written in texts])
+
+
+def _ends(store: Store, written: Written) -> Ints:
+    """Those of an index by level and side."""
+    found = np.empty((len(store.loops) + 1, 2, len(written.where)), np.int64)
+    found[-1] = written.start
     for j in range(len(store.loops) - 1, -1, -1):
-        low, high = written.ends.get(store.loops[j].slot, (low, high))
-        found[j] = high - low + 1
+        found[j] = written.ends.get(store.loops[j].slot, found[j + 1])
     return found

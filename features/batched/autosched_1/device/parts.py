@@ -68,8 +68,10 @@ def part_access(
     forms.refuse(where & uneven[inner:].any(axis=0), TEXT)
     none = np.zeros(size, bool)
     inside = [where] * len(storage)
-    blocks = np.zeros_like(strides)
-    return TextAccess(where, strides, strides, blocks, uneven, regions[::-1], inside, none)
+    along = strides[np.newaxis]
+    return TextAccess(
+        where, along, along, np.zeros_like(along), uneven, regions[::-1], inside, none
+    )
 
 
 def _dimension(
