@@ -32,11 +32,16 @@ SCHEDULE_OPS = PassInfo("ScheduleOps")
 
 
 def lower(
-    sch: Schedule, args: Sequence[Tensor | Var], target: Target, name: str = "main"
+    sch: Schedule,
+    args: Sequence[Tensor | Var],
+    target: Target,
+    name: str = "main",
+    *,
+    lenient: bool = False,
 ) -> PrimFunc:
     """The optimised, flat TIR of `sch` with parameters `args`, ready for code generation.
 
-    Raises ScheduleError when the schedule is illegal.
+    Raises ScheduleError when the schedule is illegal. `lenient` as in `pipeline_of`.
 
         >>> from autosched import te
         >>> from autosched.target import cpu_target
@@ -47,7 +52,7 @@ def lower(
             attrs(from_legacy_te_schedule=True, tir.noalias=True)
             B[0:4] = A[0:4] + broadcast(1.0, 4)
     """
-    return lower_func(schedule_ops(sch, args, name), target)
+    return lower_func(schedule_ops(sch, args, name), target, lenient)
 
 
 def lower_func(func: PrimFunc, target: Target, lenient: bool = False) -> PrimFunc:

@@ -99,6 +99,9 @@ GPU_RULES: tuple[SketchRule, ...] = (
 MOST_SKETCHES = 512
 """With more, stages of deep computations are treated alike: eight residual blocks had 66,564 after
 100 seconds and in 1.2 GB, of which no run draws more than a few."""
+DRAWN_SKETCHES = 64
+"""As many are left by chance where there still are more than MOST_SKETCHES: each takes longer to
+make the deeper a computation is."""
 
 
 class _Way(NamedTuple):
@@ -208,6 +211,7 @@ def _next(
 def _grown(context: Context, rules: Sequence[SketchRule], alike: _Alike) -> list[State]:
     """The sketches; none where they are too many and more stages could be treated alike."""
     finished: list[State] = []
+    most = MOST_SKETCHES
     work: list[_Unfinished] = [_Unfinished(context.dag.init_state, len(context.dag.ops) - 1, {})]
     while work:
         following: list[_Unfinished] = []
@@ -216,10 +220,11 @@ def _grown(context: Context, rules: Sequence[SketchRule], alike: _Alike) -> list
                 finished.append(with_sampled_rfactor(each.state))
             else:
                 following += _next(rules, context, each, alike)
-        if len(following) > MOST_SKETCHES and context.options.space != "ansor":
+        if len(following) > most and context.options.space != "ansor":
             if alike is _Alike.PRODUCTS:
                 return []
-            chosen = np.random.default_rng(0).choice(len(following), MOST_SKETCHES, replace=False)
+            most = DRAWN_SKETCHES
+            chosen = np.random.default_rng(0).choice(len(following), most, replace=False)
             following = [following[k] for k in sorted(chosen)]
         work = following
     return finished
@@ -231,8 +236,8 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
     In the space `ansor` they are Ansor's, in its order. Elsewhere on CPUs, without custom rules,
     products of a kind (`product_kinds`) are tiled in the same way where they can be: with each way
     of one beside each of another, six products in a result would have 4,096 sketches. Where there
-    still are more than MOST_SKETCHES, all stages that compute the same are treated alike, and what
-    is beyond as many is left out by chance, the same of equal tasks.
+    still are more than MOST_SKETCHES, all stages that compute the same are treated alike, and of
+    what is beyond as many DRAWN_SKETCHES are left by chance, the same of equal tasks.
 
     A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
     ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch.

@@ -12,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 from autosched.errors import ConfigError, ScheduleError
 from autosched.state.access import AccessAnalyzer
@@ -32,7 +34,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IntImm, IterVar, Range
 
-_MAX_REPLAYED = 1024
+_MAX_REPLAYED = 1024  # beside those of states that are in use
 _MAX_BOUNDED = 128  # states: what a round of the search asks for more than once
 
 
@@ -54,7 +56,9 @@ class ComputeDAG:
         self.tensors: tuple[Tensor, ...] = tuple(tensors)
         self.outputs = _output_ops(self.tensors)
         self.ops: tuple[Operation, ...] = tuple(ops or post_order_ops(self.outputs))
-        self._replayed: dict[tuple[Step, ...], ComputeDAG] = {}
+        self._made_by: Replay | None = None  # of one that steps made of another
+        self._replayed: WeakValueDictionary[tuple[Step, ...], ComputeDAG] = WeakValueDictionary()
+        self._recent: deque[ComputeDAG] = deque(maxlen=_MAX_REPLAYED)
         self._bounded: dict[tuple[Step, ...], State] = {}
         for op in self.ops:
             _check_axis_names(op)
@@ -177,7 +181,7 @@ class ComputeDAG:
         kept = inserting_steps(steps)
         dag = self._replayed.get(kept)
         if dag is None:
-            replay = self.replay(kept)
+            replay = self._replay_from_known(kept)
             ops = [stage.op for stage in replay.stages]
             tensors = [
                 stage.op.output(k)
@@ -185,10 +189,22 @@ class ComputeDAG:
                 if isinstance(stage.op, PlaceholderOp) or stage.is_output
                 for k in range(len(stage.op.outputs))
             ]
-            if len(self._replayed) >= _MAX_REPLAYED:
-                self._replayed.clear()
-            dag = self._replayed[kept] = ComputeDAG(tensors, ops, apart=self._apart)
+            dag = ComputeDAG(tensors, ops, apart=self._apart)
+            dag._made_by = replay
+            self._replayed[kept] = dag
+            self._recent.append(dag)
         return dag
+
+    def _replay_from_known(self, steps: tuple[Step, ...]) -> Replay:
+        """As `replay`, from the longest beginning that is known."""
+        for done in range(len(steps) - 1, 0, -1):
+            known = self._replayed.get(steps[:done])
+            if known is not None and known._made_by is not None:
+                replay = known._made_by.copy()
+                for k in range(done, len(steps)):
+                    replay.apply(steps, k)
+                return replay
+        return self.replay(steps)
 
 
 def _bounded(

@@ -53,6 +53,15 @@ class Replay:
         self.stages: list[Stage] = [self.schedule[op] for op in ops]
         self.axes: list[list[IterVar]] = [list(s.leaf_iter_vars) for s in self.stages]
 
+    def copy(self) -> Replay:
+        """An independent one of the same operations and loops."""
+        new = Replay.__new__(Replay)
+        new.schedule = self.schedule.copy()
+        table = dict(zip(self.schedule.stages, new.schedule.stages, strict=True))
+        new.stages = [table[stage] for stage in self.stages]
+        new.axes = [list(axes) for axes in self.axes]
+        return new
+
     def run(self, steps: Iterable[Step]) -> Replay:
         """Apply `steps` in order and return self."""
         steps = tuple(steps)

@@ -4,7 +4,7 @@ import contextlib
 import gzip
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.driver import lower_steps
+from autosched.driver import lower, lower_steps
+from autosched.errors import ScheduleError
 from autosched.measure.records import Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
 from autosched.search.space import SearchSpace
-from autosched.state.steps import steps_from_json
+from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
@@ -47,7 +48,7 @@ def ansor_file(tmp_path: Path) -> Path:
         ("loops", "parallel i.0 (0,4)\n  for j.0 (0,2)\n    for k (0,16)"),
         ("steps", '["SP", 2, 0, 16, [4], 1]\n["SP", 2, 2, 16, [8], 1]'),
         ("te", "s[C].vectorize("),
-        ("python", "print(lower(s, task.tensors, task.target))"),
+        ("python", "print(lower(s, task.tensors, task.target, lenient=True))"),
         ("tir", "in parallel(4):"),
         ("llvm", "define "),
         ("asm", ".text"),
@@ -160,11 +161,30 @@ def test_the_printed_program_runs_as_it_stands(
     task = Task.from_workload(name, target=kind, **sizes)
     space = SearchSpace(task)
     rng = np.random.default_rng(0)
-    records = [
-        Record(task.to_json(), steps, MeasureResult((1e-3,)))
-        for sketch in space.sketches
-        for steps in space.sample(rng, 1, sketch=sketch)
-    ]
+    found = [s for sketch in space.sketches for s in space.sample(rng, 1, sketch=sketch)]
+    assert_programs_print_tir(cli, tmp_path, task, found)
+
+
+def test_the_printed_program_of_a_vectorized_loop_without_a_known_extent(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """A candidate's is serial; in a schedule that somebody wrote it is an error."""
+    expr = "m[i] = sqrt(mean(k, X[i, k])); D[i, j] = sum(k, X[i, k] * X[j, k]) / (m[i] * m[j])"
+    task = Task.from_expression(expr, {"X": (9, 7)})
+    found = []
+    for steps in SearchSpace(task).sample(np.random.default_rng(0), 64):
+        try:
+            lower(*task.dag.apply_steps(steps), task.target)
+        except ScheduleError:
+            found.append(steps)
+    assert found
+    assert_programs_print_tir(cli, tmp_path, task, found[:1])
+
+
+def assert_programs_print_tir(
+    cli: Cli, tmp_path: Path, task: Task, found: Iterable[tuple[Step, ...]]
+) -> None:
+    records = [Record(task.to_json(), steps, MeasureResult((1e-3,))) for steps in found]
     RecordLog(tmp_path / "r.jsonl").append(records)
     for index, made in enumerate(records):
         done = cli("show", "r.jsonl", "--as", "python", "--index", index)

@@ -167,7 +167,8 @@ def test_sketches_beyond_the_limit_are_left_out_by_chance(monkeypatch: pytest.Mo
     task = Task.from_expression(*blocks(2))
     ansors = len(sketches_of(task, "ansor"))
     every = [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]
-    monkeypatch.setattr(sketches_module, "MOST_SKETCHES", 8)
+    monkeypatch.setattr(sketches_module, "MOST_SKETCHES", 10)
+    monkeypatch.setattr(sketches_module, "DRAWN_SKETCHES", 8)
     some = [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]
     assert len(some) == 8 < len(every) and set(some) < set(every)
     assert some == [state.to_str() for state in sketches_of(task, "autosched", gpu=True)]

@@ -77,6 +77,22 @@ def test_replayed_dag_is_shared_between_candidates() -> None:
     assert [t.name for t in one.access_dag.tensors] == ["A", "B", "C"]
 
 
+def test_replaying_goes_on_from_what_states_in_use_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And leaves that as it is: two ways to go on are those of a new computation."""
+    monkeypatch.setattr("autosched.state.dag._MAX_REPLAYED", 1)
+    first = steps_from_json([["CHW", 2, "local"]])
+    second = ["CHR", 1, "shared", [2]]
+    each = [[second], [second, ["CHR", 0, "shared", [3]]], [["CHR", 0, "shared", [2]]]]
+    ways = [first + steps_from_json(steps) for steps in each]
+    dag = dag_of("matmul", M=16, N=16, K=16)
+    used = [dag.state_of(first), *map(dag.state_of, ways)]
+    for state, steps in zip(used[1:], ways, strict=True):
+        new = dag_of("matmul", M=16, N=16, K=16).replayed(steps)
+        assert state.access_dag.print_dag() == new.print_dag()
+    b_shared = [op for state in used for op in state.access_dag.ops if op.name == "B.shared"]
+    assert len(b_shared) == 2 and b_shared[0] is b_shared[1]
+
+
 def test_infer_bound_fills_attached_stages() -> None:
     dag = dag_of("dense_bias_relu", M=16, N=32, K=8)
     steps = [["CI", 4], ["SP", 5, 0, 16, [4], 1], ["CA", 2, 5, 0]]
