@@ -265,6 +265,18 @@ _STAGED: list[Any] = [
     *(["AN", 4, 1, 6], ["FU", 2, [0, 1, 2]], ["SP", 2, 0, 120, [1], 1], ["AN", 2, 1, 2]),
     *(["FFSP", 2, 0, [2, 1, 0], 1, 1], ["AN", 2, 1, 6]),
 ]
+_STICKING_OUT: list[Any] = [
+    *(["CHW", 2, "local"], ["SP", 2, 0, 20, [2, 5, 1, 1], 1], ["SP", 2, 5, 21, [1, 21, 1, 1], 1]),
+    *(["SP", 2, 10, 3, [3, 1], 1], ["SP", 2, 13, 3, [1, 1], 1]),
+    ["RE", 2, [0, 5, 1, 6, 2, 7, 10, 13, 11, 14, 3, 8, 12, 15, 4, 9]],
+    *(["FSP", 3, 0, 1, 3], ["FSP", 3, 4, 2, 3], ["RE", 3, [0, 4, 1, 5, 2, 6, 3, 7]]),
+    *(["CA", 2, 3, 5], ["CHR", 1, "shared", [2]], ["CA", 2, 3, 7], ["CHR", 0, "shared", [3]]),
+    *(["CA", 1, 4, 7], ["FU", 5, [0, 1]], ["AN", 5, 0, 5], ["FU", 5, [1, 2]], ["AN", 5, 1, 4]),
+    *(["FU", 5, [2, 3]], ["AN", 5, 2, 6], ["FU", 3, [0, 1]], ["SP", 3, 0, 3, [3], 1]),
+    *(["AN", 3, 1, 2], ["FFSP", 3, 0, [2, 1], 1, 1], ["AN", 3, 1, 6], ["FU", 1, [0, 1]]),
+    *(["SP", 1, 0, 252, [4], 1], ["AN", 1, 1, 2], ["FFSP", 1, 0, [2, 1], 1, 1], ["AN", 1, 1, 6]),
+]
+"""A fetch in vectors of a region that begins and ends outside of the tensor."""
 
 
 @pytest.mark.parametrize(
@@ -288,6 +300,16 @@ _STAGED: list[Any] = [
             _STAGED,
         ),
         (
+            AUTOSCHED_1,
+            Case(
+                "cuda",
+                "Y[i, j] = sum(r < 3, s < 3, (A[i + r - 1, j + s - 1] if i + r > 0 and i + r < 21"
+                " and j + s > 0 and j + s < 22 else 0) * W[r, s])",
+                {"A": (20, 21), "W": (3, 3), "Y": (20, 21)},
+            ),
+            _STICKING_OUT,
+        ),
+        (
             ANSOR,
             Case("cpu", "Y[i] = A[(8 * i + 3) % 64]", {"A": (64,), "Y": (64,)}),
             [["SP", 1, 0, 64, [2], 1], ["AN", 1, 0, 3], ["AN", 1, 1, 2]],
@@ -307,8 +329,8 @@ _STAGED: list[Any] = [
         ),
     ],
     ids=[
-        *("shared by threads", "border of integers", "offset in a remainder", "triangle in parts"),
-        "remainder of a part of a fused loop",
+        *("shared by threads", "border of integers", "sticking out", "offset in a remainder"),
+        *("triangle in parts", "remainder of a part of a fused loop"),
     ],
 )
 def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) -> None:

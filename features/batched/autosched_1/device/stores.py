@@ -137,9 +137,14 @@ def _guards(nest: Nest, store: Store) -> list[Flags]:
         number = np.where(mixed.where, np.array(numbers, np.int64)[mixed.which], 0)
         found += [number > k for k in range(int(number.max()))]
     for k in range(stage.ops.data):
+        region = stage.context.of_region(k)
         if mixed is not None:
-            found.append(_leaves(nest, stage, mixed, k))
-        found += [condition.where for condition in stage.context.of_region(k)]
+            leaves = _leaves(nest, stage, mixed, k)
+            for condition in region:
+                if condition.limit is not None:  # which is the end of the tensor, too
+                    leaves = leaves & ~condition.where
+            found.append(leaves)
+        found += [condition.where for condition in region]
     if result:
         found.append(_several_threads(nest, stage))
     return [flags for flags in found if flags.any()]
