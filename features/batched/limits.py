@@ -22,7 +22,20 @@ from autosched.features.batched.threads import around, pipelined_around
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
-from autosched.tir.expr import Call, Cast, ProducerLoad, Var
+from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    ProducerLoad,
+    Var,
+)
 from autosched.tir.op import lt
 from autosched.tir.walk import free_vars, pre_order
 
@@ -196,9 +209,13 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
         choices = (e for e in pre_order(store.value) if isinstance(e, Call))
         if any(e.op == "if_then_else" and loads_of(e.args[0]) for e in choices):
             unsure |= True  # what the condition loads may depend on the lane
-        for var in outside:
-            if var in stage.axes:
-                serial |= _uses(nest, stage.axes[var], slot, k)
+        undecided = np.zeros(forms.count, bool)
+        for var in outside & stage.axes.keys():
+            asks = _uses(nest, stage.axes[var], slot, k)
+            apart = [edge % forms.extents[slot] != 0 for edge in _edges(store.value, var)]
+            serial |= np.any(apart or [asks], axis=0) & asks
+            undecided |= asks
+        unsure |= undecided & ~serial  # t * 8 + lane < 16 is t < 2
     for d in range(stage.ops.data):  # 8 <= t * 8 + lane is 1 <= t, and 1 <= t * 8 + lane is not
         for condition in stage.context.of_region(d):
             unsure |= condition.where & _uses(nest, condition.value, slot, k)
@@ -212,6 +229,21 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
             serial |= _chosen(nest, stage, store, mixed, k, asked & ~serial & ~unsure)
         unsure |= _compared(nest, stage, mixed, k, slot, asked & ~serial & ~unsure)
     return serial, unsure
+
+
+def _edges(value: Expr, var: Var) -> list[int]:
+    """The numbers at which comparisons of `var` in the value change; none where it is asked for in
+    another way."""
+    found: list[int] = []
+    for node in pre_order(value):
+        match node:
+            case LT(Var() as own, IntImm(edge)) | LE(IntImm(edge), Var() as own) if own is var:
+                found.append(edge)
+            case LE(Var() as own, IntImm(edge)) | LT(IntImm(edge), Var() as own) if own is var:
+                found.append(edge + 1)
+            case EQ() | NE() | LT() | LE() | GT() | GE() if var in free_vars(node):
+                return []
+    return found
 
 
 def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: Flags) -> Flags:

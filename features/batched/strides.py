@@ -104,9 +104,11 @@ class Strides:
             last = first = own[0].scale
         else:
             last, first = self._forms.full(_LARGE), self._forms.zero  # of those that are not 0
+            there = np.count_nonzero([term.scale for term in own], axis=0)
             for term in own:
                 last = np.where(term.scale != 0, np.minimum(last, term.scale), last)
                 first = np.maximum(first, term.scale)
+            self._forms.refuse((last < 0) & (there > 1), "a digit that is taken from another one")
         found: Ints
         if known.taken is None:
             product = known.smallest if last is first else np.where(last > 1, known.smallest, 2)

@@ -156,6 +156,12 @@ CASES = {
         "T[i, k] = X[i, 0] - X[i, k]; Y[i, j] = sum(k, T[i, k] * W[k, j])",
         {"X": (12, 14), "W": (14, 20)},
     ),
+    "windows that are written out": Case(
+        "cuda",
+        "T[y, x, r, s, c] = X[y + r, x + s, c];"
+        "Y[y, x, o] = sum(r, s, c, T[y, x, r, s, c] * W[r, s, c, o])",
+        {"X": (8, 9, 3), "T": (6, 7, 3, 3, 3), "W": (3, 3, 3, 8)},
+    ),
     "what goes round": Case(
         "cuda",
         "T[i, j] = X[(i + 1) % 30, j] - X[(i + 29) % 30, j]; Y[i, j] = T[i, (j + 1) % 20]",
@@ -340,6 +346,38 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
     (rows,) = batched.rows_of([steps])
     assert batched.share.one_by_one == 0, batched.share.reasons
     assert rows is not None and _bits(rows) == _bits(_one(task, steps, features))
+
+
+@pytest.mark.parametrize(
+    ("case", "written"),
+    [
+        (
+            Case("cpu", "Y[i] = sum(k, T[i - k + 19] * X[k])", {"T": (39,), "X": (20,)}),
+            [
+                *(["SP", 2, 1, 20, [1], 1], ["RF", 2, 1, 1], ["FU", 2, [0, 1]]),
+                *(["AN", 2, 0, 3], ["AN", 3, 0, 3]),
+            ],
+        ),
+        (
+            Case(
+                "cuda",
+                "Y[i, j] = X[i, j] * c[j] if j < 8 else X[i, j] + c[j]",
+                {"X": (6, 16), "c": (16,)},
+            ),
+            [
+                *(["FU", 2, [0, 1]], ["SP", 2, 0, 96, [3, 8], 1], ["AN", 2, 2, 2]),
+                *(["AN", 2, 0, 5], ["AN", 2, 1, 6]),
+            ],
+        ),
+    ],
+    ids=["a digit less another one of the same loop", "lanes that a choice takes all or none of"],
+)
+def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
+    task = _task(case)
+    steps = steps_from_json(written)
+    batched = batched_features(task.dag, task.target, ANSOR)
+    assert [_bits(r) for r in batched.rows_of([steps])] == [_bits(_one(task, steps, ANSOR))]
+    assert batched.share.one_by_one == 1
 
 
 def test_quotients_of_joined_parts_are_not_guessed() -> None:

@@ -50,7 +50,8 @@ def fetched_access(
             other, axis = forms.virtual[slot]
             if (mixed is not None and other is not mixed) or (has[d].any() and axis != axes[d]):
                 rest = rest | used
-            mixed, axes[d], has[d] = other, axis, has[d] | used
+            else:
+                mixed, axes[d], has[d] = other, axis, has[d] | used
         rest = rest | (written.where & (~has[d] | deep_in(forms, form)))
         where = where | written.where
     for (number, _), (lost, _) in store.texts.items():
