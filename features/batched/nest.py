@@ -9,7 +9,7 @@ from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import Group, StageLoops
 from autosched.features.batched.mixed import Texts
-from autosched.features.batched.ops import ProgramOps, StageOps, limits
+from autosched.features.batched.ops import ProgramOps, StageOps, clamps
 from autosched.features.batched.plan import Factored, Plan, UnsupportedError
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 
@@ -106,7 +106,7 @@ def index_form(forms: Forms, e: Expr, axes: Mapping[Var, Form]) -> Form:
         case FloorDiv(a, IntImm(value)) | FloorMod(a, IntImm(value)) if value > 0:
             parts = forms.divmod(index_form(forms, a, axes), forms.full(value))
             return parts[isinstance(e, FloorMod)]
-        case Min() | Max() if len(limits(e)) == len(set(limits(e))):
+        case Min() | Max() if len(clamps(e)) == len(set(clamps(e))):
             forms.refuse(~forms.bad, f"an index like {e!r}")
             return forms.constant(0)
     raise UnsupportedError(f"an index like {e!r}")

@@ -277,14 +277,14 @@ class _Maker:
         return replace(stage, stores=(start, update, result), crosses=True)
 
     def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
-        chosen = self.within_bounds and value_within_bounds(original) is not original
+        given = original
         if self.within_bounds:
             original = value_within_bounds(original)
         value = _simplified(original, self.as_ansor)
         loads = loads_of(value)
         outside = axes_outside_loads(value)
-        if (chosen or outside) and not self.as_ansor:
-            if any(limits(index) for load in loads for index in load.indices):
+        if (outside or original is not given) and not self.as_ansor:
+            if any(clamps(index) for load in loads for index in load.indices):
                 raise UnsupportedError("an index between limits in a choice")
         counts = count_ops(value)
         for load in loads:
@@ -362,7 +362,7 @@ def _constant(e: Expr) -> int:
     return e.value
 
 
-def limits(index: Expr) -> list[type[Expr]]:
+def clamps(index: Expr) -> list[type[Expr]]:
     """The minima and maxima in an index. Of several of a kind simplification takes one by one, and
     conditions around a value may take them away."""
     return [type(node) for node in pre_order(index) if isinstance(node, Min | Max)]

@@ -195,7 +195,8 @@ def _interval(e: Expr, ends: Mapping[Var, tuple[Ints, Ints]]) -> tuple[Ints, Int
 def _union(
     nest: Nest, s: int, a: tuple[Form, Ints], b: tuple[Form, Ints], plain: Flags
 ) -> tuple[Form, Ints]:
-    """What covers both regions that stage s is read in: one of them, or an interval of constants.
+    """What covers both regions that stage s is read in: from where the first begins to the end of
+    the last, if only constants are between them; one of them; or an interval of constants.
 
     Otherwise one must be an interval of constants and contain the other, and be of a stage that is
     `plain`; where that is not so, the region is a minimum or maximum of expressions.
