@@ -22,20 +22,7 @@ from autosched.features.batched.threads import around, pipelined_around
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED
-from autosched.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Call,
-    Cast,
-    Expr,
-    IntImm,
-    ProducerLoad,
-    Var,
-)
+from autosched.tir.expr import LE, LT, Call, Cast, CompareExpr, Expr, IntImm, ProducerLoad, Var
 from autosched.tir.op import lt
 from autosched.tir.walk import free_vars, pre_order
 
@@ -241,7 +228,7 @@ def _edges(value: Expr, var: Var) -> list[int]:
                 found.append(edge)
             case LE(Var() as own, IntImm(edge)) | LT(IntImm(edge), Var() as own) if own is var:
                 found.append(edge + 1)
-            case EQ() | NE() | LT() | LE() | GT() | GE() if var in free_vars(node):
+            case CompareExpr() if var in free_vars(node):
                 return []
     return found
 

@@ -101,9 +101,10 @@ def text_access(
     if not where.any():
         return None
     names = _Names()
-    places = [_place(store, read, storage, where, names) for read in reads]
-    for place in places:
+    known = {read: _place(store, read, storage, where, names) for read in dict.fromkeys(reads)}
+    for place in known.values():
         forms.refuse(place.lost, TEXT)
+    places = [known[read] for read in reads]
     along = np.stack([place.along for place in places])
     regions = [extents(store, [place.ends[d] for place in places]) for d in range(len(storage))]
     again = np.zeros((len(places), forms.count), bool)
@@ -201,7 +202,7 @@ def extents(store: Store, places: Sequence[Ints]) -> Ints:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Read:
     """What a load's dimensions are simplified with, and where they stand in that: all of them with
     the load, or each with the part of a choice that asks for its axis."""
@@ -235,7 +236,8 @@ class _Read:
 
 
 def _reads_of(store: Store, access: Touched) -> list[_Read]:
-    """The places that the access reads, in order; none where they depend on the candidate."""
+    """The places that the access reads, in order, a place that is read again the same object; none
+    where they depend on the candidate."""
     if access is store.touched[-1]:
         return []
     numbers = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
@@ -245,7 +247,9 @@ def _reads_of(store: Store, access: Touched) -> list[_Read]:
         every = [text_of(store, numbers[0], d, False) for d in range(len(access.tuples[0]))]
         return [_Read(*zip(*every, strict=True))]
     loads = loads_of(store.ops.value)
-    return [_Read([store.stage.context.text(loads[store.ops.places[k]])]) for k in numbers]
+    own = [loads[store.ops.places[k]] for k in numbers]
+    each = {load: _Read([store.stage.context.text(load)]) for load in dict.fromkeys(own)}
+    return [each[load] for load in own]
 
 
 def _moves(index: Index, storage: list[int], loops: list[tuple[int, Var, int]]) -> _Moves:
