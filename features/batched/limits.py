@@ -16,9 +16,10 @@ from autosched.features.batched.forms import Flags, Form, Ints, fixed
 from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import signature, simplified
-from autosched.features.batched.ops import StoreOps, axes_outside_loads, loads_of
+from autosched.features.batched.ops import StoreOps
 from autosched.features.batched.plan import Plan, StagePlan
 from autosched.features.batched.threads import around, pipelined_around
+from autosched.features.batched.value_parts import axes_outside_loads, loads_of
 from autosched.state.iterator import ANNOTATION_TEXT, Annotation
 from autosched.target import Target
 from autosched.te.bounds.thread_scope import LOCAL, SHARED

@@ -9,8 +9,9 @@ from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import Group, StageLoops
 from autosched.features.batched.mixed import Texts
-from autosched.features.batched.ops import ProgramOps, StageOps, clamps
+from autosched.features.batched.ops import ProgramOps, StageOps
 from autosched.features.batched.plan import Factored, Plan, UnsupportedError
+from autosched.features.batched.value_parts import clamps
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 
 

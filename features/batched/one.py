@@ -15,7 +15,7 @@ from autosched.arith import Analyzer
 from autosched.arith.rewrite import is_always
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Form, Forms, Ints
-from autosched.features.batched.ops import loads_of
+from autosched.features.batched.value_parts import loads_of
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
 from autosched.tir.walk import substitute

@@ -6,10 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from autosched.arith import Analyzer
 from autosched.features.autosched_1.within_bounds import value_within_bounds
 from autosched.features.batched.padding import Padding, padding_of
 from autosched.features.batched.plan import Plan, UnsupportedError, crosses
+from autosched.features.batched.value_parts import (
+    asks_for_remainders,
+    axes_outside_loads,
+    clamps,
+    factors,
+    loads_of,
+    own_at,
+    parts_of_axes,
+    simplified_value,
+    undivided,
+)
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
 from autosched.state.steps import CacheReadStep, CacheWriteStep
@@ -18,31 +28,19 @@ from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
     Add,
-    And,
     Call,
-    Cast,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
     ProducerLoad,
     Reduce,
-    Select,
     Var,
 )
-from autosched.tir.op import all_
 from autosched.tir.stmt import ProducerStore
-from autosched.tir.walk import free_vars, map_expr_children, pre_order, rewrite_expr, substitute
-from autosched.transform.loops.known_zeros import Pattern, pattern_at, residues, zero_unless
+from autosched.tir.walk import pre_order
+from autosched.transform.loops.known_zeros import Pattern, pattern_at, zero_unless
 
 if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
@@ -110,7 +108,7 @@ class StoreOps:
     @property
     def divides(self) -> bool:
         """Whether there is a quotient or remainder in the index of a load."""
-        return not all(_plain(index) for _, indices in self.loads for index in indices)
+        return not all(undivided(index) for _, indices in self.loads for index in indices)
 
     @property
     def divisors(self) -> set[int]:
@@ -245,7 +243,7 @@ class _Maker:
             return
         for kept, term in ((value.a, value.b), (value.b, value.a)):
             if isinstance(kept, ProducerLoad) and kept.producer is own:
-                for load in _factors(term):
+                for load in factors(term):
                     for pattern in self.patterns(self.buffer_of(load)):
                         residue = pattern.at(_ANY, load.indices)
                         yield Zeros(residue.modulus, tuple(residue.terms.items()))
@@ -268,7 +266,7 @@ class _Maker:
         self.buffers[total] = BufferType("reduce_temp0", size, (1,))
         own = op.output(0)
         start, update = (
-            replace(store, into=partial, original=_own_at(store.original, own, (IntImm(0),)))
+            replace(store, into=partial, original=own_at(store.original, own, (IntImm(0),)))
             for store in stage.stores
         )
         element = IntImm(0)
@@ -280,7 +278,7 @@ class _Maker:
         given = original
         if self.within_bounds:
             original = value_within_bounds(original)
-        value = _simplified(original, self.as_ansor)
+        value = simplified_value(original, self.as_ansor)
         loads = loads_of(value)
         outside = axes_outside_loads(value)
         if (outside or original is not given) and not self.as_ansor:
@@ -303,7 +301,7 @@ class _Maker:
             parts,
             tuple(map(padding_of, parts)),
             places=tuple(k for k, e in enumerate(loads) if e.producer is not own),
-            divided=not all(map(_plain, parts)),
+            divided=not all(map(undivided, parts)),
             keeps_conditions=bool(parts) and asks_for_remainders(original),
             original=original,
         )
@@ -330,7 +328,7 @@ class _Maker:
         whole.insert(position, None)
         own = op.output(0)
         stores = tuple(
-            [replace(s, original=_own_at(s.original, own, tuple(data))) for s in plain.stores]
+            [replace(s, original=own_at(s.original, own, tuple(data))) for s in plain.stores]
         )
         known = self.buffers[base]
         self.buffers[base + RF] = BufferType(f"{known.name}.rf", known.bytes, tuple(whole))
@@ -360,120 +358,6 @@ def _constant(e: Expr) -> int:
     if not isinstance(e, IntImm):
         raise UnsupportedError("an extent that is no constant")
     return e.value
-
-
-def clamps(index: Expr) -> list[type[Expr]]:
-    """The minima and maxima in an index. Of several of a kind simplification takes one by one, and
-    conditions around a value may take them away."""
-    return [type(node) for node in pre_order(index) if isinstance(node, Min | Max)]
-
-
-def axes_outside_loads(value: Expr) -> frozenset[Var]:
-    """The variables of `value` outside of loads."""
-    if isinstance(value, ProducerLoad):
-        return frozenset()
-    children = value.children()
-    if not children:
-        return free_vars(value)
-    return frozenset[Var]().union(*map(axes_outside_loads, children))
-
-
-def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
-    """The value for each axis alone, where axes do not matter to one another; else nothing.
-
-    if_then_else(1 <= h and h < 9 and 1 <= w, X[c, h - 1, w], 0.0) -> if_then_else(1 <= h and
-    h < 9, X[h - 1], 0.0) and if_then_else(1 <= w, X[w], 0.0). Comparisons of different axes with
-    constants have nothing in common that simplification could use.
-    """
-    if not (isinstance(value, Call) and value.op == "if_then_else"):
-        return ()
-    condition, load, other = value.args
-    if not isinstance(load, ProducerLoad) or free_vars(other) or loads_of(other):
-        return ()
-    by_axis: dict[Var, list[Expr]] = {}
-    for part in _conjuncts(condition):
-        axes = free_vars(part)
-        if not isinstance(part, LT | LE | GT | GE | EQ) or len(axes) != 1:
-            return ()
-        by_axis.setdefault(next(iter(axes)), []).append(part)
-    found = []
-    for axis, conditions in by_axis.items():
-        indices = tuple(index for index in load.indices if axis in free_vars(index))
-        if any(len(free_vars(index)) > 1 for index in indices):
-            return ()
-        alone = ProducerLoad(load.producer, indices)
-        found.append(Call(value.dtype, value.op, (all_(*conditions), alone, other)))
-    return tuple(found)
-
-
-def _simplified(value: Expr, as_ansor: bool) -> Expr:
-    """The value simplified, but for quotients and remainders in the indices of its loads.
-
-    A[(8 * i + 3) % 64] stays as it is: what simplification makes of it, i % 8 * 8 + 3, it does not
-    find where a sum of loops takes the place of i.
-    """
-    left: dict[Expr, Var] = {}
-
-    def stand_in(index: Expr) -> Expr:
-        return index if _plain(index) else left.setdefault(index, Var("index", index.dtype))
-
-    def without(e: Expr) -> Expr:
-        if isinstance(e, ProducerLoad) and not all(map(_plain, e.indices)):
-            return ProducerLoad(e.producer, tuple(map(stand_in, e.indices)))
-        return map_expr_children(e, without)
-
-    simple = Analyzer(as_ansor).simplify(without(value))
-    return substitute(simple, {var: index for index, var in left.items()}) if left else simple
-
-
-def _own_at(value: Expr, own: Tensor, indices: Indices) -> Expr:
-    """The value with what it loads of `own` at `indices`.
-
-    C[i, j] + A[i, k] -> C[0] + A[i, k], for a sum that a thread keeps in one element.
-    """
-
-    def moved(e: Expr) -> Expr | None:
-        if isinstance(e, ProducerLoad) and e.producer is own:
-            return ProducerLoad(own, indices)
-        return None
-
-    return rewrite_expr(value, moved)
-
-
-def asks_for_remainders(value: Expr) -> bool:
-    """Whether a condition in the value asks for the remainder of an index."""
-    conditions = [e.children()[0] for e in pre_order(value) if _is_choice(e)]
-    return any(any(residues(condition)) for condition in conditions)
-
-
-def _is_choice(e: Expr) -> bool:
-    return isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else")
-
-
-def _factors(e: Expr) -> list[ProducerLoad]:
-    """The loads without one of which `e` is zero."""
-    match e:
-        case Mul(a, b):
-            return [*_factors(a), *_factors(b)]
-        case Cast(a):
-            return _factors(a)
-        case ProducerLoad():
-            return [e]
-    return []
-
-
-def _plain(e: Expr) -> bool:
-    """True without a quotient or remainder."""
-    return not any(isinstance(x, FloorDiv | FloorMod) for x in pre_order(e))
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
-
-
-def loads_of(e: Expr) -> list[ProducerLoad]:
-    """All loads, in order."""
-    return [x for x in pre_order(e) if isinstance(x, ProducerLoad)]
 
 
 def ops_of(

@@ -16,7 +16,8 @@ from autosched.features.batched.drift import follow
 from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints, uses_slot
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
-from autosched.features.batched.ops import StoreOps, axes_outside_loads
+from autosched.features.batched.ops import StoreOps
+from autosched.features.batched.value_parts import axes_outside_loads
 from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 from autosched.tir.expr import Expr, Var

@@ -11,7 +11,7 @@ from autosched.features.ansor.stride import stride_along
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.ops import loads_of
+from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop

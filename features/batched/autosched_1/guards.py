@@ -11,8 +11,8 @@ from operator import or_
 import numpy as np
 
 from autosched.features.batched.forms import Flags
-from autosched.features.batched.ops import loads_of
 from autosched.features.batched.stores import Store
+from autosched.features.batched.value_parts import loads_of
 from autosched.tir.expr import Call, Expr
 from autosched.tir.walk import pre_order
 from autosched.transform.vector.vectorize_expr import conjuncts

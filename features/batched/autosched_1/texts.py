@@ -18,8 +18,8 @@ from autosched.arith import eval_bound
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.ops import loads_of
 from autosched.features.batched.stores import Place, Store, Touched, text_of
+from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Coefficients, Index, Strides, flat_terms

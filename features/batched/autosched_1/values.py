@@ -16,14 +16,10 @@ from autosched.features.batched.counts import add_index
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.nest import index_form
 from autosched.features.batched.one import Rows, alike, same_loads, signature, simplified, slots_of
-from autosched.features.batched.ops import (
-    StageOps,
-    StoreOps,
-    asks_for_remainders,
-    loads_of,
-)
+from autosched.features.batched.ops import StageOps, StoreOps
 from autosched.features.batched.plan import Loops, UnsupportedError
 from autosched.features.batched.stores import Floats, Store
+from autosched.features.batched.value_parts import asks_for_remainders, loads_of
 from autosched.features.walk.count import NUM_COUNTERS, count_mads, count_ops
 from autosched.tir.expr import Add, Call, Expr, Max, Min, ProducerLoad, Range, Select, Var
 from autosched.tir.op import const, ge, lt

@@ -16,8 +16,8 @@ import numpy as np
 from autosched.features.batched.autosched_1.texts import TEXT, TextAccess
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.ops import loads_of
 from autosched.features.batched.stores import Store, Touched, text_of
+from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
 from autosched.features.walk.strides import Strides
