@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from autosched.errors import ScheduleError
 from autosched.search.blocks import fill_blocks
+from autosched.search.column_slices import fill_slices
 from autosched.search.initial import (
     InitialRule,
     Rng,
@@ -30,6 +31,7 @@ from autosched.state.state import State
 CPU_INITIAL: tuple[InitialRule, ...] = (
     fill_blocks,
     fill_windows,
+    fill_slices,
     fill_tile_size,
     change_compute_location,
     parallel,

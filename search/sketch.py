@@ -13,6 +13,7 @@ import numpy as np
 
 from autosched.errors import ConfigError, ScheduleError
 from autosched.search.rules.blocking import BLOCK_REDUCTION, KEEP_PACKED, PACK_OPERAND
+from autosched.search.rules.column_slices import SLICE_COLUMNS
 from autosched.search.rules.common import (
     ADD_CACHE_WRITE,
     ADD_RFACTOR,
@@ -64,6 +65,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     KEEP_OPERAND,
     ANSOR_CPU_RULES[0],
     USE_INSTRUCTION,
+    SLICE_COLUMNS,
     *ANSOR_CPU_RULES[1:4],
     BLOCK_REDUCTION,
     PACK_OPERAND,

@@ -290,7 +290,7 @@ def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
     if state.leaves[:data] != tuple(range(data)) or axis < data:
         raise UnsupportedError("rfactor of a stage whose data axes are transformed")
     position = step.factor_iter_id if step.factor_iter_id >= 0 else step.factor_iter_id + data + 1
-    rest = tuple(leaf for leaf in state.leaves[data:] if leaf != axis)
+    rest = _left(state, axis, data)
     if not 0 <= position <= data or not rest:
         raise UnsupportedError("rfactor with no loop left")
     factored = Factored(state.loops, data, axis, position, rest)
@@ -298,6 +298,20 @@ def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
     by = tuple(stage.factors)
     _replace(p, stage, PlannedStage(base, p.root(base, data + 1), data, 0, "repl", factored))
     p.insert(step.stage_id, PlannedStage(base, loops, data + 1, 0, "rf", factored, by))
+
+
+def _left(state: LoopState, axis: int, data: int) -> tuple[int, ...]:
+    """What is left to reduce when the loop `axis` is factored: whole axes first, as in te."""
+    touched, size = {axis}, 0
+    while size != len(touched):
+        size = len(touched)
+        for relation in state.relations:
+            if not touched.isdisjoint(relation[:3]):
+                touched.update(relation[:3])
+    whole = [leaf for leaf in range(data, state.axes) if leaf not in touched]
+    if any(leaf not in state.leaves for leaf in whole):
+        raise UnsupportedError("rfactor of a stage of which other reductions are split or fused")
+    return *whole, *(leaf for leaf in state.leaves if leaf in touched and leaf != axis)
 
 
 def _replace(p: _Replay, old: PlannedStage, new: PlannedStage) -> None:

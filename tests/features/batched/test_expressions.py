@@ -285,6 +285,11 @@ _STICKING_OUT: list[Any] = [
 """A fetch in vectors of a region that begins and ends outside of the tensor."""
 
 
+_THREE_SUMS = Case("cpu", "C[c] = sum(n, h, w, A[n, h, w + 1, c])", {"A": (4, 6, 7, 5), "C": (5,)})
+_FACTORED: list[Any] = [["SP", 1, 1, 4, [2], 0], ["RF", 1, 1, 0]]
+"""What is left of the axis is the last reduction of its part."""
+
+
 @pytest.mark.parametrize(
     ("features", "case", "written"),
     [
@@ -333,10 +338,11 @@ _STICKING_OUT: list[Any] = [
             Case("cuda", "Y[i, j] = A[i // 3, j % 3] + 1", {"A": (31, 3), "Y": (93, 72)}),
             [["FU", 1, [0, 1]], ["SP", 1, 0, 6696, [4], 1], ["AN", 1, 0, 5], ["AN", 1, 1, 6]],
         ),
+        (ANSOR, _THREE_SUMS, [*_FACTORED, ["AN", 1, 0, 3]]),
     ],
     ids=[
         *("shared by threads", "border of integers", "sticking out", "offset in a remainder"),
-        *("triangle in parts", "remainder of a part of a fused loop"),
+        *("triangle in parts", "remainder of a part of a fused loop", "one of three sums in parts"),
     ],
 )
 def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) -> None:
@@ -369,8 +375,12 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
                 *(["AN", 2, 0, 5], ["AN", 2, 1, 6]),
             ],
         ),
+        (_THREE_SUMS, [["FU", 1, [2, 3]], *_FACTORED]),
     ],
-    ids=["a digit less another one of the same loop", "lanes that a choice takes all or none of"],
+    ids=[
+        *("a digit less another one of the same loop", "lanes that a choice takes all or none of"),
+        "a sum in parts beside others that are fused",
+    ],
 )
 def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
     task = _task(case)

@@ -1,0 +1,84 @@
+"""How many slices a long sum of few columns has, and how many rows lie side by side.
+
+    for p in P: for m in M: for r, j in R * 10: d.rf.rf[p, r, j] += A[(p * M + m) * R + r, j]
+
+Of the sketches of SliceColumns (rules/column_slices.py). Threads have a slice each, or a few, so
+that none waits long for the last one; R rows fill whole vectors where they can, as many as three
+quarters of the registers hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from autosched.search.blocks import split_step
+from autosched.search.factors import divisors
+from autosched.search.initial import Rng, pick
+from autosched.search.rules.column_slices import most_lanes
+from autosched.search.rules.protocol import Context
+from autosched.state import queries
+from autosched.state.state import State
+from autosched.state.steps import RfactorStep, SplitStep, Step
+from autosched.te.operations.operation import ComputeOp
+from autosched.tir.expr import IntImm
+
+_SLICES_OF_A_THREAD = (1, 2, 4, 8)
+_LEAST_PART, _MOST_PART = 32, 512
+"""Terms of a part of a product's slice, whose operands are read again for each tile of sums."""
+
+
+def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
+    """Draw both; half of the time such as divide what is left, where some do."""
+    for k in list(_slices(state.steps)):
+        steps = list(state.steps)
+        terms = split_step(steps, k).extent or 1
+        if k >= 2 and _is_open(steps, k - 2, split_step(steps, k).stage_id):
+            op = state.stages[queries.current_stage_id(steps, k)].op
+            assert isinstance(op, ComputeOp)
+            rows = _rows(context, op, terms, rng)
+            steps[k - 2] = replace(split_step(steps, k - 2), lengths=(rows,))
+            terms = -(-terms // rows)
+        threads = max(1, context.hardware.num_cores)
+        counts = [n * threads for n in _SLICES_OF_A_THREAD if n * threads <= terms] or [1]
+        exact = [n for n in divisors(terms) if counts[0] <= n <= counts[-1]]
+        count = _drawn(counts, exact, rng)
+        steps[k] = replace(split_step(steps, k), lengths=(count,))
+        terms = -(-terms // count)
+        if k + 2 < len(steps) and _is_open(steps, k + 2, split_step(steps, k).stage_id):
+            parts = [n for n in (64, 128, 256) if n <= terms] or [terms]
+            exact = [n for n in divisors(terms) if _LEAST_PART <= n <= _MOST_PART]
+            steps[k + 2] = replace(split_step(steps, k + 2), lengths=(_drawn(parts, exact, rng),))
+        state = state.with_steps(tuple(steps))
+    return state
+
+
+def _drawn(choices: Sequence[int], exact: Sequence[int], rng: Rng) -> int:
+    if exact and pick(rng, 2):
+        choices = exact
+    return choices[pick(rng, len(choices))]
+
+
+def _rows(context: Context, op: ComputeOp, terms: int, rng: Rng) -> int:
+    """Rows of `op`'s last axis that are one row of vectors."""
+    columns = op.output(0).shape[-1]
+    assert isinstance(columns, IntImm)
+    element = op.output(0).dtype.bytes
+    lanes, most = context.core.lanes(element), most_lanes(context, element) // columns.value
+    counts = range(1, max(1, min(most, terms)) + 1)
+    whole = [n for n in counts if n * columns.value % lanes == 0] or counts
+    return _drawn(whole, [n for n in whole if terms % n == 0], rng)
+
+
+def _slices(steps: Sequence[Step]) -> Iterator[int]:
+    """The open splits of terms into slices; what Ansor factors it splits from the inside."""
+    for k, step in enumerate(steps[:-1]):
+        if isinstance(step, SplitStep) and not step.inner_to_outer and None in step.lengths:
+            if isinstance(steps[k + 1], RfactorStep):
+                yield k
+
+
+def _is_open(steps: Sequence[Step], k: int, stage_id: int) -> bool:
+    """Whether step `k` splits the same stage by a length that is to be drawn."""
+    step = steps[k]
+    return isinstance(step, SplitStep) and step.stage_id == stage_id and step.lengths == (None,)

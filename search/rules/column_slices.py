@@ -1,0 +1,198 @@
+"""SliceColumns: long sums of few columns in slices, for CPUs in the space `autosched`.
+
+d[j] = sum(i, A[i, j])    ->    d.rf.rf[p, r, j] = sum(m, A[(p * M + m) * R + r, j])
+                                d.rf[r, j] = sum(p, d.rf.rf[p, r, j])
+                                d[j] = sum(r, d.rf[r, j])
+
+Few columns are few tasks, and short rows fill no vector: gradients of a bias, statistics of a batch
+or of the channels of an image, `X.T @ X` of a tall matrix. Each slice p is summed up by a thread of
+its own. Where rows are short, R of them that lie in memory one after another are one row of
+vectors; a product, which reads what it multiplies by itself, has no such rows but a tile of its
+sums. search/column_slices.py draws the numbers, which need not divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import fuse_all_reductions
+from autosched.state import queries
+from autosched.state.iterator import Iterator, IterKind
+from autosched.state.state import State
+from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.tir.expr import IntImm, ProducerLoad, Var
+from autosched.tir.linear import linear
+from autosched.tir.walk import free_vars
+
+Next = list[tuple[State, int]]
+
+LEAST_TERMS = 256
+LEAST_TERMS_OF_PRODUCTS, MOST_PRODUCTS = 1024, 4096
+"""Terms that are worth slices, and products whose sums stay in the nearest cache."""
+
+_SHORT_ROW = 4
+"""Vectors of a row from which on joining rows gains nothing."""
+
+_MOST_SERIAL = 1024
+"""Results of which the sums of the slices are not worth to be shared among threads."""
+
+_TASKS_OF_A_THREAD = 16
+"""Vectors of results for each thread that keep it busy without slices."""
+
+
+class _Columns(NamedTuple):
+    """A sum of columns: whether its terms lie in order, and rows of them side by side."""
+
+    in_order: bool
+    joined: bool
+    is_product: bool
+
+
+def most_lanes(context: Context, element_bytes: int) -> int:
+    """Sums that three quarters of the vector registers hold."""
+    core = context.core
+    return core.registers * 3 // 4 * core.lanes(element_bytes)
+
+
+def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
+    """What the stage is, if it is a long sum of few columns that no other rule has tiled."""
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or not op.reduce_axis or not op.axis:
+        return None
+    if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
+        return None
+    column, reduced = op.axis[-1].var, [axis.var for axis in op.reduce_axis]
+    loads = [load for body in op.body for load in tensor_loads(body) if load.indices]
+    summed = [load for load in loads if _uses(load, reduced)]
+    across = [load for load in summed if linear(load.indices[-1])[1].get(column) == 1]
+    if not across or any(_runs_along(load, reduced) for load in summed):
+        return None
+    elements, terms = queries.cumulative_lengths(state, stage_id)
+    columns = _extent(op, column)
+    in_order = all(_in_order(op, load, reduced) for load in summed)
+    if queries.needs_multi_level_tiling(state, stage_id):
+        few = elements <= min(MOST_PRODUCTS, terms)
+        return _Columns(in_order, False, True) if few and terms >= LEAST_TERMS_OF_PRODUCTS else None
+    element = op.output(0).dtype.bytes
+    lanes, most = context.core.lanes(element), most_lanes(context, element)
+    if terms < LEAST_TERMS or columns > most:
+        return None
+    short = columns < _SHORT_ROW * lanes and 2 * columns <= most
+    dense = all(load.producer.shape[-1] is IntImm(columns) for load in across)
+    tasks = elements // columns * -(-columns // lanes)
+    few = tasks < _TASKS_OF_A_THREAD * max(1, context.hardware.num_cores)
+    joined = short and dense and in_order
+    return _Columns(in_order, joined, False) if few or joined else None
+
+
+def _uses(load: ProducerLoad, variables: Sequence[Var]) -> bool:
+    return any(v in variables for index in load.indices for v in free_vars(index))
+
+
+def _runs_along(load: ProducerLoad, reduced: Sequence[Var]) -> bool:
+    """Whether terms are neighbours in memory in rows of their own."""
+    return len(load.indices) > 1 and any(v in reduced for v in free_vars(load.indices[-1]))
+
+
+def _extent(op: ComputeOp, var: Var) -> int:
+    dom = next(axis.dom for axis in op.root_iter_vars if axis.var is var)
+    assert dom is not None and isinstance(dom.extent, IntImm)
+    return dom.extent.value
+
+
+def _in_order(op: ComputeOp, load: ProducerLoad, reduced: Sequence[Var]) -> bool:
+    """Whether the tensor is read by the reduction's axes in their order, whole but for the first:
+    the terms are then as far apart as the first two."""
+    if len(reduced) == 1:
+        return any(index is reduced[0] for index in load.indices)
+    first = next((k for k, index in enumerate(load.indices) if index is reduced[0]), None)
+    if first is None or len(load.indices) < first + len(reduced):
+        return False
+    return all(
+        load.indices[first + k] is var
+        and (k == 0 or load.producer.shape[first + k] is IntImm(_extent(op, var)))
+        for k, var in enumerate(reduced)
+    )
+
+
+def _slice(context: Context, state: State, stage_id: int) -> Next:
+    columns = _columns(context, state, stage_id)
+    assert columns is not None
+    elements, _ = queries.cumulative_lengths(state, stage_id)
+    if columns.in_order:
+        state, whole = fuse_all_reductions(state, stage_id)
+    else:
+        whole = _longest(context, _of(state, stage_id, IterKind.REDUCTION))
+    if columns.joined:
+        last = len(_of(state, stage_id, IterKind.SPATIAL)) - 1
+        state, (_, rows) = state.split(stage_id, whole, [1])
+        state, _ = state.rfactor(stage_id, rows, last)
+        (whole,) = _of(state, stage_id, IterKind.REDUCTION)
+    state, (slices, _) = state.split(stage_id, whole, [1], inner_to_outer=False)
+    state, _ = state.rfactor(stage_id, slices, 0)
+    if columns.is_product:
+        state = _tiled(state, stage_id)
+    else:
+        state = _around_rows(state, stage_id, columns.joined)
+    serial = elements <= _MOST_SERIAL
+    if columns.joined:
+        state = _around_rows(state, stage_id + 1, True, serial)
+    state = _around_rows(state, stage_id + 1 + columns.joined, False, serial)
+    return [(state, stage_id - 1)]
+
+
+def _of(state: State, stage_id: int, kind: IterKind) -> list[Iterator]:
+    return [it for it in state.stages[stage_id].iters if it.kind is kind]
+
+
+def _terms(state: State, stage_id: int) -> list[Iterator]:
+    """The reductions of a slice, what is left of the axis that was cut first: it is the first."""
+    *others, left = _of(state, stage_id, IterKind.REDUCTION)
+    return [left, *others]
+
+
+def _longest(context: Context, reductions: Sequence[Iterator]) -> Iterator:
+    """The first one that makes a slice for each thread, or else the longest."""
+    threads = max(1, context.hardware.num_cores)
+    enough = [it for it in reductions if it.extent_or_unknown >= threads]
+    return enough[0] if enough else max(reductions, key=lambda it: it.extent_or_unknown)
+
+
+def _around_rows(state: State, stage_id: int, joined: bool, serial: bool = False) -> State:
+    """The terms around a row of results, or several that are `joined`.
+
+    Slices, and what else comes before the rows, stay outside, where threads share them, or, if
+    `serial`, go inside.
+    """
+    *outer, row = _of(state, stage_id, IterKind.SPATIAL)
+    terms = _terms(state, stage_id)
+    rows = [outer.pop(), row] if joined else [row]
+    order = [*terms, *outer, *rows] if serial else [*outer, *terms, *rows]
+    state = state.reorder(stage_id, order)
+    return state.fuse(stage_id, state.stages[stage_id].iters[-2:])[0] if joined else state
+
+
+def _tiled(state: State, stage_id: int) -> State:
+    """Slices, parts of their terms, tiles of results; terms of a part around each tile."""
+    slices, *space = _of(state, stage_id, IterKind.SPATIAL)
+    *others, last = _terms(state, stage_id)
+    state, (parts, terms) = state.split(stage_id, last, [None])
+    tiles, inner = [], []
+    for it in space:
+        state, (tile, within) = state.split(stage_id, it, [None])
+        tiles.append(tile)
+        inner.append(within)
+    return state.reorder(stage_id, [slices, *others, parts, *tiles, terms, *inner])
+
+
+def _decision(context: Context, state: State, stage_id: int) -> Decision:
+    """Products have their other sketches beside it: what is best of those may be better."""
+    columns = _columns(context, state, stage_id)
+    if columns is None:
+        return Decision.SKIP
+    return Decision.APPLY if columns.is_product else Decision.APPLY_AND_SKIP_REST
+
+
+SLICE_COLUMNS = FunctionRule("SliceColumns", _decision, _slice)
