@@ -29,7 +29,7 @@ _LEAST_PART, _MOST_PART = 32, 512
 
 
 def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw both; half of the time such as divide what is left, where some do."""
+    """Draw both; three of four times such as divide what is left, where some do."""
     for k in list(_slices(state.steps)):
         steps = list(state.steps)
         terms = split_step(steps, k).extent or 1
@@ -42,9 +42,9 @@ def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
         threads = max(1, context.hardware.num_cores)
         counts = [n * threads for n in _SLICES_OF_A_THREAD if n * threads <= terms] or [1]
         exact = [n for n in divisors(terms) if counts[0] <= n <= counts[-1]]
-        count = _drawn(counts, exact, rng)
-        steps[k] = replace(split_step(steps, k), lengths=(count,))
-        terms = -(-terms // count)
+        share = -(-terms // _drawn(counts, exact, rng))
+        steps[k] = replace(split_step(steps, k), lengths=(-(-terms // share),))  # none is empty
+        terms = share
         if k + 2 < len(steps) and _is_open(steps, k + 2, split_step(steps, k).stage_id):
             parts = [n for n in (64, 128, 256) if n <= terms] or [terms]
             exact = [n for n in divisors(terms) if _LEAST_PART <= n <= _MOST_PART]
@@ -54,7 +54,7 @@ def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
 
 
 def _drawn(choices: Sequence[int], exact: Sequence[int], rng: Rng) -> int:
-    if exact and pick(rng, 2):
+    if exact and pick(rng, 4):
         choices = exact
     return choices[pick(rng, len(choices))]
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from autosched.features.batched.context import Context
-from autosched.features.batched.forms import Form, Forms, Ints
+from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import StageLoops, extents_of, make_loops
 from autosched.features.batched.nest import Nest, Population, Stage
-from autosched.features.batched.ops import ProgramOps, StageOps, StoreOps
-from autosched.features.batched.origin import origin_values
+from autosched.features.batched.ops import AGAIN, RF, ProgramOps, StageOps, StoreOps
+from autosched.features.batched.origin import Origin, origin_values
 from autosched.features.batched.plan import Factored, UnsupportedError
 from autosched.features.batched.regions import region_of
 from autosched.features.batched.threads import storage_ranks, tables_of
@@ -60,10 +60,23 @@ def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list
     sizes, uneven = extents_of(factored.loops, axes, factors, tighten=False)
     if any(store.conditional for store in stage.stores):
         nest.forms.refuse(uneven, "an rfactor that does not divide, of a value with conditions")
-    shape = [sizes[k] for k in range(factored.data)]
-    shape.insert(factored.position, sizes[factored.factor])
-    nest.shapes[stage.buffer] = shape
+    order = list(factored.order)
+    nest.shapes[stage.buffer] = [sizes[leaf] for leaf in order]
+    if len(factored.made) > 1:
+        order.remove(factored.made[-1])
+        nest.shapes[stage.buffer - AGAIN + RF] = [sizes[leaf] for leaf in order]
+        _refuse_odd_slices(nest.forms, factored, sizes, uneven)
     return sizes
+
+
+def _refuse_odd_slices(forms: Forms, factored: Factored, sizes: list[Ints], uneven: Flags) -> None:
+    """Where conditions of slices and of rows make each other simpler, which has no rule."""
+    if any(len(relation) == 3 for relation in factored.loops.relations):
+        forms.refuse(uneven, "fused loops that slices or rows do not divide")
+    slices, terms = factored.made[-1], factored.rest[-1]
+    (whole,) = (r[0] for r in factored.loops.relations if len(r) == 4 and slices in r[1:3])
+    empty = (sizes[slices] - 1) * sizes[terms] >= sizes[whole]
+    forms.refuse(empty & (sizes[slices] > 1), "slices without terms")
 
 
 def _inside(nest: Nest, population: Population, s: int) -> None:
@@ -89,7 +102,7 @@ def _add_stage(
     if factored is not None:
         reducing = [sizes[s][leaf] for leaf in factored[0].rest]
     elif ops.extents[-1] is None:  # the sum of partial results
-        reducing = [sizes[s - 1][_partial(population, s - 1).factor]]
+        reducing = [_summed(population, sizes, s)]
     whole = any(store.conditional or store.divides for store in ops.stores)
     every = extents + reducing
     loops = make_loops(forms, population.groups[s], ops.data, every, population.texts, whole)
@@ -114,11 +127,13 @@ def _add_stage(
     )
 
 
-def _partial(population: Population, s: int) -> Factored:
-    found = population.factored[s]
-    if found is None:
-        raise UnsupportedError("partial results that are not right before their sum")
-    return found[0]
+def _summed(population: Population, sizes: dict[int, list[Ints]], s: int) -> Ints:
+    """How many partial results stage s adds up: those right before it, or sums of such."""
+    for back in (1, 2):
+        found = population.factored[s - back]
+        if found is not None and len(found[0].made) >= back:
+            return sizes[s - back][found[0].made[-back]]
+    raise UnsupportedError("partial results that are not right before their sum")
 
 
 def _add_origin(
@@ -126,10 +141,8 @@ def _add_origin(
 ) -> None:
     """Put the values of the axes that the factored reduction had into the context."""
     axes = context.axes
-    data = [var for k, var in enumerate(ops.axes[: ops.data]) if k != factored.position]
-    leaf = {k: axes[var] for k, var in enumerate(data)}
-    leaf[factored.factor] = axes[ops.axes[factored.position]]
-    leaf.update(zip(factored.rest, (axes[v] for v in ops.axes[ops.data :]), strict=True))
+    own = (*factored.order, *factored.rest)
+    leaf = {k: axes[var] for k, var in zip(own, ops.axes, strict=True)}
     leaves = [leaf[k] for k in factored.loops.leaves]
     origin = origin_values(forms, factored.loops, sizes, leaves, ops.stand_in)
     for k, var in enumerate(ops.origin):
@@ -138,6 +151,22 @@ def _add_origin(
             context.texts[var], context.lost[var] = origin.texts[k], origin.lost[k]
     axes.update(origin.axes)
     context.given += origin.conditions
+    if len(factored.made) > 1:
+        forms.refuse(_cut_slices(factored, sizes, origin), "an axis that ends inside of a slice")
+
+
+def _cut_slices(factored: Factored, sizes: list[Ints], origin: Origin) -> Flags:
+    """Where a digit is taken of the slice, though more than one variable is beside it: no rule of
+    the simplifier takes such sums apart, (p * 4 + m * 2 + r) % 8."""
+    rows, slices, terms = (sizes[leaf] for leaf in (*factored.made, factored.rest[-1]))
+    several = (slices > 1) & (terms > 1)
+    found, divisor = np.zeros_like(several), np.ones_like(terms)
+    for relation in reversed(factored.loops.relations):
+        if len(relation) == 3:
+            divisor = divisor * sizes[relation[1]]
+            cut = several & (terms * rows % divisor != 0)
+            found |= cut & ~origin.lost.get(relation[1], np.zeros_like(cut))
+    return found
 
 
 def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints:

@@ -55,6 +55,12 @@ class LoopState:
         self._positions: dict[int, int] = {}
         self._loops: Loops | None = None
 
+    @classmethod
+    def of(cls, loops: Loops) -> LoopState:
+        """Loops of a plan, to be transformed further; they have no annotations."""
+        made = sum(2 if len(relation) == 4 else 1 for relation in loops.relations)
+        return cls(loops.axes, loops.relations, loops.leaves, next_id=loops.axes + made)
+
     @property
     def loops(self) -> Loops:
         """The loops as a plan has them; a limit of unrolling on a loop of threads says nothing."""

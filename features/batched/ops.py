@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from autosched.features.autosched_1.within_bounds import value_within_bounds
 from autosched.features.batched.padding import Padding, padding_of
-from autosched.features.batched.plan import Plan, UnsupportedError, crosses
+from autosched.features.batched.plan import Factored, Plan, UnsupportedError, crosses
 from autosched.features.batched.value_parts import (
     asks_for_remainders,
     axes_outside_loads,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
     from autosched.te.schedule.schedule import Schedule
 
-RF = 1 << 20
-"""Added to a stage's base for the buffer of its partial results."""
+RF, AGAIN = 1 << 20, 1 << 23
+"""Added to a stage's base for the buffer of its partial results, and of their partial results."""
 PARTIAL, RESULT = 1 << 21, 1 << 22
 """Added to it for what each thread sums up, and for what a reduction across threads comes to."""
 Indices = tuple[Expr, ...]
@@ -187,7 +187,7 @@ class _Maker:
         self.stage_of = dict(zip(bases, schedule.stages, strict=True))
         self.base_of = {s.op: b for b, s in self.stage_of.items()}
         self.buffers: dict[int, BufferType] = {}
-        self.rf: dict[int, tuple[Tensor, tuple[Var, ...]]] = {}
+        self.partials: list[tuple[Tensor, int]] = []
         for base, stage in self.stage_of.items():
             if isinstance(stage.op, ComputeOp | PlaceholderOp):
                 if stage.attach_type is not AttachType.INLINED:
@@ -307,47 +307,60 @@ class _Maker:
         )
 
     def buffer_of(self, load: ProducerLoad) -> int:
-        for base, (tensor, _) in self.rf.items():
+        for tensor, buffer in self.partials:
             if load.producer is tensor:
-                return base + RF
+                return buffer
         return self.base_of[load.producer.op]
 
-    def factored(self, base: int, position: int, rest: int) -> tuple[StageOps, StageOps]:
-        """The stages of partial results and of their reduction."""
+    def factored(self, base: int, factored: Factored) -> dict[str, StageOps]:
+        """The stages of partial results and of their reductions, by part."""
         plain = self.plain(base)
         op = self.stage_of[base].op
         assert isinstance(op, ComputeOp)
-        body = op.body[0]
+        body, own = op.body[0], op.output(0)
         if not isinstance(body, Reduce):
             raise UnsupportedError("rfactor of no reduction")
-        made = [Var(f"{op.name}.{k}") for k in range(rest + 1)]
-        data = list(plain.axes[: plain.data])
-        data.insert(position, made[0])
-        shape = list(plain.extents[: plain.data])
-        whole: list[int | None] = [*shape]
-        whole.insert(position, None)
-        own = op.output(0)
-        stores = tuple(
-            [replace(s, original=own_at(s.original, own, tuple(data))) for s in plain.stores]
+        made = {leaf: Var(f"{op.name}.{k}") for k, leaf in enumerate(factored.made)}
+        rest = [Var(f"{op.name}.{len(made) + k}") for k in range(len(factored.rest))]
+        axes = {**dict(enumerate(plain.axes[: plain.data])), **made}
+        extents = {**dict(enumerate(plain.extents[: plain.data])), **dict.fromkeys(made)}
+        buffers = (base, base + RF, base + AGAIN)[: len(made) + 1]
+        parts = ("repl", "middle")[: len(made)]
+        found: dict[str, StageOps] = {}
+        order = [leaf for leaf in factored.order if leaf not in made]
+        for k, (leaf, part) in enumerate(zip(factored.made, parts, strict=True)):
+            below = [other for other in factored.order if other not in factored.made[k + 1 :]]
+            shape = tuple(extents[other] for other in below)
+            known = self.buffers[buffers[k]]
+            self.buffers[buffers[k + 1]] = BufferType(f"{known.name}.rf", known.bytes, shape)
+            source = Tensor(op, 0, tuple(IntImm(e or 1) for e in shape), own.dtype)
+            self.partials.append((source, buffers[k + 1]))
+            over = Var(f"{op.name}.v")
+            indices = tuple(over if other == leaf else axes[other] for other in below)
+            again = Reduce(body.combiner, (ProducerLoad(source, indices),), (), None, 0, body.init)
+            data = tuple(axes[other] for other in order)
+            sums = _stored_at(self.reduction(op, again, own), own, data)
+            stores = tuple([replace(s, value=own_at(s.value, own, data)) for s in sums])
+            whole = tuple(extents[other] for other in order)
+            kept = plain.is_output and not k
+            found[part] = StageOps(
+                *(buffers[k], (*data, over), len(data), (*whole, None), stores, kept)
+            )
+            order = below
+        data = tuple(axes[leaf] for leaf in order)
+        found["rf"] = StageOps(
+            *(buffers[-1], (*data, *rest), len(data), (*shape, *[None] * len(rest))),
+            *(_stored_at(plain.stores, own, data), False),
+            *(plain.axes, tuple(e or 1 for e in plain.extents)),
         )
-        known = self.buffers[base]
-        self.buffers[base + RF] = BufferType(f"{known.name}.rf", known.bytes, tuple(whole))
-        partial = StageOps(
-            *(base + RF, (*data, *made[1:]), len(data), (*whole, *[None] * rest)),
-            *(stores, False, plain.axes, tuple(e or 1 for e in plain.extents)),
-        )
-        over = Var(f"{op.name}.v")
-        source = Tensor(op, 0, tuple(IntImm(e or 1) for e in whole), op.output(0).dtype)
-        self.rf[base] = (source, (over,))
-        axes = plain.axes[: plain.data]
-        indices: list[Expr] = [*axes]
-        indices.insert(position, over)
-        again = Reduce(
-            body.combiner, (ProducerLoad(source, tuple(indices)),), (), None, 0, body.init
-        )
-        stores = self.reduction(op, again, own)
-        total = StageOps(base, (*axes, over), plain.data, (*shape, None), stores, plain.is_output)
-        return partial, total
+        return found
+
+
+def _stored_at(
+    stores: Iterable[StoreOps], own: Tensor, axes: tuple[Var, ...]
+) -> tuple[StoreOps, ...]:
+    """Stores into partial results, or sums of them, which have other axes than `own`."""
+    return tuple([replace(s, original=own_at(s.original, own, axes)) for s in stores])
 
 
 def _buffer(tensor: Tensor) -> BufferType:
@@ -368,19 +381,17 @@ def ops_of(
     Values are simplified `as_ansor`, or as autosched's own pass does. Raises UnsupportedError.
     """
     maker = _Maker(dag, plan, within_bounds, as_ansor)
-    pairs: dict[int, tuple[StageOps, StageOps]] = {}
+    parts: dict[int, dict[str, StageOps]] = {}
     stages: list[StageOps] = []
     for stage in plan.stages:
         crossed = crosses(stage.loops, stage.data)
         if stage.factored is None:
             stages.append((maker.crossed if crossed else maker.plain)(stage.base))
             continue
-        if stage.base not in pairs:
-            factored = stage.factored
-            pairs[stage.base] = maker.factored(stage.base, factored.position, len(factored.rest))
-        is_total = stage.part == "repl"
-        ops = pairs[stage.base][is_total]
-        if crossed and is_total:
+        if stage.base not in parts:
+            parts[stage.base] = maker.factored(stage.base, stage.factored)
+        ops = parts[stage.base][stage.part]
+        if crossed and stage.part != "rf":
             raise UnsupportedError("a reduction of partial results shared by threads")
         stages.append(maker.shared(ops, stage.base) if crossed else ops)
     return ProgramOps(tuple(stages), maker.buffers)

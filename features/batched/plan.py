@@ -87,16 +87,15 @@ def common_first(loops: Loops, data: int) -> list[int]:
 
 
 class Factored(NamedTuple):
-    """A reduction cut in two: `loops` made its leaves from the old axes, reduction ones last.
+    """A reduction cut in parts: `loops` made its leaves from the old axes, reduction ones last.
 
-    `position` is where the factored leaf `factor` stands among the new stage's data axes, `rest`
-    are the leaves that it reduces over.
+    `made` are the leaves that were factored, one after the other, `order` those that are the data
+    axes of the partial results, `rest` those that these reduce over.
     """
 
     loops: Loops
-    data: int
-    factor: int
-    position: int
+    order: tuple[int, ...]
+    made: tuple[int, ...]
     rest: tuple[int, ...]
 
 

@@ -41,8 +41,9 @@ class PlannedStage:
 
     `data` of its axes are data axes; `loops` are its loops, `factors` the factors of their splits.
     `part` is empty, or "rf" or "repl" for the two stages of a factored reduction, described by
-    `factored`; `factored_by` are the factors of the old stage's splits. `rank` are the dimensions
-    of what it computes.
+    `factored`, and "middle" for what is between them where partial results were factored again;
+    `factored_by` are the factors of the old stage's splits. `rank` are the dimensions of what it
+    computes.
     """
 
     __slots__ = (
@@ -125,7 +126,8 @@ class _Replay:
 
     def te_id(self, stage: PlannedStage) -> int:
         """The stage's id among those that te knows of."""
-        return sum(1 for s in self.stages[: self.stages.index(stage)] if s.part != "rf")
+        before = self.stages[: self.stages.index(stage)]
+        return sum(1 for s in before if s.part not in ("rf", "middle"))
 
     def insert(self, position: int, stage: PlannedStage) -> None:
         self.stages.insert(position, stage)
@@ -282,22 +284,47 @@ def _cache_read(p: _Replay, step: CacheReadStep, k: int) -> None:
 
 def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
     stage = p.stages[step.stage_id]
-    state = stage.loops
-    if stage.part or stage.target is not None or state.kinds or state.unroll >= 0:
+    state, base, data = stage.loops, stage.base, stage.data
+    if stage.target is not None or state.kinds or state.unroll >= 0:
         raise UnsupportedError("rfactor of a transformed stage")
-    data, base = stage.data, stage.base
     axis = state.leaves[step.iter_id]
     if state.leaves[:data] != tuple(range(data)) or axis < data:
         raise UnsupportedError("rfactor of a stage whose data axes are transformed")
-    position = step.factor_iter_id if step.factor_iter_id >= 0 else step.factor_iter_id + data + 1
     rest = _left(state, axis, data)
+    position = step.factor_iter_id if step.factor_iter_id >= 0 else step.factor_iter_id + data + 1
     if not 0 <= position <= data or not rest:
         raise UnsupportedError("rfactor with no loop left")
-    factored = Factored(state.loops, data, axis, position, rest)
+    if stage.part:
+        factored = _factored_again(stage, axis, position)
+        for other in p.stages:
+            if other.base == base:
+                other.factored = factored
+    else:
+        order = (*range(position), axis, *range(position, data))
+        factored = Factored(state.loops, order, (axis,), rest)
+    part = "middle" if stage.part else "repl"
+    _replace(p, stage, PlannedStage(base, p.root(base, data + 1), data, 0, part, factored))
     loops = p.root(base, data + 1 + len(rest))
-    by = tuple(stage.factors)
-    _replace(p, stage, PlannedStage(base, p.root(base, data + 1), data, 0, "repl", factored))
+    by = (*stage.factored_by, *stage.factors)
     p.insert(step.stage_id, PlannedStage(base, loops, data + 1, 0, "rf", factored, by))
+
+
+def _factored_again(stage: PlannedStage, axis: int, position: int) -> Factored:
+    """Partial results of which a part of a loop is factored, in terms of the oldest axes."""
+    first, state = stage.factored, stage.loops
+    if first is None or stage.part != "rf" or len(first.made) > 1 or len(state.relations) != 1:
+        raise UnsupportedError("rfactor of sums of partial results")
+    relation = state.relations[0]
+    if len(relation) != 4 or axis not in relation[1:3]:
+        raise UnsupportedError("rfactor of partial results whose loops are fused")
+    old = first.rest[relation[0] - stage.data]
+    at = first.loops.leaves.index(old)
+    loops = LoopState.of(first.loops).split(at, 1, bool(relation[3]))
+    outer, inner = loops.relations[-1][1:3]
+    factor, left = (outer, inner) if axis == relation[1] else (inner, outer)
+    order = (*first.order[:position], factor, *first.order[position:])
+    rest = (*(leaf for leaf in first.rest if leaf != old), left)
+    return Factored(loops.loops, order, (*first.made, factor), rest)
 
 
 def _left(state: LoopState, axis: int, data: int) -> tuple[int, ...]:

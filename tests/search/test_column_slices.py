@@ -177,6 +177,8 @@ def test_rows_fill_vectors(
         rows.add(side)
         counts.add(slices)
         even += terms % side == 0
+        left = -(-terms // side)
+        assert (slices - 1) * -(-left // slices) < left  # none is empty
     assert max(rows) * columns <= lanes * registers
     assert all(n * columns % lanes == 0 for n in rows) or (lanes, columns) == (8, 13)
     assert {2, 4, 8, 16} <= counts and min(counts) == 2 and max(counts) == 16

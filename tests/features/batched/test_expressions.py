@@ -54,6 +54,13 @@ CASES = {
     "a choice for threads": Case(
         "cuda", "T[i, j] = where(b[i] > 0, A[i, j], 0)", {"A": (24, 16), "b": (24,)}, "float16"
     ),
+    "short rows in slices": Case("cpu", "C[j] = sum(i, A[i, j])", {"A": (999, 5)}),
+    "images in slices, of a square": Case(
+        "cpu",
+        "m[c] = sum(n, h, w, A[n, h, w, c]);"
+        "v[c] = sum(n, h, w, (A[n, h, w, c] - m[c]) * (A[n, h, w, c] - m[c]))",
+        {"A": (4, 8, 10, 12)},
+    ),
     "gates of one sum": Case(
         "cpu",
         "G[b, g, h] = sum(k, X[b, k] * W[k, g, h]) + p[g, h];"
@@ -285,6 +292,18 @@ _STICKING_OUT: list[Any] = [
 """A fetch in vectors of a region that begins and ends outside of the tensor."""
 
 
+_IMAGES = Case("cpu", "C[c] = sum(n, h, w, A[n, h, w, c])", {"A": (8, 8, 10, 12)})
+
+
+def _in_slices(axis: int, terms: int, rows: int, slices: int) -> list[Any]:
+    """Partial results [slice, row, column], of which rows and columns are one loop."""
+    return [
+        *(["SP", 1, axis, terms, [rows], 1], ["RF", 1, axis + 1, 0]),
+        *(["SP", 1, axis + 1, terms, [slices], 0], ["RF", 1, axis + 1, 0]),
+        *(["RE", 1, [0, 3, 1, 2]], ["FU", 1, [2, 3]], ["AN", 1, 0, 3]),
+    ]
+
+
 _THREE_SUMS = Case("cpu", "C[c] = sum(n, h, w, A[n, h, w + 1, c])", {"A": (4, 6, 7, 5), "C": (5,)})
 _FACTORED: list[Any] = [["SP", 1, 1, 4, [2], 0], ["RF", 1, 1, 0]]
 """What is left of the axis is the last reduction of its part."""
@@ -376,10 +395,14 @@ def test_rows_of_rare_candidates(features: str, case: Case, written: list[Any]) 
             ],
         ),
         (_THREE_SUMS, [["FU", 1, [2, 3]], *_FACTORED]),
+        (Case("cpu", "C[j] = sum(i, A[i, j])", {"A": (640, 5)}), _in_slices(1, 640, 48, 8)),
+        (_IMAGES, [["FU", 1, [1, 2, 3]], *_in_slices(1, 640, 48, 7)]),
+        (_IMAGES, [["FU", 1, [1, 2, 3]], *_in_slices(1, 640, 20, 16)]),
     ],
     ids=[
         *("a digit less another one of the same loop", "lanes that a choice takes all or none of"),
-        "a sum in parts beside others that are fused",
+        *("a sum in parts beside others that are fused", "slices without terms"),
+        *("rows that do not divide images", "slices that end inside of an image"),
     ],
 )
 def test_rare_candidates_that_go_one_by_one(case: Case, written: list[Any]) -> None:
