@@ -359,7 +359,10 @@ class _Maker:
 def _stored_at(
     stores: Iterable[StoreOps], own: Tensor, axes: tuple[Var, ...]
 ) -> tuple[StoreOps, ...]:
-    """Stores into partial results, or sums of them, which have other axes than `own`."""
+    """Stores into partial results, or sums of them, which have other axes than `own`.
+
+    What partial results read of themselves keeps the old axes, `origin`, in their values.
+    """
     return tuple([replace(s, original=own_at(s.original, own, axes)) for s in stores])
 
 

@@ -315,8 +315,8 @@ def _factored_again(stage: PlannedStage, axis: int, position: int) -> Factored:
     if first is None or stage.part != "rf" or len(first.made) > 1 or len(state.relations) != 1:
         raise UnsupportedError("rfactor of sums of partial results")
     relation = state.relations[0]
-    if len(relation) != 4 or axis not in relation[1:3]:
-        raise UnsupportedError("rfactor of partial results whose loops are fused")
+    if len(relation) != 4 or axis not in relation[1:3] or relation[0] < stage.data:
+        raise UnsupportedError("rfactor of partial results whose other loops were changed")
     old = first.rest[relation[0] - stage.data]
     at = first.loops.leaves.index(old)
     loops = LoopState.of(first.loops).split(at, 1, bool(relation[3]))

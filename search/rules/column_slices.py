@@ -28,8 +28,8 @@ from autosched.tir.walk import free_vars
 
 Next = list[tuple[State, int]]
 
-LEAST_TERMS = 256
-LEAST_TERMS_OF_PRODUCTS, MOST_PRODUCTS = 1024, 4096
+_LEAST_TERMS = 256
+_LEAST_OF_PRODUCTS, _MOST_PRODUCTS = 1024, 4096
 """Terms that are worth slices, and products whose sums stay in the nearest cache."""
 
 _SHORT_ROW = 4
@@ -73,11 +73,11 @@ def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
     columns = _extent(op, column)
     in_order = all(_in_order(op, load, reduced) for load in summed)
     if queries.needs_multi_level_tiling(state, stage_id):
-        few = elements <= min(MOST_PRODUCTS, terms)
-        return _Columns(in_order, False, True) if few and terms >= LEAST_TERMS_OF_PRODUCTS else None
+        few = elements <= min(_MOST_PRODUCTS, terms)
+        return _Columns(in_order, False, True) if few and terms >= _LEAST_OF_PRODUCTS else None
     element = op.output(0).dtype.bytes
     lanes, most = context.core.lanes(element), most_lanes(context, element)
-    if terms < LEAST_TERMS or columns > most:
+    if terms < _LEAST_TERMS or columns > most:
         return None
     short = columns < _SHORT_ROW * lanes and 2 * columns <= most
     dense = all(load.producer.shape[-1] is IntImm(columns) for load in across)
