@@ -42,12 +42,20 @@ _TASKS_OF_A_THREAD = 16
 """Vectors of results for each thread that keep it busy without slices."""
 
 
+_LEAST_ALONE = 1 << 18
+"""Elements to sum up from which on slices were always as fast as all else, or faster."""
+
+
 class _Columns(NamedTuple):
-    """A sum of columns: whether its terms lie in order, and rows of them side by side."""
+    """A sum of columns: whether its terms lie in order, and rows of them side by side.
+
+    With `alone` nothing else is worth a trial.
+    """
 
     in_order: bool
-    joined: bool
-    is_product: bool
+    joined: bool = False
+    is_product: bool = False
+    alone: bool = False
 
 
 def most_lanes(context: Context, element_bytes: int) -> int:
@@ -74,7 +82,8 @@ def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
     in_order = all(_in_order(op, load, reduced) for load in summed)
     if queries.needs_multi_level_tiling(state, stage_id):
         few = elements <= min(_MOST_PRODUCTS, terms)
-        return _Columns(in_order, False, True) if few and terms >= _LEAST_OF_PRODUCTS else None
+        sliced = few and terms >= _LEAST_OF_PRODUCTS
+        return _Columns(in_order, is_product=True) if sliced else None
     element = op.output(0).dtype.bytes
     lanes, most = context.core.lanes(element), most_lanes(context, element)
     if terms < _LEAST_TERMS or columns > most:
@@ -84,7 +93,10 @@ def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
     tasks = elements // columns * -(-columns // lanes)
     few = tasks < _TASKS_OF_A_THREAD * max(1, context.hardware.num_cores)
     joined = short and dense and in_order
-    return _Columns(in_order, joined, False) if few or joined else None
+    if not few and not joined:
+        return None
+    large = few and elements * terms >= _LEAST_ALONE
+    return _Columns(in_order, joined, alone=large or (joined and columns % lanes > 0))
 
 
 def _uses(load: ProducerLoad, variables: Sequence[Var]) -> bool:
@@ -188,11 +200,11 @@ def _tiled(state: State, stage_id: int) -> State:
 
 
 def _decision(context: Context, state: State, stage_id: int) -> Decision:
-    """Products have their other sketches beside it: what is best of those may be better."""
+    """Products, and small sums whose rows fill vectors, have other sketches beside it."""
     columns = _columns(context, state, stage_id)
     if columns is None:
         return Decision.SKIP
-    return Decision.APPLY if columns.is_product else Decision.APPLY_AND_SKIP_REST
+    return Decision.APPLY_AND_SKIP_REST if columns.alone else Decision.APPLY
 
 
 SLICE_COLUMNS = FunctionRule("SliceColumns", _decision, _slice)
