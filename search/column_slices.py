@@ -15,13 +15,13 @@ from dataclasses import replace
 from autosched.search.blocks import split_step
 from autosched.search.factors import divisors
 from autosched.search.initial import Rng, pick
+from autosched.search.rules.blocking import extent_of
 from autosched.search.rules.column_slices import most_lanes
 from autosched.search.rules.protocol import Context
 from autosched.state import queries
 from autosched.state.state import State
 from autosched.state.steps import RfactorStep, SplitStep, Step
 from autosched.te.operations.operation import ComputeOp
-from autosched.tir.expr import IntImm
 
 _SLICES_OF_A_THREAD = (1, 2, 4, 8)
 _LEAST_PART, _MOST_PART = 32, 512
@@ -61,12 +61,11 @@ def _drawn(choices: Sequence[int], exact: Sequence[int], rng: Rng) -> int:
 
 def _rows(context: Context, op: ComputeOp, terms: int, rng: Rng) -> int:
     """Rows of `op`'s last axis that are one row of vectors."""
-    columns = op.output(0).shape[-1]
-    assert isinstance(columns, IntImm)
+    columns = extent_of(op.output(0).shape[-1])
     element = op.output(0).dtype.bytes
-    lanes, most = context.core.lanes(element), most_lanes(context, element) // columns.value
+    lanes, most = context.core.lanes(element), most_lanes(context, element) // columns
     counts = range(1, max(1, min(most, terms)) + 1)
-    whole = [n for n in counts if n * columns.value % lanes == 0] or counts
+    whole = [n for n in counts if n * columns % lanes == 0] or counts
     return _drawn(whole, [n for n in whole if terms % n == 0], rng)
 
 

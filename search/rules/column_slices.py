@@ -16,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from autosched.search.rules.blocking import extent_of
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import fuse_all_reductions
+from autosched.search.rules.tiling import fuse_all_reductions, iters_of
 from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
-from autosched.tir.expr import IntImm, ProducerLoad, Var
+from autosched.tir.expr import ProducerLoad, Var
+from autosched.tir.iteration import IterVar
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars
 
@@ -40,7 +42,6 @@ _MOST_SERIAL = 1024
 
 _TASKS_OF_A_THREAD = 16
 """Vectors of results for each thread that keep it busy without slices."""
-
 
 _LEAST_ALONE = 1 << 18
 """Elements to sum up from which on slices were always as fast as all else, or faster."""
@@ -78,8 +79,8 @@ def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
     if not across or any(_runs_along(load, reduced) for load in summed):
         return None
     elements, terms = queries.cumulative_lengths(state, stage_id)
-    columns = _extent(op, column)
-    in_order = all(_in_order(op, load, reduced) for load in summed)
+    columns = extent_of(op.output(0).shape[-1])
+    in_order = all(_in_order(load, op.reduce_axis) for load in summed)
     if queries.needs_multi_level_tiling(state, stage_id):
         few = elements <= min(_MOST_PRODUCTS, terms)
         sliced = few and terms >= _LEAST_OF_PRODUCTS
@@ -89,7 +90,7 @@ def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
     if terms < _LEAST_TERMS or columns > most:
         return None
     short = columns < _SHORT_ROW * lanes and 2 * columns <= most
-    dense = all(load.producer.shape[-1] is IntImm(columns) for load in across)
+    dense = all(extent_of(load.producer.shape[-1]) == columns for load in across)
     tasks = elements // columns * -(-columns // lanes)
     few = tasks < _TASKS_OF_A_THREAD * max(1, context.hardware.num_cores)
     joined = short and dense and in_order
@@ -108,25 +109,19 @@ def _runs_along(load: ProducerLoad, reduced: Sequence[Var]) -> bool:
     return len(load.indices) > 1 and any(v in reduced for v in free_vars(load.indices[-1]))
 
 
-def _extent(op: ComputeOp, var: Var) -> int:
-    dom = next(axis.dom for axis in op.root_iter_vars if axis.var is var)
-    assert dom is not None and isinstance(dom.extent, IntImm)
-    return dom.extent.value
-
-
-def _in_order(op: ComputeOp, load: ProducerLoad, reduced: Sequence[Var]) -> bool:
+def _in_order(load: ProducerLoad, reductions: Sequence[IterVar]) -> bool:
     """Whether the tensor is read by the reduction's axes in their order, whole but for the first:
     the terms are then as far apart as the first two."""
-    if len(reduced) == 1:
-        return any(index is reduced[0] for index in load.indices)
-    first = next((k for k, index in enumerate(load.indices) if index is reduced[0]), None)
-    if first is None or len(load.indices) < first + len(reduced):
+    variables = [axis.var for axis in reductions]
+    if len(variables) == 1:
+        return any(index is variables[0] for index in load.indices)
+    first = next((k for k, index in enumerate(load.indices) if index is variables[0]), None)
+    if first is None:
         return False
-    return all(
-        load.indices[first + k] is var
-        and (k == 0 or load.producer.shape[first + k] is IntImm(_extent(op, var)))
-        for k, var in enumerate(reduced)
-    )
+    inside = [axis.dom.extent for axis in reductions[1:] if axis.dom is not None]
+    places = slice(first, first + len(variables))
+    read, shape = load.indices[places], load.producer.shape[places]
+    return [*read] == variables and [*shape[1:]] == inside
 
 
 def _slice(context: Context, state: State, stage_id: int) -> Next:
@@ -136,12 +131,12 @@ def _slice(context: Context, state: State, stage_id: int) -> Next:
     if columns.in_order:
         state, whole = fuse_all_reductions(state, stage_id)
     else:
-        whole = _longest(context, _of(state, stage_id, IterKind.REDUCTION))
+        whole = _longest(context, iters_of(state, stage_id, IterKind.REDUCTION))
     if columns.joined:
-        last = len(_of(state, stage_id, IterKind.SPATIAL)) - 1
+        last = len(iters_of(state, stage_id, IterKind.SPATIAL)) - 1
         state, (_, rows) = state.split(stage_id, whole, [1])
         state, _ = state.rfactor(stage_id, rows, last)
-        (whole,) = _of(state, stage_id, IterKind.REDUCTION)
+        (whole,) = iters_of(state, stage_id, IterKind.REDUCTION)
     state, (slices, _) = state.split(stage_id, whole, [1], inner_to_outer=False)
     state, _ = state.rfactor(stage_id, slices, 0)
     if columns.is_product:
@@ -155,13 +150,9 @@ def _slice(context: Context, state: State, stage_id: int) -> Next:
     return [(state, stage_id - 1)]
 
 
-def _of(state: State, stage_id: int, kind: IterKind) -> list[Iterator]:
-    return [it for it in state.stages[stage_id].iters if it.kind is kind]
-
-
 def _terms(state: State, stage_id: int) -> list[Iterator]:
     """The reductions of a slice, what is left of the axis that was cut first: it is the first."""
-    *others, left = _of(state, stage_id, IterKind.REDUCTION)
+    *others, left = iters_of(state, stage_id, IterKind.REDUCTION)
     return [left, *others]
 
 
@@ -178,7 +169,7 @@ def _around_rows(state: State, stage_id: int, joined: bool, serial: bool = False
     Slices, and what else comes before the rows, stay outside, where threads share them, or, if
     `serial`, go inside.
     """
-    *outer, row = _of(state, stage_id, IterKind.SPATIAL)
+    *outer, row = iters_of(state, stage_id, IterKind.SPATIAL)
     terms = _terms(state, stage_id)
     rows = [outer.pop(), row] if joined else [row]
     order = [*terms, *outer, *rows] if serial else [*outer, *terms, *rows]
@@ -188,7 +179,7 @@ def _around_rows(state: State, stage_id: int, joined: bool, serial: bool = False
 
 def _tiled(state: State, stage_id: int) -> State:
     """Slices, parts of their terms, tiles of results; terms of a part around each tile."""
-    slices, *space = _of(state, stage_id, IterKind.SPATIAL)
+    slices, *space = iters_of(state, stage_id, IterKind.SPATIAL)
     *others, last = _terms(state, stage_id)
     state, (parts, terms) = state.split(stage_id, last, [None])
     tiles, inner = [], []

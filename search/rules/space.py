@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from autosched.search.rules.common import structure
 from autosched.search.rules.operand import is_operand
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import follow_tiling, multi_level_tile
+from autosched.search.rules.tiling import follow_tiling, iters_of, multi_level_tile
 from autosched.state import queries
-from autosched.state.iterator import Iterator, IterKind
+from autosched.state.iterator import IterKind
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
@@ -222,15 +222,11 @@ def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
                 state = state.compute_inline(producer)
                 continue
         elif across:
-            *spatial, last = _iters(state, producer, IterKind.SPATIAL)
-            terms = _iters(state, producer, IterKind.REDUCTION)
+            *spatial, last = iters_of(state, producer, IterKind.SPATIAL)
+            terms = iters_of(state, producer, IterKind.REDUCTION)
             state = state.reorder(producer, [*spatial, *terms, last])
         state = state.compute_at(producer, stage_id, rows)
     return [(state, found[-1] - 1)]
-
-
-def _iters(state: State, stage_id: int, kind: IterKind) -> list[Iterator]:
-    return [it for it in state.stages[stage_id].iters if it.kind is kind]
 
 
 FUSE_ROWS = FunctionRule("FuseRows", _has_rows, _fuse_rows)

@@ -120,9 +120,14 @@ def _keep_annotation(
     return state, pieces
 
 
+def iters_of(state: State, stage_id: int, kind: IterKind) -> list[Iterator]:
+    """The iterators of a kind, in order."""
+    return [it for it in state.stages[stage_id].iters if it.kind is kind]
+
+
 def fuse_all_reductions(state: State, stage_id: int) -> tuple[State, Iterator]:
     """Fuse all reduction iterators of the stage, if more than one; returns the result."""
-    reductions = [it for it in state.stages[stage_id].iters if it.kind is IterKind.REDUCTION]
+    reductions = iters_of(state, stage_id, IterKind.REDUCTION)
     if len(reductions) == 1:
         return state, reductions[0]
     return state.fuse(stage_id, reductions)
