@@ -153,15 +153,20 @@ def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]
 
 
 def parallel(context: Context, state: State, rng: Rng) -> State | None:
-    """Run the outer loops of every root stage on the cores."""
+    """Run the outer loops of every root stage on the cores.
+
+    Where these have one iteration in all, what is computed in it is parallel itself, part after
+    part, or, as a draw decides, nothing is: small results are there before another core has woken.
+    Ansor marks the loops of one iteration as well, and drops the sample for what is inside of them.
+    """
     for stage_id in range(len(state.stages)):
         stage = state.stages[stage_id]
         if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT:
-            state = _parallel_stage(context, state, stage_id, 0)
+            state = _parallel_stage(context, state, stage_id, 0, rng)
     return state
 
 
-def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -> State:
+def _parallel_stage(context: Context, state: State, stage_id: int, start: int, rng: Rng) -> State:
     iters = state.stages[stage_id].iters
     fused: list[Iterator] = []
     degree = 1
@@ -174,12 +179,16 @@ def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -
         degree *= it.extent_or_unknown
         if degree > 16 * context.hardware.num_cores or state.attach_map.attached_at(stage_id, at):
             break
-    if at < len(iters) and degree == 1:
-        inner = state.attach_map.attached_at(stage_id, at)
-        if inner:
-            for attached in inner:
-                state = _parallel_stage(context, state, attached, 0)
-            state = _parallel_stage(context, state, stage_id, at + 1)
+    inner = state.attach_map.attached_at(stage_id, at) if at < len(iters) and degree == 1 else ()
+    if inner:
+        own = context.options.space != "ansor"
+        if own and (context.hardware.num_cores == 1 or pick(rng, 2) == 0):
+            return state
+        for attached in inner:
+            state = _parallel_stage(context, state, attached, 0, rng)
+        state = _parallel_stage(context, state, stage_id, at + 1, rng)
+        if own:
+            return state
     if not fused:
         return state
     first = iters.index(fused[0])
@@ -188,6 +197,15 @@ def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -
         return state.parallel(stage_id, current[0])[0]
     state, merged = state.fuse(stage_id, current)
     return state.parallel(stage_id, merged)[0]
+
+
+def refuses_parallel(context: Context, state: State) -> bool:
+    """Whether the state is dropped for parallel loops inside of others: on CPUs there are none."""
+    if context.is_gpu:
+        return False
+    if context.options.space == "ansor":
+        return queries.has_nested_parallel(state)
+    return queries.has_parallel_in_parallel(state)
 
 
 def unroll_limits(context: Context) -> tuple[int, ...]:

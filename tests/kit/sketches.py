@@ -32,7 +32,9 @@ def assert_right(task: Task, sketches: Iterable[State], each: int, seed: int = 0
     (want,) = task.reference(inputs)
     space = SearchSpace(task)
     for sketch in sketches:
-        for steps in space.sample(np.random.default_rng(seed), each, sketch=sketch)[:each]:
+        found = space.sample(np.random.default_rng(seed), each, sketch=sketch)
+        assert found, sketch
+        for steps in found[:each]:
             got = np.empty_like(want)
             load(build_steps(task.dag, steps, task.target))(*inputs, got)
             assert compare("the result", got, want) is None, steps
