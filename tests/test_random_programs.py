@@ -10,7 +10,7 @@ import pytest
 from autosched.process.worker import Worker
 from kit.random_programs import Outcome
 
-SEED, COUNT, LIMIT = 7, 40, 120.0
+SEED, COUNT, LIMIT = 7, 24, 120.0
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ class Accesses:
         return compare(e, const(rng.randrange(-2, 12)))
 
 
-@each_seed(600)
+@each_seed(300)
 def test_against_all_iterations(evaluate: Any, seed: int) -> None:
     rng = random.Random(seed)
     make = Accesses(rng)

@@ -247,7 +247,7 @@ def test_rows_are_those_of_one_by_one(name: str, features: str) -> None:
 @pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_what_has_no_rule_is_worked_out_one_by_one(name: str, features: str) -> None:
     task = _task(ONE_BY_ONE[name])
-    found = with_relatives(task, 5, 4 * COUNT, 3)
+    found = with_relatives(task, 5, COUNT, 3)
     batched = batched_features(task.dag, task.target, features)
     rows = batched.rows_of(found)
     assert features == ANSOR or batched.share.one_by_one > 0

@@ -479,7 +479,7 @@ def outcome(func: PrimFunc) -> list[int]:
 def test_random_programs_compute_the_same() -> None:
     """Of those that read only what was written; every second one shares bytes."""
     compared = shared = 0
-    for seed in range(100):
+    for seed in range(60):
         try:
             before = ThreadSync("shared.dyn")(random_function(seed))
             wanted = outcome(before)
@@ -497,8 +497,8 @@ def test_random_programs_compute_the_same() -> None:
                 used = sum(n for n in memory(before) if isinstance(n, int))
                 shared += isinstance(total, int) and total < used
         compared += 1
-    assert compared > 17
-    assert shared > 8
+    assert compared > 10
+    assert shared > 5
 
 
 @pytest.mark.parametrize(("condition", "size"), [("threadIdx.x < 16", 256), ("n < 4", 128)])
