@@ -155,18 +155,18 @@ def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]
 def parallel(context: Context, state: State, rng: Rng) -> State | None:
     """Run the outer loops of every root stage on the cores.
 
-    Where these have one iteration in all, what is computed in it is parallel itself, part after
-    part, or, as a draw decides, nothing is: small results are there before another core has woken.
-    Ansor marks the loops of one iteration as well, and drops the sample for what is inside of them.
+    Where these have one iteration in all, nothing is parallel: what is small is computed before
+    another core has woken. Ansor marks the loops of one iteration and what is inside of them, and
+    drops the sample for that.
     """
     for stage_id in range(len(state.stages)):
         stage = state.stages[stage_id]
         if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT:
-            state = _parallel_stage(context, state, stage_id, 0, rng)
+            state = _parallel_stage(context, state, stage_id, 0)
     return state
 
 
-def _parallel_stage(context: Context, state: State, stage_id: int, start: int, rng: Rng) -> State:
+def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -> State:
     iters = state.stages[stage_id].iters
     fused: list[Iterator] = []
     degree = 1
@@ -179,16 +179,14 @@ def _parallel_stage(context: Context, state: State, stage_id: int, start: int, r
         degree *= it.extent_or_unknown
         if degree > 16 * context.hardware.num_cores or state.attach_map.attached_at(stage_id, at):
             break
-    inner = state.attach_map.attached_at(stage_id, at) if at < len(iters) and degree == 1 else ()
-    if inner:
-        own = context.options.space != "ansor"
-        if own and (context.hardware.num_cores == 1 or pick(rng, 2) == 0):
-            return state
-        for attached in inner:
-            state = _parallel_stage(context, state, attached, 0, rng)
-        state = _parallel_stage(context, state, stage_id, at + 1, rng)
-        if own:
-            return state
+    if at < len(iters) and degree == 1:
+        inner = state.attach_map.attached_at(stage_id, at)
+        if inner:
+            if context.options.space != "ansor":
+                return state
+            for attached in inner:
+                state = _parallel_stage(context, state, attached, 0)
+            state = _parallel_stage(context, state, stage_id, at + 1)
     if not fused:
         return state
     first = iters.index(fused[0])
@@ -197,15 +195,6 @@ def _parallel_stage(context: Context, state: State, stage_id: int, start: int, r
         return state.parallel(stage_id, current[0])[0]
     state, merged = state.fuse(stage_id, current)
     return state.parallel(stage_id, merged)[0]
-
-
-def refuses_parallel(context: Context, state: State) -> bool:
-    """Whether the state is dropped for parallel loops inside of others: on CPUs there are none."""
-    if context.is_gpu:
-        return False
-    if context.options.space == "ansor":
-        return queries.has_nested_parallel(state)
-    return queries.has_parallel_in_parallel(state)
 
 
 def unroll_limits(context: Context) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
-from autosched.search.initial import Rng, compute_locations, may_move, pick, refuses_parallel
+from autosched.search.initial import Rng, compute_locations, may_move, pick
 from autosched.search.rules.protocol import Context
 from autosched.search.rules.tensor_core import change_tiles
 from autosched.search.structure import Steps
@@ -105,7 +105,8 @@ def _replayed(context: Context, steps: Steps) -> Steps | None:
         state = context.dag.state_of(steps)
     except ScheduleError:
         return None
-    return None if refuses_parallel(context, state) else steps
+    nested = not context.is_gpu and queries.has_nested_parallel(state)
+    return None if nested else steps
 
 
 def mutate_matrix_tiles(context: Context, steps: Steps, rng: Rng) -> Steps | None:

@@ -17,7 +17,6 @@ from autosched.search.initial import (
     parallel,
     pick,
     pipeline,
-    refuses_parallel,
     unroll,
     vectorize,
 )
@@ -26,6 +25,7 @@ from autosched.search.structure import Steps
 from autosched.search.thread_bind import thread_bind
 from autosched.search.thread_tiles import fill_thread_tiles
 from autosched.search.window_tiles import fill_windows
+from autosched.state import queries
 from autosched.state.state import State
 
 CPU_INITIAL: tuple[InitialRule, ...] = (
@@ -71,7 +71,7 @@ def drawn(context: Context, sketches: Sequence[State], rng: Rng, attempts: int) 
     """What becomes of so many attempts: on a CPU none with a parallel loop inside another."""
     for generator in rng.spawn(attempts):
         state = sample_one(context, sketches, generator)
-        if state is not None and not refuses_parallel(context, state):
+        if state is not None and (context.is_gpu or not queries.has_nested_parallel(state)):
             yield state
 
 

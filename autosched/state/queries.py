@@ -9,8 +9,7 @@ All take the state and a stage id, and use the DAG the state's stages belong to.
     num_common_outer_iterators(state, s, target)    elementwise_match(state, s, target)
     has_reduce_iter / is_tiled / has_cache_write / is_cache_read(state, s)
     has_single_elementwise_matched_consumer(state, s) -> int (-1: no)
-    has_cross_thread_reduction(state, s)
-    has_nested_parallel(state)                  has_parallel_in_parallel(state)
+    has_cross_thread_reduction(state, s)        has_nested_parallel(state)
     cumulative_lengths(state, s) -> (space, reduce)   needs_rfactor(state, s, num_cores)
     spatial_split_step_ids(state, s)            last_reduce_iterator_of_outermost_tile(state, s)
     original_names(it)  stage_attr_names(state, s, attr)
@@ -193,27 +192,6 @@ def has_nested_parallel(state: State) -> bool:
         for stage_id, stage in enumerate(state.stages)
         if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT
     )
-
-
-def has_parallel_in_parallel(state: State) -> bool:
-    """A parallel iterator is inside of another: several that run after each other do not count."""
-    return any(
-        _parallel_inside(state, stage_id, False)
-        for stage_id, stage in enumerate(state.stages)
-        if not stage.is_placeholder and stage.compute_at is ComputeAt.ROOT
-    )
-
-
-def _parallel_inside(state: State, stage_id: int, inside: bool) -> bool:
-    for i, it in enumerate(state.stages[stage_id].iters):
-        if it.annotation is Annotation.PARALLEL:
-            if inside:
-                return True
-            inside = True
-        for attached in state.attach_map.attached_at(stage_id, i):
-            if _parallel_inside(state, attached, inside):
-                return True
-    return False
 
 
 def cumulative_lengths(state: State, stage_id: int) -> tuple[int, int]:

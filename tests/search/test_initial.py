@@ -18,7 +18,6 @@ from autosched.search.initial import (
     fill_tile_size,
     parallel,
     pipeline,
-    refuses_parallel,
     unroll,
     vectorize,
 )
@@ -26,6 +25,7 @@ from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules.protocol import Context
 from autosched.search.sample import drawn
 from autosched.search.sketch import generate_sketches
+from autosched.state import queries
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
@@ -73,30 +73,19 @@ def test_parallel_fuses_until_there_is_enough() -> None:
     assert state.to_str().splitlines()[1] == "parallel i0 (0,200)"
 
 
-def parallel_in_one_block(space: SpaceName, seed: int, cores: int) -> tuple[str, bool]:
-    """Which loops of B, computed inside of C, and of C are parallel; whether that is refused."""
+@pytest.mark.parametrize(("space", "marked"), [("ansor", "PPP"), ("autosched", "....")])
+def test_one_block_with_all_that_it_is_computed_from(space: SpaceName, marked: str) -> None:
+    """As in Ansor, the loops of length one are marked, too; sampling drops what nests."""
     a = te.placeholder((1, 64), name="A")
     b = te.compute((1, 64), lambda i, j: a[i, j] + 1.0, name="B")
     c = te.compute((1, 64), lambda i, j: b[i, j] * b[i, j], name="C")
-    options = SearchOptions(space=space)
-    context = Context(ComputeDAG([a, c]), HardwareParams(cores), False, options)
+    context = Context(ComputeDAG([a, c]), HardwareParams(8), False, SearchOptions(space=space))
     state = context.dag.init_state
     state = state.compute_at(1, 2, state.stages[2].iters[0])
-    state = made(parallel(context, context.dag.infer_bound(state), rng(seed)))
+    state = made(parallel(context, context.dag.infer_bound(state), rng()))
     marks = [it.annotation is Annotation.PARALLEL for s in state.stages[1:] for it in s.iters]
-    return "".join(".P"[mark] for mark in marks), refuses_parallel(context, state)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_parallel_goes_into_attached_stages_when_the_outer_loop_is_one_long(seed: int) -> None:
-    # as in Ansor, the loop of length one is marked too; sampling drops what nests
-    assert parallel_in_one_block("ansor", seed, 8) == ("PPP", True)
-
-
-def test_one_block_is_parallel_in_its_parts_or_not_at_all() -> None:
-    drawn = {parallel_in_one_block("autosched", seed, 8) for seed in range(8)}
-    assert drawn == {("P.P", False), ("....", False)}
-    assert {parallel_in_one_block("autosched", seed, 1) for seed in range(8)} == {("....", False)}
+    assert "".join(".P"[mark] for mark in marks) == marked
+    assert queries.has_nested_parallel(state) == (space == "ansor")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -27,7 +27,7 @@ def test_samples_are_legal_and_differ(space: SearchSpace) -> None:
                 assert step.lengths[-1] is not None
                 assert step.lengths[-1] <= max(limit, threads)
         if not space.context.is_gpu:
-            assert not queries.has_parallel_in_parallel(space.context.dag.state_of(steps))
+            assert not queries.has_nested_parallel(space.context.dag.state_of(steps))
 
 
 def test_the_same_seed_gives_the_same_samples(space: SearchSpace) -> None:

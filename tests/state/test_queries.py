@@ -117,20 +117,8 @@ def test_nested_parallel(dense: State) -> None:
     state = dense.compute_at(2, 4, dense.stages[4].iters[0])
     state, _ = state.parallel(4, state.stages[4].iters[0])
     assert not queries.has_nested_parallel(state)
-    assert not queries.has_parallel_in_parallel(state)
     state, _ = state.parallel(2, state.stages[2].iters[0])
     assert queries.has_nested_parallel(state)
-    assert queries.has_parallel_in_parallel(state)
-
-
-def test_parallel_loops_that_run_after_each_other(dense: State) -> None:
-    state = dense.compute_at(2, 4, dense.stages[4].iters[0])
-    for stage_id, place in ((4, 1), (2, 0)):
-        state, _ = state.parallel(stage_id, state.stages[stage_id].iters[place])
-    assert queries.has_nested_parallel(state)  # Ansor's word for it
-    assert not queries.has_parallel_in_parallel(state)
-    state, _ = state.parallel(2, state.stages[2].iters[1])
-    assert queries.has_parallel_in_parallel(state)
 
 
 def test_outermost_reduce_tile(dense: State) -> None:
