@@ -75,7 +75,7 @@ def test_parallel_fuses_until_there_is_enough() -> None:
 
 @pytest.mark.parametrize(("space", "marked"), [("ansor", "PPP"), ("autosched", "....")])
 def test_one_block_with_all_that_it_is_computed_from(space: SpaceName, marked: str) -> None:
-    """As in Ansor, the loops of length one are marked, too; sampling drops what nests."""
+    """In Ansor the loops of length one are marked, too; sampling drops what nests."""
     a = te.placeholder((1, 64), name="A")
     b = te.compute((1, 64), lambda i, j: a[i, j] + 1.0, name="B")
     c = te.compute((1, 64), lambda i, j: b[i, j] * b[i, j], name="C")
