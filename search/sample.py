@@ -20,6 +20,7 @@ from autosched.search.initial import (
     unroll,
     vectorize,
 )
+from autosched.search.product_slices import fill_product_slices
 from autosched.search.rules.protocol import Context
 from autosched.search.structure import Steps
 from autosched.search.thread_bind import thread_bind
@@ -39,6 +40,7 @@ CPU_INITIAL: tuple[InitialRule, ...] = (
     vectorize,
 )
 GPU_INITIAL: tuple[InitialRule, ...] = (
+    fill_product_slices,
     fill_thread_tiles,
     fill_tile_size,
     thread_bind,

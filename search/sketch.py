@@ -32,6 +32,7 @@ from autosched.search.rules.gpu import (
 )
 from autosched.search.rules.instruction import USE_INSTRUCTION
 from autosched.search.rules.operand import KEEP_OPERAND
+from autosched.search.rules.product_slices import SLICE_PRODUCT
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.search.rules.reduction_slices import SLICE_REDUCTION
 from autosched.search.rules.space import (
@@ -94,6 +95,7 @@ GPU_RULES: tuple[SketchRule, ...] = (
     TENSOR_CORE,
     TURN_IN_SHARED,
     SLICE_REDUCTION,
+    SLICE_PRODUCT,
     *ANSOR_GPU_RULES,
 )
 

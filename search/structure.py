@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from autosched.search.blocks import nested_splits
 from autosched.search.rules.instruction import fixed_splits
+from autosched.state.queries import sliced_products
 from autosched.state.steps import (
     STAGE_INSERTING,
     AnnotationStep,
@@ -100,9 +102,10 @@ def lengths_of(step: Step) -> tuple[int, ...]:
 
 
 def kept_splits(steps: Steps) -> frozenset[int]:
-    """The splits whose lengths belong to the structure; what is inside a nested one has the extent
-    that its lengths give it. Equal for steps of one `form_of`."""
-    return frozenset((*nested_splits(steps), *fixed_splits(steps)))
+    """The splits whose lengths belong to the structure; what is inside a nested one, or a slice,
+    has the extent that its lengths give it. Equal for steps of one `form_of`."""
+    slices = chain.from_iterable(sliced_products(steps))
+    return frozenset((*nested_splits(steps), *fixed_splits(steps), *slices))
 
 
 def form_of(steps: Steps) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
+from autosched.search.factors import divisors
 from autosched.search.initial import Rng, pick
 from autosched.search.rules.protocol import Context
 from autosched.search.thread_tiles import ThreadTile, bytes_of, sizes_of, suits, tiled_roots
@@ -96,7 +97,12 @@ def _bind_plain(context: Context, state: State, stage_id: int, rng: Rng) -> Stat
     if context.options.space != "ansor":
         lanes = _drawn(rng, _lanes(state, stage_id))
         most = context.hardware.max_threads_per_block
-        threads = _drawn(rng, [n for n in _THREADS if n <= most] or [threads])
+        counts = [n for n in _THREADS if n <= most] or [threads]
+        if _has_inside(state, stage_id):  # each axis of that would be compared with its end
+            size = fused.extent_or_unknown
+            whole = [n for n in counts if size % n == 0]
+            counts = whole or [n for n in divisors(size) if counts[0] <= n <= counts[-1]] or counts
+        threads = _drawn(rng, counts)
     if lanes == 1 and fused.extent_or_unknown <= threads:
         return state.bind(stage_id, fused, "threadIdx.x")[0]
     state, pieces = state.split(stage_id, fused, [threads, lanes] if lanes > 1 else [threads])
@@ -104,6 +110,12 @@ def _bind_plain(context: Context, state: State, stage_id: int, rng: Rng) -> Stat
         state, _ = state.vectorize(stage_id, pieces[2])
     state, _ = state.bind(stage_id, pieces[0], "blockIdx.x")
     return state.bind(stage_id, pieces[1], "threadIdx.x")[0]
+
+
+def _has_inside(state: State, stage_id: int) -> bool:
+    """Whether another stage is computed in the stage's loops."""
+    places = map(state.attach_map.target_of, range(len(state.stages)))
+    return any(place is not None and place[0] == stage_id for place in places)
 
 
 def _drawn(rng: Rng, values: Sequence[int]) -> int:

@@ -98,14 +98,27 @@ def _wanted(sizes: tuple[int, ...], warp: int, most: int) -> tuple[int, bool]:
 
     As far as divisors of the sizes make such blocks.
     """
-    counts = {1}
-    for size in sizes:
-        counts = {n * d for n in counts for d in divisors(size) if n * d <= most}
+    counts = _counts(sizes, most)
     for least in (2 * warp, warp) if math.prod(sizes) > _LARGE else (warp,):
         enough = [n for n in counts if n >= least]
         if enough:
             return least, any(_full(n, warp) for n in enough)
     return max(counts), False
+
+
+def _counts(sizes: tuple[int, ...], most: int) -> set[int]:
+    """How many threads divisors of the sizes make, up to `most`."""
+    counts = {1}
+    for size in sizes:
+        counts = {n * d for n in counts for d in divisors(size) if n * d <= most}
+    return counts
+
+
+def has_threads(hardware: HardwareParams, sizes: tuple[int, ...], some: tuple[int, ...]) -> bool:
+    """Whether a part of the sizes, `some`, makes the threads that a result of all should have."""
+    warp, most = hardware.warp_size, hardware.max_threads_per_block
+    least, whole = _wanted(sizes, warp, most)
+    return any(n >= least and (_full(n, warp) or not whole) for n in _counts(some, most))
 
 
 def tiled_roots(state: State) -> dict[int, list[int]]:
@@ -164,7 +177,7 @@ def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
 def _tiled(
     context: Context, state: State, stage_id: int, sizes: tuple[int, ...], width: int
 ) -> _Tiled | None:
-    """The stage and its open splits; None where it has others, or loops that are not split."""
+    """The stage and its splits; None where none is open, or loops are not split."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     places = queries.split_step_ids(state, stage_id)[::-1]
@@ -172,7 +185,9 @@ def _tiled(
     pieces = [len(step.lengths) >= _LEVELS for step in splits]
     if pieces != [True] * len(op.axis) + [False] * len(op.reduce_axis):
         return None
-    if any(step.extent is None or None not in step.lengths for step in splits):
+    if any(step.extent is None for step in splits):
+        return None
+    if not any(None in step.lengths for step in splits):
         return None
     widths = [len(step.lengths) for step in splits]
     firsts = np.cumsum([0, *widths]).tolist()
@@ -193,7 +208,7 @@ class _Tiled:
     def drawn(self, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:
         """Lengths of each split, or None where all attempts failed."""
         limit = self.context.options.max_innermost_split_factor
-        choices = [_factorizations(s.extent or 1, len(s.lengths), limit) for s in self.splits]
+        choices = [_choices(split, limit) for split in self.splits]
         rounds = _ROUNDS
         if shape is Shape.NEAT:
             choices, rounds = self._neat(choices), _NEAT_ROUNDS
@@ -387,6 +402,13 @@ def _fetches(state: State, structure: Structure) -> list[_Fetch]:
             width = state.stages[step.stage_id].op.output(0).dtype.bytes
             found.append(_Fetch(split.first + 1, width))
     return found
+
+
+def _choices(split: SplitStep, limit: int) -> Numbers:
+    """What the lengths of a split may be."""
+    if None not in split.lengths:
+        return np.array([split.lengths], np.int64)
+    return _factorizations(split.extent or 1, len(split.lengths), limit)
 
 
 @lru_cache(maxsize=256)

@@ -13,12 +13,13 @@ All take the state and a stage id, and use the DAG the state's stages belong to.
     cumulative_lengths(state, s) -> (space, reduce)   needs_rfactor(state, s, num_cores)
     spatial_split_step_ids(state, s)            last_reduce_iterator_of_outermost_tile(state, s)
     original_names(it)  stage_attr_names(state, s, attr)
-    current_stage_id(steps, k)  earlier_stage_id(steps, k, s)
+    current_stage_id(steps, k)  earlier_stage_id(steps, k, s)  sliced_products(steps)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from autosched.errors import ScheduleError
 from autosched.state.access import variables_in
@@ -29,6 +30,7 @@ from autosched.state.steps import (
     STAGE_INSERTING,
     CacheReadStep,
     CacheWriteStep,
+    RfactorStep,
     SplitStep,
     Step,
     id_before,
@@ -39,6 +41,8 @@ from autosched.tir.expr import StringImm
 
 NO_SPLIT_AT_INNER = "auto_scheduler_no_split_at_inner"
 ALWAYS_UNROLL_INNER = "auto_scheduler_always_unroll_inner"
+_TILED = 3
+"""Lengths of the split of a tiled axis, or more."""
 
 # ---- who reads what
 
@@ -277,11 +281,16 @@ def is_cache_read(state: State, stage_id: int) -> bool:
 
 
 def split_step_ids(state: State, stage_id: int) -> list[int]:
-    """The indices of the SP steps applied to the stage, last first."""
+    """The indices of the SP steps applied to the stage, last first.
+
+    Of one that was factored, those since: its loops are new ones.
+    """
     found: list[int] = []
     for k in range(len(state.steps) - 1, -1, -1):
         step = state.steps[k]
         stage_id = id_before(step, stage_id)
+        if isinstance(step, RfactorStep) and step.stage_id == stage_id:
+            break
         if isinstance(step, SplitStep) and step.stage_id == stage_id:
             found.append(k)
     return found
@@ -310,3 +319,29 @@ def earlier_stage_id(steps: Sequence[Step], k: int, stage_id: int) -> int:
     for step in reversed(steps[k + 1 :]):
         stage_id = id_before(step, stage_id)
     return stage_id
+
+
+def sliced_products(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """Sums in slices that are tiled, as those of SliceProduct: the positions of the split into
+    slices and of that of the slices' own axis.
+
+    With other lengths of the first the tiles would not fit.
+    """
+    found = []
+    for k, (step, after) in enumerate(pairwise(steps)):
+        if isinstance(step, SplitStep) and isinstance(after, RfactorStep):
+            tiled = _first_tiled(steps, k + 2).get(step.stage_id)
+            if tiled is not None:
+                found.append((k, tiled))
+    return found
+
+
+def _first_tiled(steps: Sequence[Step], start: int) -> dict[int, int]:
+    """The first tiled split from a step on of each stage, by the id that this has there."""
+    found: dict[int, int] = {}
+    for k in range(len(steps) - 1, start - 1, -1):
+        step = steps[k]
+        found = {id_before(step, stage_id): first for stage_id, first in found.items()}
+        if isinstance(step, SplitStep) and len(step.lengths) >= _TILED:
+            found[step.stage_id] = k
+    return found

@@ -15,6 +15,7 @@ import numpy as np
 from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import StageLoops, extents_of, make_loops
+from autosched.features.batched.mixed import reaches_beyond
 from autosched.features.batched.nest import Nest, Population, Stage
 from autosched.features.batched.ops import AGAIN, RF, ProgramOps, StageOps, StoreOps
 from autosched.features.batched.origin import Origin, origin_values
@@ -27,6 +28,7 @@ _DIGIT = 12  # bits of a token of a place in the program
 _DEPTH = 4  # tokens after the first
 _BEFORE = 32  # from a loop to what stands right before it; as many stages have an order
 _LAST = (1 << _DIGIT) - 1
+_BEYOND = "a part of a stage whose loops reach beyond it"
 
 
 def build_nest(ops: ProgramOps, population: Population) -> Nest:
@@ -115,16 +117,28 @@ def _add_stage(
         if k < ops.data:
             low, high = forms.ends(axes[var])
             checked |= (low < 0) | (high >= nest.shapes[ops.buffer][k])
+            outside = reaches_beyond(forms, mins[k])
+            forms.refuse(outside & (extents[k] > 1), _BEYOND)
+            checked |= outside
     data = list(zip(mins, extents, nest.shapes[ops.buffer], strict=True))
     context = Context(forms, ops.axes, loops, data, axes)
     if factored is not None:
         _add_origin(forms, ops, factored[0], sizes[s], context)
+    _refuse_vanished(nest, population.target[s])
     order = _place(nest, population, s)
     step = _step(nest, population, s, loops)
     never = np.zeros(forms.count, bool)
     nest.stages[s] = Stage(
         ops, loops, extents, axes, order, step, checked, context, loops.common, never
     )
+
+
+def _refuse_vanished(nest: Nest, target: Ints) -> None:
+    """Where a stage is computed in a `target` with an axis that is 0 by a condition alone."""
+    for t, around in nest.stages.items():
+        mixed = around.loops.mixed
+        if mixed is not None:
+            nest.forms.refuse((target == t) & mixed.vanishing, _BEYOND)
 
 
 def _summed(population: Population, sizes: dict[int, list[Ints]], s: int) -> Ints:

@@ -13,6 +13,7 @@ import numpy as np
 
 from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed
 from autosched.features.batched.loops import StageLoops, Uneven, gathered
+from autosched.features.batched.mixed import reaches_beyond
 from autosched.tir.expr import Expr, Var
 from autosched.tir.op import ge, lt
 from autosched.tir.walk import free_vars, substitute
@@ -111,7 +112,8 @@ class Context:
         value, (low, extent, shape) = self.axes[self.variables[k]], self.data[k]
         first, last = self.forms.ends(value)
         differs = ~(fixed(low) & (low.base == 0) & (extent == shape))
-        below, above = differs & (first < 0), differs & (last >= shape)
+        below = differs & (first < 0)
+        above = differs & ((last >= shape) | reaches_beyond(self.forms, low))
         found = [Condition(below, _masked(value, below))] if below.any() else []
         if above.any():
             found.append(Condition(above, _masked(value, above), shape))

@@ -245,8 +245,7 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
         var = stage.ops.axes[d]
         value = stage.axes[var]
         part = ~(fixed(low) & (low.base == 0) & (extent == shape))
-        beyond = [entry.axes[d].ends[0][1] >= entry.key[d] for entry in mixed.entries]
-        here = asked & mixed.where & part & np.array(beyond)[mixed.which]
+        here = asked & part & mixed.beyond(d)
         end = Form({}, shape)
         text = Text(lt(var, _END), {var: value, _END: end}, ())
         found |= _by_lane(nest, mixed, k, text, here & _uses(nest, value, slot, k))

@@ -59,6 +59,23 @@ class Mixed:
         pairs = zip(self.leaves, self.loops.leaves, strict=True)
         return [slot for slot, leaf in pairs if leaf >= self.loops.axes]
 
+    def beyond(self, axis: int) -> Flags:
+        """Where the text of an axis alone reaches beyond it: conditions keep it inside."""
+        if not self.entries:
+            return np.zeros_like(self.where)
+        last = np.array([entry.axes[axis].ends[0][1] >= entry.key[axis] for entry in self.entries])
+        return np.asarray(self.where & last[self.which])
+
+    @property
+    def vanishing(self) -> Flags:
+        """Where the text of an axis is 0, perhaps because of the conditions around."""
+        if not self.entries:
+            return np.zeros_like(self.where)
+        some = np.array(
+            [e.conditions != () and any(a.vanishes for a in e.axes) for e in self.entries]
+        )
+        return np.asarray(self.where & some[self.which])
+
     def of(self, n: int) -> StageText:
         """The text of candidate n."""
         return self.entries[int(self.which[n])]
@@ -130,6 +147,8 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
         if mixed.entries:
             some = np.array([not is_zero(entry.axes[k].text) for entry in mixed.entries])
             scale *= some[mixed.which]
+        else:
+            scale *= forms.extents[slot] > 1
         vanishes = [entry.axes[k].vanishes for entry in mixed.entries]
         if any(vanishes):
             forms.vanished[slot] = mixed.where & np.array(vanishes)[mixed.which]
@@ -141,6 +160,17 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
         base, joined = (np.where(mixed.where, 0, known) for known in (form.base, form.joined))
         found.append(Form(terms, base, joined))
     return tuple(found)
+
+
+def reaches_beyond(forms: Forms, low: Form) -> Flags:
+    """Where the start of a region is an axis of the stage around it whose text alone reaches beyond
+    that: a condition keeps it inside there, and in the region, too."""
+    found: Flags = np.zeros(forms.count, bool)
+    for slot, terms in low.terms.items():
+        if slot in forms.virtual:
+            mixed, axis = forms.virtual[slot]
+            found = found | (mixed.beyond(axis) & np.any([t.scale != 0 for t in terms], axis=0))
+    return found
 
 
 def _last(axis: AxisText, loops: Loops, extent: int) -> int:

@@ -22,7 +22,7 @@ from autosched.features.batched.value_parts import (
 )
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.state.replay import Replay
-from autosched.state.steps import CacheReadStep, CacheWriteStep
+from autosched.state.steps import CacheReadStep, CacheWriteStep, RfactorStep
 from autosched.te.lowering.reduction_update import assignments
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
@@ -181,7 +181,7 @@ class _Maker:
             raise UnsupportedError("stages in another order than te's")
         bases = list(range(len(dag.ops)))
         for step in plan.op_steps:
-            if isinstance(step, CacheWriteStep | CacheReadStep):
+            if isinstance(step, CacheWriteStep | CacheReadStep | RfactorStep):
                 after = isinstance(step, CacheReadStep)
                 bases.insert(step.stage_id + after, len(bases))
         self.stage_of = dict(zip(bases, schedule.stages, strict=True))
@@ -191,7 +191,7 @@ class _Maker:
         for base, stage in self.stage_of.items():
             if isinstance(stage.op, ComputeOp | PlaceholderOp):
                 if stage.attach_type is not AttachType.INLINED:
-                    self.buffers[base] = _buffer(stage.op.output(0))
+                    self.buffers[base] = _buffer(stage.op.output(0), stage.origin_op.output(0).name)
             else:
                 raise UnsupportedError(f"an operation of another kind: {stage.op.name}")
 
@@ -366,8 +366,9 @@ def _stored_at(
     return tuple([replace(s, original=own_at(s.original, own, axes)) for s in stores])
 
 
-def _buffer(tensor: Tensor) -> BufferType:
-    return BufferType(tensor.name, tensor.dtype.bytes, tuple(_constant(e) for e in tensor.shape))
+def _buffer(tensor: Tensor, name: str) -> BufferType:
+    """Of a tensor that is lowered to a buffer of this name: that of its stage before rfactor."""
+    return BufferType(name, tensor.dtype.bytes, tuple(_constant(e) for e in tensor.shape))
 
 
 def _constant(e: Expr) -> int:

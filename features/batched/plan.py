@@ -13,7 +13,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from autosched.state.iterator import Annotation
-from autosched.state.steps import PragmaStep, SplitStep, Step
+from autosched.state.queries import sliced_products
+from autosched.state.steps import PragmaStep, RfactorStep, SplitStep, Step
 
 Columns = tuple[int, ...]
 """Which of a candidate's numbers are multiplied."""
@@ -136,10 +137,14 @@ class Plan(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Of steps whose types are known: those that may have numbers, and the others."""
+    """Of steps whose types are known: those that may have numbers, and the others.
+
+    `factors`: some of them factor a sum.
+    """
 
     numbered: Callable[[Sequence[Step]], tuple[Step, ...]]
     rest: Callable[[Sequence[Step]], tuple[Step, ...]]
+    factors: bool
 
 
 class Structures:
@@ -155,7 +160,10 @@ class Structures:
         self._kept: list[Step] = []  # so that their ids are their own
 
     def structure_of(self, steps: Sequence[Step]) -> tuple[tuple[Any, ...], list[int]]:
-        """The steps without their numbers, and these numbers in order."""
+        """The steps without their numbers, and these numbers in order.
+
+        Of products in slices their number says what is computed: it is among both.
+        """
         kinds = tuple(map(type, steps))
         layout = self._layouts.get(kinds)
         if layout is None:
@@ -175,6 +183,8 @@ class Structures:
                 found.append((step.stage_id, step.iter_id, name))
                 if limit is not None:
                     numbers.append(limit)
+        if layout.factors:
+            found += [steps[k] for k, _ in sliced_products(steps)]
         return tuple(found), numbers
 
     def _rest(self, rest: tuple[Step, ...]) -> int:
@@ -204,6 +214,7 @@ def _layout_of(kinds: tuple[type[Step], ...]) -> _Layout:
     return _Layout(
         _those([k for k, own in enumerate(numbered) if own]),
         _those([k for k, own in enumerate(numbered) if not own]),
+        RfactorStep in kinds,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autosched.features.batched.loop_state import LoopState
@@ -16,6 +17,7 @@ from autosched.features.batched.plan import (
 )
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation
+from autosched.state.queries import sliced_products
 from autosched.state.steps import (
     AnnotationStep,
     CacheReadStep,
@@ -114,9 +116,14 @@ class _Replay:
         self.known = len(self.stages)
         self.op_steps: list[Step] = []
         self.splits: dict[int, list[int]] = {}
+        self.slices: dict[int, SplitStep] = {}  # by the step that factors their sums
         self.number = 0
 
     def run(self, steps: Sequence[Step]) -> Plan:
+        for k, _ in sliced_products(steps):
+            step = steps[k]
+            assert isinstance(step, SplitStep)
+            self.slices[k + 1] = step
         for k, step in enumerate(steps):
             effect = _EFFECTS.get(type(step))
             if effect is None:
@@ -282,7 +289,25 @@ def _cache_read(p: _Replay, step: CacheReadStep, k: int) -> None:
     p.known += 1
 
 
+def _sliced(p: _Replay, step: RfactorStep, split: SplitStep) -> None:
+    """A product in slices of a known number: its stages are like all that te knows."""
+    stage = p.stages[step.stage_id]
+    if stage.part or len(stage.loops.relations) > 1 or not 0 <= step.factor_iter_id <= stage.data:
+        raise UnsupportedError("slices of a transformed product")
+    te_id = p.te_id(stage)
+    p.op_steps += [replace(split, stage_id=te_id), replace(step, stage_id=te_id)]
+    rest = _left(stage.loops, stage.loops.leaves[step.iter_id], stage.data)
+    data, known = stage.data + 1, p.known
+    p.known += 1
+    _replace(p, stage, PlannedStage(stage.base, p.root(stage.base, data), stage.data, stage.rank))
+    loops = p.root(known, data + len(rest))
+    p.insert(step.stage_id, PlannedStage(known, loops, data, stage.rank + 1))
+
+
 def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
+    if k in p.slices:
+        _sliced(p, step, p.slices[k])
+        return
     stage = p.stages[step.stage_id]
     state, base, data = stage.loops, stage.base, stage.data
     if stage.target is not None or state.kinds or state.unroll >= 0:

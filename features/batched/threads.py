@@ -100,10 +100,11 @@ def kept(nest: Nest, s: int, slot: int) -> Flags:
     forms = nest.forms
     if slot in forms.virtual:
         mixed, _ = forms.virtual[slot]
-        for leaf in mixed.mixing:
-            stands = mixed.where & kept(nest, s, leaf) & (forms.extents[leaf] > 1)
-            forms.refuse(stands, "a region of part of a stage whose loops are mixed")
-        return np.zeros(forms.count, bool)
+        several = [(kept(nest, s, leaf), forms.extents[leaf] > 1) for leaf in mixed.mixing]
+        some = np.any([stays & runs for stays, runs in several], axis=0) & mixed.where
+        moves = np.any([~stays & runs for stays, runs in several], axis=0)
+        forms.refuse(some & moves, "a region of part of a stage whose loops are mixed")
+        return np.asarray(some & ~moves)
     for t, stage in nest.stages.items():
         if slot in stage.loops.slots:
             position = stage.loops.slots.index(slot)

@@ -15,6 +15,7 @@ from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
 from autosched.tir.expr import Expr, IntImm, Mul, ProducerLoad, Var
 from autosched.tir.gpu import BANK, BANKS
+from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars, pre_order
 from autosched.transform.device.alignment import WIDEST
 
@@ -109,12 +110,26 @@ def _summed_axes(state: State, stage_id: int, reader: int) -> list[int]:
     assert isinstance(op, ComputeOp)
     own = state.stages[stage_id].op
     loads = [load for body in op.body for load in tensor_loads(body) if load.producer.op is own]
-    if len(loads) != 1 or not all(isinstance(index, Var) for index in loads[0].indices):
+    if len(loads) != 1:
+        return []
+    indices = [_within_slice(index, op) for index in loads[0].indices]
+    if not all(isinstance(index, Var) for index in indices):
         return []
     sums = {axis.var for axis in op.reduce_axis}
-    found = [k for k, index in enumerate(loads[0].indices) if index in sums]
-    rows = len(loads[0].indices)
+    found = [k for k, index in enumerate(indices) if index in sums]
+    rows = len(indices)
     return found if rows - 1 in found and len(found) < rows else []
+
+
+def _within_slice(index: Expr, op: ComputeOp) -> Expr:
+    """The term's place in its slice, of the index of a term in a stage that sums up slices
+    (SliceProduct); other indices as they are."""
+    terms = linear(index)[1]
+    for axis in op.reduce_axis if ".rf" in op.name and len(terms) == 2 else ():
+        assert axis.dom is not None and isinstance(axis.dom.extent, IntImm)
+        if terms.get(axis.var) == 1 and terms.get(op.axis[0].var) == axis.dom.extent.value:
+            return axis.var
+    return index
 
 
 def _turned(state: State, cache: int, sums: list[int]) -> tuple[State, int]:

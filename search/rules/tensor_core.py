@@ -18,9 +18,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from autosched.search.factors import divisors
 from autosched.search.rules.common import FEW_BLOCKS
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import in_slices
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.stage import ComputeAt
@@ -56,7 +56,7 @@ _MOST_TILE_BYTES = 224 << 10
 """Of all stages of both tiles: sm_90, the only one with wgmma, gives a block 227 KiB."""
 
 
-def _fitting(context: Context, state: State, stage_id: int) -> list[Instruction]:
+def fitting_instructions(context: Context, state: State, stage_id: int) -> list[Instruction]:
     """The first instruction of a warpgroup that computes the stage, and the first of a warp."""
     op = state.stages[stage_id].op
     found: dict[bool, Instruction] = {}
@@ -67,7 +67,8 @@ def _fitting(context: Context, state: State, stage_id: int) -> list[Instruction]
     return list(found.values())
 
 
-def _untouched(state: State, stage_id: int) -> bool:
+def is_untouched(state: State, stage_id: int) -> bool:
+    """Whether no rule has changed the stage's loops so far."""
     stage = state.stages[stage_id]
     return (
         stage.compute_at is ComputeAt.ROOT
@@ -77,26 +78,26 @@ def _untouched(state: State, stage_id: int) -> bool:
 
 
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
-    if queries.has_cache_write(state, stage_id) or not _untouched(state, stage_id):
+    if queries.has_cache_write(state, stage_id) or not is_untouched(state, stage_id):
         return Decision.SKIP
-    if not _fitting(context, state, stage_id):
+    if not fitting_instructions(context, state, stage_id):
         return Decision.SKIP
     return Decision.APPLY
 
 
 def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
     writer = queries.has_single_elementwise_matched_consumer(state, stage_id)
-    if writer < 0 or not _untouched(state, writer):
+    if writer < 0 or not is_untouched(state, writer):
         writer = stage_id
     found = []
-    for it in _fitting(context, state, stage_id):
+    for it in fitting_instructions(context, state, stage_id):
         step = it.extent("k")
         smallest = (64, 64, step, 16, 64) if is_of_warpgroup(it) else (16, 16, step, 16, 16)
         tiles = MatrixTilesStep(stage_id, writer, it.name, smallest, 0, True)
         found.append((state.apply(tiles), stage_id - 1))
         place = _long_sum(state, stage_id, it)
         if place is not None:
-            sliced = _in_slices(state, stage_id, writer, place)
+            sliced = in_slices(state, stage_id, state.stages[stage_id].iters[place], writer)
             found.append((sliced.apply(replace(tiles, writer_id=stage_id)), stage_id - 1))
     return found
 
@@ -111,20 +112,6 @@ def _long_sum(state: State, stage_id: int, it: Instruction) -> int | None:
         return None
     longest = max(view.k, key=lambda axis: total((axis,)))
     return state.stages[stage_id].op.root_iter_vars.index(longest)
-
-
-def _in_slices(state: State, stage_id: int, writer: int, place: int) -> State:
-    """The sums of slices as a stage of their own, and what adds them up beside its reader.
-
-    How many slices is drawn later, like the lengths of other splits.
-    """
-    axis = state.stages[stage_id].iters[place]
-    least = divisors(axis.extent_or_unknown)[1]
-    state, (outer, _) = state.split(stage_id, axis, [least], inner_to_outer=False)
-    state, _ = state.rfactor(stage_id, outer, 0)
-    if writer == stage_id:
-        return state
-    return state.compute_at(stage_id + 1, writer + 1, state.stages[writer + 1].iters[-1])
 
 
 TENSOR_CORE = FunctionRule("TensorCore", _condition, _apply)

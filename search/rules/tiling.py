@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
+from autosched.search.factors import divisors
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.queries import NO_SPLIT_AT_INNER, stage_attr_names
 from autosched.state.state import State
@@ -131,6 +132,20 @@ def fuse_all_reductions(state: State, stage_id: int) -> tuple[State, Iterator]:
     if len(reductions) == 1:
         return state, reductions[0]
     return state.fuse(stage_id, reductions)
+
+
+def in_slices(state: State, stage_id: int, axis: Iterator, writer: int) -> State:
+    """The sums of slices of an axis as a stage of their own, and what adds them up beside `writer`,
+    its reader, if that is another stage.
+
+    How many slices is drawn later.
+    """
+    least = divisors(axis.extent_or_unknown)[1]
+    state, (outer, _) = state.split(stage_id, axis, [least], inner_to_outer=False)
+    state, _ = state.rfactor(stage_id, outer, 0)
+    if writer == stage_id:
+        return state
+    return state.compute_at(stage_id + 1, writer + 1, state.stages[writer + 1].iters[-1])
 
 
 def with_sampled_rfactor(state: State) -> State:

@@ -15,6 +15,7 @@ from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
+from autosched.state.queries import sliced_products
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
@@ -29,6 +30,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("softmax", {"M": 48, "N": 50}),
     ("norm_bmn", {"B": 2, "M": 40, "N": 48}),  # slices, of which warps have a part each
+    # Products in slices, and a second kernel whose loops are no axes around what adds them up.
+    ("dense_bias_relu", {"M": 64, "N": 40, "K": 8192}),
     ("add_relu", {"M": 60, "N": 52}),  # vectors, blocks of several sizes
     # A window beside axes that threads share, with conditions and a sum of its own.
     ("max_pool2d_nchw", {"N": 1, "C": 5, "H": 14, "W": 14, "K": 3, "stride": 1, "padding": 1}),
@@ -119,6 +122,23 @@ def test_values_with_conditions(name: str, space: SpaceName) -> None:
         assert name == DIGITS or batched.share.one_by_one < len(candidates), features
         expected = [_bits(own[features]) for own in one]
         assert [_bits(rows) for rows in batched_rows] == [*expected, *expected], features
+
+
+@pytest.mark.parametrize(("rows", "left"), [(2, 0), (1, 4)])
+def test_sums_of_slices_where_threads_are_more_than_results(rows: int, left: int) -> None:
+    """What adds slices up compares the axis that loops reach beyond with its end. Where that is 0
+    by this condition alone candidates are worked out one by one."""
+    task = Task.from_workload("dense_bias_relu", target=cuda_target("sm_90"), M=rows, N=521, K=1024)
+    space = SearchSpace(task)
+    sketch = next(s for s in space.sketches if sliced_products(s.steps))
+    candidates = space.sample(np.random.default_rng(0), 4, sketch=sketch)[:4]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features, ansor_limits=False)
+        found = batched.rows_of(candidates)
+        assert batched.share.one_by_one == left, (features, batched.share.reasons)
+        one = [_one(task, steps, False, features) for steps in candidates]
+        assert None not in one
+        assert [_bits(rows) for rows in found] == [_bits(rows) for rows in one], features
 
 
 def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:

@@ -1,0 +1,72 @@
+"""SliceProduct: products with few results and many terms in slices, for GPUs in `autosched`.
+
+C = sum(A * B)      ->    C.rf[n] = sum(A * B) of slice n     blocks of their own for each slice
+                          C = sum(n, C.rf[n]), what reads C   a second kernel
+
+A convolution of 7x7 positions and 512 filters has six tiles of 64x64: Ansor leaves all but six
+multiprocessors idle, or gives each thread so little that it waits for memory. Slices are tiled like
+the images of a batch. How many there are is drawn first (search/product_slices.py). Products on
+tensor cores have slices of their own (rules/tensor_core.py).
+"""
+
+from __future__ import annotations
+
+from autosched.search.factors import divisors
+from autosched.search.rules.common import FEW_BLOCKS
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tensor_core import fitting_instructions, is_untouched
+from autosched.search.rules.tiling import in_slices, iters_of
+from autosched.state import queries
+from autosched.state.iterator import IterKind
+from autosched.state.state import State
+
+_TILE = 64 * 64
+"""Results of a block that reads each value often enough."""
+_LONG_SUM = 1024
+_LEAST_TERMS = 64
+"""Of a slice: with fewer, writing its sums and reading them takes longer than the products."""
+_BLOCKS = (FEW_BLOCKS // 2, 4 * FEW_BLOCKS)
+"""Tiles of all slices that are worth drawing, where there are such."""
+
+
+def slice_counts(elements: int, terms: int, axis: int) -> tuple[int, ...]:
+    """How many slices an axis of so many of the `terms` may be cut into: they divide it.
+
+    >>> slice_counts(49 * 512, 9 * 512, 512)
+    (16, 32, 64)
+    """
+    tiles = -(-elements // _TILE)
+    whole = [n for n in divisors(axis) if n > 1 and terms // n >= _LEAST_TERMS]
+    enough = [n for n in whole if _BLOCKS[0] <= tiles * n <= _BLOCKS[1]]
+    return tuple(enough or whole[-1:])
+
+
+def _condition(context: Context, state: State, stage_id: int) -> Decision:
+    stage = state.stages[stage_id]
+    if not queries.needs_multi_level_tiling(state, stage_id) or not is_untouched(state, stage_id):
+        return Decision.SKIP
+    if stage.name.endswith(".rf") or queries.has_cache_write(state, stage_id):
+        return Decision.SKIP
+    if fitting_instructions(context, state, stage_id):
+        return Decision.SKIP
+    elements, terms = queries.cumulative_lengths(state, stage_id)
+    few = 2 * -(-elements // _TILE) <= FEW_BLOCKS
+    if not few or terms < _LONG_SUM or not slice_counts(elements, terms, _longest(state, stage_id)):
+        return Decision.SKIP
+    return Decision.APPLY
+
+
+def _longest(state: State, stage_id: int) -> int:
+    return max(it.extent_or_unknown for it in iters_of(state, stage_id, IterKind.REDUCTION))
+
+
+def _slice(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+    writer = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    if writer < 0 or not is_untouched(state, writer):
+        writer = stage_id
+    terms = iters_of(state, stage_id, IterKind.REDUCTION)
+    state = in_slices(state, stage_id, max(terms, key=lambda it: it.extent_or_unknown), writer)
+    return [(state, stage_id)]
+
+
+SLICE_PRODUCT = FunctionRule("SliceProduct", _condition, _slice)
