@@ -250,6 +250,8 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             also = stage.context.where_lost(e)
             lost = lost if also is None else lost | also
             lost = lost | _told_by_conditions(forms, form, asked)
+            if ops.parts and nest.ops.buffers[buffer].shape[d] == 1 and not as_ansor:
+                lost = lost | _is_text(forms, form)  # conditions say that it is 0
             access.tuples[-1].append(form)
             store.loaded[-1].append(form)
             known, deep = mixed_index(forms, form, store.at, as_ansor)
@@ -290,6 +292,15 @@ def _told_by_conditions(forms: Forms, form: Form, asked: Mapping[int, Flags]) ->
                     found = found | (flags & (term.scale != 0))
         elif slot in asked:
             found = found | (asked[slot] & forms.is_digit(slot, term))
+    return found
+
+
+def _is_text(forms: Forms, form: Form) -> Flags:
+    """Where an axis of mixed loops is in the form."""
+    found: Flags = np.zeros(forms.count, bool)
+    for slot, term in form.every():
+        if slot in forms.virtual:
+            found = found | (term.scale != 0)
     return found
 
 

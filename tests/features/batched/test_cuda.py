@@ -141,6 +141,19 @@ def test_sums_of_slices_where_threads_are_more_than_results(rows: int, left: int
         assert [_bits(rows) for rows in found] == [_bits(rows) for rows in one], features
 
 
+def test_padding_says_that_an_index_is_0() -> None:
+    """Of three rows that threads fetch, whose loops mix axes, one is read: there are no more."""
+    args: dict[str, Any] = {"N": 4, "H": 1, "W": 4, "CI": 8, "CO": 33}
+    args |= {"K": 3, "stride": 1, "padding": 1}
+    task = Task.from_workload("conv2d_nchw_bn_relu", target=cuda_target("sm_90"), **args)
+    candidates = SearchSpace(task).sample(np.random.default_rng(0), 12)[:12]
+    batched = batched_features(task.dag, task.target, AUTOSCHED_1, ansor_limits=False)
+    found = batched.rows_of(candidates)
+    assert batched.share.one_by_one <= len(candidates) // 2, batched.share.reasons
+    one = [_one(task, steps, False, AUTOSCHED_1) for steps in candidates]
+    assert [_bits(rows) for rows in found] == [_bits(rows) for rows in one]
+
+
 def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:
     """1 <= blockIdx.x * 20 + lane asks for the lane, so that there is a loop and no vector."""
     expr, shapes = EXPRESSIONS["a border inside a product"]
