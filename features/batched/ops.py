@@ -10,8 +10,10 @@ from autosched.features.autosched_1.within_bounds import value_within_bounds
 from autosched.features.batched.padding import Padding, padding_of
 from autosched.features.batched.plan import Factored, Plan, UnsupportedError, crosses
 from autosched.features.batched.value_parts import (
+    Border,
     asks_for_remainders,
     axes_outside_loads,
+    borders_of,
     clamps,
     factors,
     loads_of,
@@ -82,7 +84,8 @@ class StoreOps:
     there are quotients or remainders in them. `into` is the buffer of one element that is stored to
     where it is not that of the stage. `places` say which of all loads in the value the `loads` are.
     `zeros` says where what a sum adds, or what is stored, is known to be zero. With
-    `keeps_conditions` these ask for remainders.
+    `keeps_conditions` these ask for remainders. `borders` are in the value, or were before it was
+    taken as it is inside of them.
     """
 
     is_init: bool
@@ -98,6 +101,7 @@ class StoreOps:
     divided: bool = False
     zeros: tuple[Zeros, ...] = ()
     keeps_conditions: bool = False
+    borders: tuple[Border, ...] = ()
     original: Expr = field(kw_only=True)
 
     @property
@@ -276,6 +280,7 @@ class _Maker:
 
     def store(self, original: Expr, own: Tensor, is_init: bool) -> StoreOps:
         given = original
+        borders = borders_of(original)
         if self.within_bounds:
             original = value_within_bounds(original)
         value = simplified_value(original, self.as_ansor)
@@ -303,6 +308,7 @@ class _Maker:
             places=tuple(k for k, e in enumerate(loads) if e.producer is not own),
             divided=not all(map(undivided, parts)),
             keeps_conditions=bool(parts) and asks_for_remainders(original),
+            borders=borders,
             original=original,
         )
 

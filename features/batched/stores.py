@@ -17,7 +17,8 @@ from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints,
 from autosched.features.batched.mixed_index import mixed_index
 from autosched.features.batched.nest import Nest, Stage, index_form
 from autosched.features.batched.ops import StoreOps
-from autosched.features.batched.value_parts import axes_outside_loads
+from autosched.features.batched.plan import UnsupportedError
+from autosched.features.batched.value_parts import Border, axes_outside_loads
 from autosched.features.batched.written import Ends, Written, either, written_index
 from autosched.features.walk.access import READ, READ_WRITE, WRITE
 from autosched.tir.expr import Expr, Var
@@ -241,6 +242,12 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
         if known is not None:
             found[buffer].written[0, d] = known
     asked = _asked(store) if ops.conditional and not ops.parts else {}
+    told = _told_by_borders(forms, store)
+    if not ops.conditional or (as_ansor and len(ops.parts) > 1):
+        # The borders are not in the value, or f < 8 says that f % 8, another axis, is f.
+        for flags in told.values():
+            forms.refuse(flags, "a border that tells a part of an index")
+        told = {}
     for number, (buffer, indices) in enumerate(ops.loads):
         access = found.setdefault(buffer, Touched(buffer, READ, []))
         access.tuples.append([])
@@ -250,8 +257,8 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             also = stage.context.where_lost(e)
             lost = lost if also is None else lost | also
             lost = lost | _told_by_conditions(forms, form, asked)
-            if ops.parts and nest.ops.buffers[buffer].shape[d] == 1 and not as_ansor:
-                lost = lost | _is_text(forms, form)  # conditions say that it is 0
+            for var in free_vars(e) & told.keys():
+                lost = lost | told[var]
             access.tuples[-1].append(form)
             store.loaded[-1].append(form)
             known, deep = mixed_index(forms, form, store.at, as_ansor)
@@ -295,12 +302,39 @@ def _told_by_conditions(forms: Forms, form: Form, asked: Mapping[int, Flags]) ->
     return found
 
 
-def _is_text(forms: Forms, form: Form) -> Flags:
-    """Where an axis of mixed loops is in the form."""
-    found: Flags = np.zeros(forms.count, bool)
+def _told_by_borders(forms: Forms, store: Store) -> dict[Var, Flags]:
+    """Where conditions of borders may say which value a digit has, by the axes that they ask for.
+
+    if_then_else(b // 2 * 3 + r < 3, X[b // 2 * 3 + r], 0) -> if_then_else(b < 2, X[r], 0)
+    """
+    found: dict[Var, Flags] = {}
+    axes = store.stage.axes
+    for border in store.ops.borders:
+        try:
+            form, lost = forms.attempt(partial(index_form, forms, border.value, axes))
+        except UnsupportedError:
+            continue
+        told = ~lost & _single_digit(forms, form, border)
+        for var in free_vars(border.value) & axes.keys():
+            found[var] = found[var] | told if var in found else told
+    return found
+
+
+def _single_digit(forms: Forms, form: Form, border: Border) -> Flags:
+    """Where a digit of the form has several values, of which the border leaves one or none, or
+    where it leaves no value of a term."""
+    low, high = forms.ends(form)
+    first = low if border.first is None else np.maximum(low, border.first)
+    last = high if border.end is None else np.minimum(high, border.end - 1)
+    found: Flags = first > last
     for slot, term in form.every():
-        if slot in forms.virtual:
-            found = found | (term.scale != 0)
+        most = forms.largest(slot, term)
+        scale = np.maximum(1, np.abs(term.scale))
+        least = np.maximum(0, -((high - scale * most - first) // scale))
+        greatest = np.minimum(most, (last - low) // scale)
+        several: Flags = (term.scale != 0) & (most > 0)
+        digit = several if slot in forms.virtual else forms.is_digit(slot, term) & several
+        found = found | (several & (least > greatest)) | (digit & (least == greatest))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from autosched.arith import Analyzer
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import (
@@ -16,6 +18,7 @@ from autosched.tir.expr import (
     Expr,
     FloorDiv,
     FloorMod,
+    IntImm,
     Max,
     Min,
     Mul,
@@ -140,3 +143,38 @@ def _conjuncts(e: Expr) -> list[Expr]:
 def loads_of(e: Expr) -> list[ProducerLoad]:
     """All loads, in order."""
     return [x for x in pre_order(e) if isinstance(x, ProducerLoad)]
+
+
+class Border(NamedTuple):
+    """first <= value and value < end, in the condition of a choice; None where one is not asked."""
+
+    value: Expr
+    first: int | None
+    end: int | None
+
+
+def borders_of(value: Expr) -> tuple[Border, ...]:
+    """What conditions of choices compare with constants.
+
+    if_then_else(1 <= h and h < 57, X[h - 1], 0.0)    ->    h, 1, 57
+    """
+    found: dict[Expr, tuple[int | None, int | None]] = {}
+    for choice in filter(_is_choice, pre_order(value)):
+        for condition in _conjuncts(choice.children()[0]):
+            limits: tuple[int | None, int | None]
+            match condition:
+                case LE(IntImm(first), e) | GE(e, IntImm(first)):
+                    limits = first, None
+                case LT(IntImm(below), e) | GT(e, IntImm(below)):
+                    limits = below + 1, None
+                case LT(e, IntImm(end)) | GT(IntImm(end), e):
+                    limits = None, end
+                case LE(e, IntImm(last)) | GE(IntImm(last), e):
+                    limits = None, last + 1
+                case _:
+                    continue
+            if not loads_of(e):
+                before = found.get(e, (None, None))
+                least, most = (b if a is None else a for a, b in zip(limits, before, strict=True))
+                found[e] = least, most
+    return tuple([Border(e, *limits) for e, limits in found.items()])

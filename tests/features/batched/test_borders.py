@@ -1,0 +1,67 @@
+"""Conditions of a border that tell which value a digit of an index has, or that never hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.features.batched.sets import batched_features
+from autosched.features.batched.value_parts import Border, borders_of
+from autosched.features.lowering import rows_of_steps
+from autosched.features.sets import ANSOR, AUTOSCHED_1
+from autosched.search.space import SearchSpace
+from autosched.target import Target, cpu_target, cuda_target
+from autosched.task import Task
+from autosched.tir.expr import Var
+from autosched.tir.op import all_, const, ge, gt, if_then_else, le, lt
+
+CPU, GPU = cpu_target(), cuda_target("sm_90")
+_NONE = {"K": 1, "stride": 3, "padding": 1}
+CASES: list[tuple[str, dict[str, Any], str, Target, int]] = [
+    # Only the padding is read: l * 3 is neither 1 nor 2, and w is 0.
+    ("conv1d_nlc", {"N": 3, "L": 2, "CI": 24, "CO": 24, **_NONE}, AUTOSCHED_1, CPU, 12),
+    (
+        "conv2d_nhwc",
+        {"N": 1, "H": 13, "W": 1, "CI": 4, "CO": 4, "KH": 1, "KW": 1, "stride": 3, "padding": 1},
+        *(AUTOSCHED_1, CPU, 21),
+    ),
+    # blockIdx.x // 2 * 3 + r < 3 says that the quotient is 0.
+    (
+        "conv2d_nhwc",
+        {"N": 2, "H": 10, "W": 1, "CI": 8, "CO": 130, "KH": 2, "KW": 2, "stride": 3, "padding": 2},
+        *(ANSOR, GPU, 18),
+    ),
+    # f // 8 * 3 + r < 3 says that f % 8, in another dimension, is f.
+    (
+        "conv2d_nchw_bn_relu",
+        {"N": 2, "H": 1, "W": 19, "CI": 16, "CO": 8, "K": 2, "stride": 3, "padding": 2},
+        *(ANSOR, CPU, 5),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "features", "target", "seed"), CASES)
+def test_rows_are_those_of_each_by_itself(
+    name: str, args: dict[str, Any], features: str, target: Target, seed: int
+) -> None:
+    task = Task.from_workload(name, target=target, **args)
+    candidates = SearchSpace(task).sample(np.random.default_rng(seed), 16)[:16]
+    batched = batched_features(task.dag, task.target, features, not target.is_gpu)
+    for steps, rows in zip(candidates, batched.rows_of(candidates), strict=True):
+        one = rows_of_steps(task.dag, steps, task.target, features, not target.is_gpu)
+        assert rows is not None
+        assert rows.values.tobytes() == one.values.tobytes(), steps
+
+
+def test_what_conditions_compare() -> None:
+    i, j = Var("i"), Var("j")
+
+    def borders(*conditions: Any) -> list[Border]:
+        return list(borders_of(if_then_else(all_(*conditions), const(1.0), const(0.0))))
+
+    assert borders(le(1, i), lt(i, 9), gt(9, j)) == [Border(i, 1, 9), Border(j, None, 9)]
+    assert borders(ge(i, 1), le(i, 8)) == [Border(i, 1, 9)]
+    assert borders(gt(i, 0), ge(8, i)) == borders(lt(0, i), lt(i, 9)) == [Border(i, 1, 9)]
+    assert borders(lt(i, j)) == []
