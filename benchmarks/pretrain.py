@@ -115,6 +115,9 @@ GPU_TASKS: list[tuple[str, dict[str, Any]]] = [
     ("batch_matmul", {"B": 16, "M": 512, "N": 512, "K": 64}),
     ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
     ("max_pool2d_nchw", _image(112, 3, C=64, stride=2)),
+    ("conv2d_nhwc", _conv2d(7, 512, 512, 3)),  # these in slices
+    ("dense_bias_relu", {"M": 32, "N": 1000, "K": 2048}),
+    ("matmul", {"M": 64, "N": 64, "K": 8192}),
 ]
 
 

@@ -3,7 +3,7 @@
 C = sum(A * B)      ->    C.rf[n] = sum(A * B) of slice n     blocks of their own for each slice
                           C = sum(n, C.rf[n]), what reads C   a second kernel
 
-A convolution of 7x7 positions and 512 filters has six tiles of 64x64: Ansor leaves all but six
+A convolution of 7x7 positions and 512 filters has seven tiles of 64x64: Ansor leaves all other
 multiprocessors idle, or gives each thread so little that it waits for memory. Slices are tiled like
 the images of a batch. How many there are is drawn first (search/product_slices.py). Products on
 tensor cores have slices of their own (rules/tensor_core.py).
