@@ -164,9 +164,23 @@ def _add_origin(
         if k in origin.texts:
             context.texts[var], context.lost[var] = origin.texts[k], origin.lost[k]
     axes.update(origin.axes)
+    if any(len(relation) == 3 for relation in factored.loops.relations):
+        made, rest = leaf[factored.made[0]], [leaf[k] for k in factored.rest]
+        context.parts = [made], rest
+        context.cut = {var: _cut(forms, made, axes[var]) for var in ops.origin}
     context.given += origin.conditions
     if len(factored.made) > 1:
         forms.refuse(_cut_slices(factored, sizes, origin), "an axis that ends inside of a slice")
+
+
+def _cut(forms: Forms, made: Form, axis: Form) -> Flags:
+    """Where an axis is made of digits of the factored loop that have others above them."""
+    found: Flags = np.zeros(forms.count, bool)
+    for slot, term in axis.every():
+        for whole in made.terms.get(slot, ()):
+            most = np.minimum(whole.upper, forms.extents[slot])
+            found = found | ((term.scale != 0) & (whole.scale != 0) & (term.upper < most))
+    return found
 
 
 def _cut_slices(factored: Factored, sizes: list[Ints], origin: Origin) -> Flags:

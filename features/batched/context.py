@@ -49,6 +49,9 @@ class Context:
 
     `data` are the mins, extents and shape of the data axes. The `texts` of axes are in terms of
     `axes`; `lost` says for which candidates these axes are no forms.
+
+    Of partial results `cut` has the old axes that are the lower digits of a loop whose upper part
+    was factored, and where; `parts` are the values of both parts.
     """
 
     forms: Forms
@@ -59,6 +62,8 @@ class Context:
     texts: dict[Var, Expr] = field(default_factory=dict)
     lost: dict[Var, Flags] = field(default_factory=dict)
     given: list[Condition] = field(default_factory=list)
+    cut: dict[Var, Flags] = field(default_factory=dict)
+    parts: tuple[Sequence[Form], Sequence[Form]] = ((), ())
     _known: dict[Var, list[Condition]] = field(default_factory=dict)
 
     def where_lost(self, e: Expr) -> Flags | None:

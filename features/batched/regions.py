@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed
+from autosched.features.batched.forms import Flags, Form, Forms, Ints, Term, fixed, uses_slot
 from autosched.features.batched.loops import surplus_of
-from autosched.features.batched.nest import Nest, Population, index_form
+from autosched.features.batched.nest import Nest, Population, Stage, index_form
 from autosched.features.batched.ops import Indices, StageOps
 from autosched.features.batched.plan import UnsupportedError
 from autosched.features.batched.threads import kept
@@ -48,6 +48,7 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
                 lost = reader.context.where_lost(index)
                 if lost is not None:
                     forms.refuse(lost, "a region read at axes that are no sums of digits")
+            _refuse_cut(nest, s, reader, indices)
             surplus = _surplus(nest, population, s, c)
             here = [
                 _read(nest, s, index, reader.axes, shape[d], surplus, population.target[s] < 0)
@@ -59,6 +60,26 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
     if found is None:
         raise UnsupportedError("a stage that nobody reads")
     return [low for low, _ in found], [extent for _, extent in found]
+
+
+def _refuse_cut(nest: Nest, s: int, reader: Stage, indices: Indices) -> None:
+    """Where stage s holds what several iterations of a partial sum read along an axis that is a
+    remainder of the loop that was factored.
+
+    InferBound has f // 12 - f // 60 * 5 for the start, of which no more is known than of both.
+    """
+    forms, (made, rest) = nest.forms, reader.context.parts
+    cut = [reader.context.cut[v] for e in indices for v in free_vars(e) & reader.context.cut.keys()]
+    if not cut:
+        return
+    stands, runs = np.zeros((2, forms.count), bool)
+    for form in made:
+        for slot, terms in form.terms.items():
+            stands |= uses_slot(terms) & kept(nest, s, slot)
+    for form in rest:
+        for slot, terms in form.terms.items():
+            runs |= uses_slot(terms) & ~kept(nest, s, slot) & (forms.extents[slot] > 1)
+    forms.refuse(np.any(cut, axis=0) & stands & runs, "a region read at a part of a factored loop")
 
 
 def _plain(population: Population, s: int) -> Flags:

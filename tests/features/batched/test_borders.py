@@ -1,4 +1,5 @@
-"""Conditions of a border that tell which value a digit of an index has, or that never hold."""
+"""Conditions of a border that tell which value a digit of an index has, or that never hold; regions
+that begin at a difference of quotients."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from autosched.features.batched.value_parts import Border, borders_of
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1
 from autosched.search.space import SearchSpace
+from autosched.state.steps import RfactorStep
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.tir.expr import Var
@@ -52,6 +54,24 @@ def test_rows_are_those_of_each_by_itself(
     for steps, rows in zip(candidates, batched.rows_of(candidates), strict=True):
         one = rows_of_steps(task.dag, steps, task.target, features, not target.is_gpu)
         assert rows is not None
+        assert rows.values.tobytes() == one.values.tobytes(), steps
+
+
+def test_parts_of_a_factored_loop() -> None:
+    """What several terms of a partial sum read along rw begins at f // 12 - f // 60 * 5, which is
+    f % 60 // 12, though nothing says so."""
+    args: dict[str, Any] = {"N": 1, "H": 22, "W": 5, "CI": 24, "CO": 1}
+    args |= {"KH": 5, "KW": 5, "stride": 3, "padding": 2}
+    task = Task.from_workload("conv2d_nhwc", target=CPU, **args)
+    space = SearchSpace(task)
+    sketch = next(s for s in space.sketches if any(isinstance(x, RfactorStep) for x in s.steps))
+    candidates = space.sample(np.random.default_rng(0), 60, sketch=sketch)[:60]
+    batched = batched_features(task.dag, task.target, ANSOR)
+    found = batched.rows_of(candidates)
+    assert 0 < batched.share.reasons["a region read at a part of a factored loop"] < 10
+    for steps, rows in zip(candidates, found, strict=True):
+        assert rows is not None
+        one = rows_of_steps(task.dag, steps, task.target, ANSOR)
         assert rows.values.tobytes() == one.values.tobytes(), steps
 
 
