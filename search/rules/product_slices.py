@@ -14,10 +14,10 @@ from __future__ import annotations
 from autosched.search.factors import divisors
 from autosched.search.rules.common import FEW_BLOCKS
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tensor_core import fitting_instructions, is_untouched
+from autosched.search.rules.tensor_core import fitting_instructions, is_untouched, writer_of
 from autosched.search.rules.tiling import in_slices, iters_of
 from autosched.state import queries
-from autosched.state.iterator import IterKind
+from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 
 _TILE = 64 * 64
@@ -51,22 +51,21 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
         return Decision.SKIP
     elements, terms = queries.cumulative_lengths(state, stage_id)
     few = 2 * -(-elements // _TILE) <= FEW_BLOCKS
-    if not few or terms < _LONG_SUM or not slice_counts(elements, terms, _longest(state, stage_id)):
+    if not few or terms < _LONG_SUM:
         return Decision.SKIP
-    return Decision.APPLY
+    counts = slice_counts(elements, terms, _longest(state, stage_id).extent_or_unknown)
+    return Decision.APPLY if counts else Decision.SKIP
 
 
-def _longest(state: State, stage_id: int) -> int:
-    return max(it.extent_or_unknown for it in iters_of(state, stage_id, IterKind.REDUCTION))
+def _longest(state: State, stage_id: int) -> Iterator:
+    """The axis of the sum that is cut."""
+    terms = iters_of(state, stage_id, IterKind.REDUCTION)
+    return max(terms, key=lambda it: it.extent_or_unknown)
 
 
 def _slice(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
-    writer = queries.has_single_elementwise_matched_consumer(state, stage_id)
-    if writer < 0 or not is_untouched(state, writer):
-        writer = stage_id
-    terms = iters_of(state, stage_id, IterKind.REDUCTION)
-    state = in_slices(state, stage_id, max(terms, key=lambda it: it.extent_or_unknown), writer)
-    return [(state, stage_id)]
+    writer = writer_of(state, stage_id)
+    return [(in_slices(state, stage_id, _longest(state, stage_id), writer), stage_id)]
 
 
 SLICE_PRODUCT = FunctionRule("SliceProduct", _condition, _slice)

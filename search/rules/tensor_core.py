@@ -77,6 +77,12 @@ def is_untouched(state: State, stage_id: int) -> bool:
     )
 
 
+def writer_of(state: State, stage_id: int) -> int:
+    """The stage that reads the stage element by element, if its loops are as they were; else it."""
+    reader = queries.has_single_elementwise_matched_consumer(state, stage_id)
+    return reader if reader >= 0 and is_untouched(state, reader) else stage_id
+
+
 def _condition(context: Context, state: State, stage_id: int) -> Decision:
     if queries.has_cache_write(state, stage_id) or not is_untouched(state, stage_id):
         return Decision.SKIP
@@ -86,9 +92,7 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
 
 
 def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
-    writer = queries.has_single_elementwise_matched_consumer(state, stage_id)
-    if writer < 0 or not is_untouched(state, writer):
-        writer = stage_id
+    writer = writer_of(state, stage_id)
     found = []
     for it in fitting_instructions(context, state, stage_id):
         step = it.extent("k")
