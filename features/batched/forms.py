@@ -68,9 +68,9 @@ class Forms:
 
     A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
     the largest values of those that nothing keeps in the axis, `vanished` where conditions alone
-    say that one is 0. `simple` remembers what was simplified (`one.py`). With `short` a quotient or
-    remainder that cuts a sum of three terms is no form: simplification does not always see that it
-    cuts one of them only.
+    say that one is 0, `first` where they do and its text stays: t where t < 1. `simple` remembers
+    what was simplified (`one.py`). With `short` a quotient or remainder that cuts a sum of three
+    terms is no form: simplification does not always see that it cuts one of them only.
     """
 
     def __init__(self, count: int, short: bool = False) -> None:
@@ -79,6 +79,7 @@ class Forms:
         self.virtual: dict[int, tuple[Mixed, int]] = {}
         self.beyond: dict[int, Ints] = {}
         self.vanished: dict[int, Flags] = {}
+        self.first: dict[int, Flags] = {}
         self.simple: dict[Hashable, tuple[Expr, dict[int, Var]]] = {}
         self._largest: dict[Term, Ints] = {}
         self._last: dict[int, Ints] = {}
@@ -278,6 +279,8 @@ class Forms:
     def _kept(self, slot: int, lower: Ints, upper: Ints, scale: Ints) -> Term:
         lower = np.maximum(lower, 1)
         digit = np.minimum(upper, self.extents[slot]) > lower
+        if slot in self.first:
+            digit = digit | (self.first[slot] & (lower == 1))
         return Term(lower, upper, np.where(digit, scale, 0))
 
     def ends(self, a: Form) -> tuple[Ints, Ints]:

@@ -149,6 +149,9 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
             scale *= some[mixed.which]
         else:
             scale *= forms.extents[slot] > 1
+        first = (scale != 0) & (forms.extents[slot] == 1)
+        if first.any():
+            forms.first[slot] = first
         vanishes = [entry.axes[k].vanishes for entry in mixed.entries]
         if any(vanishes):
             forms.vanished[slot] = mixed.where & np.array(vanishes)[mixed.which]

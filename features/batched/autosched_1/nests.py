@@ -151,6 +151,8 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
             masked = np.flatnonzero(np.any(conditional & facts.uneven, axis=0))
             asked = loops_asked(facts.forms, facts.store, masked) if len(masked) else None
         if asked is not None and len(facts.accesses) > 1:
+            alone = np.any(inside & facts.packed.loops(asked) & ~conditional, axis=0)
+            facts.forms.refuse(alone, "a condition on what no read moves along")
             lanes = np.where(conditional & facts.packed.loops(asked), facts.blocks[1], 0)
     elif not facts.store.ops.conditional:
         varies, asks, alone = map(facts.packed.loops, guarded_along(facts.store, facts.forms.count))

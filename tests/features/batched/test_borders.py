@@ -1,4 +1,4 @@
-"""Conditions of a border that tell which value a digit of an index has, or that never hold; regions
+"""Conditions that tell which value an axis or a digit of an index has, or that never hold; regions
 that begin at a difference of quotients."""
 
 from __future__ import annotations
@@ -40,6 +40,14 @@ CASES: list[tuple[str, dict[str, Any], str, Target, int]] = [
         "conv2d_nchw_bn_relu",
         {"N": 2, "H": 1, "W": 19, "CI": 16, "CO": 8, "K": 2, "stride": 3, "padding": 2},
         *(ANSOR, CPU, 5),
+    ),
+    # 48 threads fetch one vector: an index keeps threadIdx.x, which a condition says is 0.
+    ("transpose_batch_matmul_softmax", {"B": 1, "S": 12, "H": 2, "D": 7}, ANSOR, GPU, 17),
+    # w + f % 2 is 1 where X is read: conditions ask for w, which no index has.
+    (
+        "conv2d_transpose_nhwc",
+        {"N": 1, "H": 16, "W": 1, "CI": 1, "CO": 1, "K": 2, "stride": 2, "padding": 0},
+        *(AUTOSCHED_1, CPU, 1),
     ),
 ]
 
