@@ -90,12 +90,13 @@ def combine_masks(mask: Mask, condition: Any) -> Mask:
 class Storage:
     """One allocation, or a view of it as another type.
 
-    `owner` gives each thread's instance; None when there is one instance for all.
+    `owner` gives each thread's instance; None when there is one instance for all. `private` memory,
+    which no two threads share, is not seen as a type of another size.
     """
 
     __slots__ = (
-        *("_base", "_bases", "_step", "flat", "instances", "name", "owner", "rows", "shadow"),
-        "size",
+        *("_base", "_bases", "_step", "flat", "instances", "name", "owner", "private", "rows"),
+        *("shadow", "size"),
     )
 
     def __init__(
@@ -105,25 +106,21 @@ class Storage:
         instances: int = 1,
         owner: Array | None = None,
         shadow: Shadow | None = None,
+        private: bool = False,
     ) -> None:
         self.name = name
         self.flat = flat
         self.instances = instances
         self.owner = owner
         self.shadow = shadow
+        self.private = private
         self.size = flat.size // instances
         # Private memory lies element by element, so that one index of all threads is one row;
         # other memory instance by instance, so that it can be viewed as another type.
-        private = self.private
         self._step = instances if private else 1
         self._base = owner if owner is None or private else owner * self.size
         self.rows = flat.reshape(self.size, instances) if private else flat
         self._bases: dict[tuple[int, int], Array] = {}
-
-    @property
-    def private(self) -> bool:
-        """True when no two threads share an instance."""
-        return self.owner is not None and self.instances == self.owner.size
 
     def view(self, dtype: np.dtype[Any]) -> Storage:
         """The same bytes as elements of `dtype`."""
@@ -133,7 +130,8 @@ class Storage:
             raise InterpreterError(
                 f"{self.name}: memory per thread of {self.flat.dtype} cannot be viewed as {dtype}"
             )
-        return Storage(self.name, self.flat.view(dtype), self.instances, self.owner, self.shadow)
+        seen, owner = self.flat.view(dtype), self.owner
+        return Storage(self.name, seen, self.instances, owner, self.shadow, self.private)
 
     def load(self, index: Any, mask: Mask) -> Any:
         """The elements at `index`; lanes outside `mask` get some element."""

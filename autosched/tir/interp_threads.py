@@ -203,6 +203,7 @@ class Threads:
         """Storage of `scope` for every thread, warp or block; of fragments a lane's part."""
         count = _count(name, extents) * lanes
         rank = scope.partition(".")[0]
+        private = rank not in ("shared", "warp")
         if rank == "wmma":
             count = -(-count // WARP)
         if rank == "global":
@@ -214,7 +215,8 @@ class Threads:
         else:
             instances, owner = self.count, self.numbers
             cell_bytes = dtype.bytes  # memory per thread is not seen as a type of another size
-        storage = Storage(name, nothing(count * instances, dtype.numpy), instances, owner)
+        flat = nothing(count * instances, dtype.numpy)
+        storage = Storage(name, flat, instances, owner, private=private)
         if storage.flat.nbytes // instances % cell_bytes:
             cell_bytes = dtype.bytes
         watch = self.run.watch

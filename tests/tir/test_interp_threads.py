@@ -380,8 +380,11 @@ def test_barriers_must_be_reached_by_whole_blocks(tir: type[Programs]) -> None:
         kernel(tir, make(lambda t, b: op.lt(t, 32)))
 
 
-def test_merged_shared_memory_is_viewed_as_several_types(tir: type[Programs]) -> None:
-    out = decl_buffer((64,), name="out")
+@pytest.mark.parametrize("threads", [32, 1])
+def test_merged_shared_memory_is_viewed_as_several_types(tir: type[Programs], threads: int) -> None:
+    """In blocks of one thread, too, whose memory no two threads share."""
+    last = threads - 1
+    out = decl_buffer((2 * threads,), name="out")
     data = pointer("buf", DType("uint8"), "shared.dyn")
     halves = Buffer(data, DType("float16"), (IntImm(32),), name="H")
     floats = Buffer(data, float32, (IntImm(32),), name="F")
@@ -392,15 +395,15 @@ def test_merged_shared_memory_is_viewed_as_several_types(tir: type[Programs]) ->
         sync("shared.dyn"),
         BufferStore(
             out,
-            op.cast("float32", halves[31 - tx.var]) + floats[47 - tx.var],
-            (bx.var * 32 + tx.var,),
+            op.cast("float32", halves[last - tx.var]) + floats[16 + last - tx.var],
+            (bx.var * threads + tx.var,),
         ),
     )
     body = Allocate(data, DType("uint8"), (IntImm(192),), TRUE, body)
-    found = np.zeros(64, "float32")
-    interp.run(tir.func([out], tir.launch(body, (bx, 2), (tx, 32))), [found])
+    found = np.zeros(2 * threads, "float32")
+    interp.run(tir.func([out], tir.launch(body, (bx, 2), (tx, threads))), [found])
     np.testing.assert_array_equal(
-        found, [2 * (31 - t) + 100 * b for b in range(2) for t in range(32)]
+        found, [2 * (last - t) + 100 * b for b in range(2) for t in range(threads)]
     )
 
 
