@@ -82,15 +82,15 @@ def torn_parts(
     if whole and row.rounds > 1 and row.as_ansor:  # conditions on vectors say nothing of the sum
         last = row.rounds * vectors.round - 1
     found = []
-    inside, divided = 1, 0
+    inside, before = 1, 1
     for k in range(len(axes) - 1, -1, -1):
         modulus = axes[k] * inside if k and last // inside >= axes[k] else 0
-        if row.rounds > 1 and modulus and divided > 1 and inside % vectors.round == 0:
+        if row.rounds > 1 and modulus and before > 1 and inside % vectors.round == 0:
             return None
-        once = divided < 2 or not row.as_ansor
+        once = before == 1 or before % lanes == 0 or not row.as_ansor
         found.append(_axis(vectors, inside, modulus, last, once))
-        inside *= axes[k]
-        divided += axes[k] > 1
+        if axes[k] > 1:
+            inside, before = inside * axes[k], inside
     return found[::-1]
 
 
@@ -102,7 +102,8 @@ def _cut(axes: Sequence[int], elements: int) -> bool:
 def _axis(a: _Vectors, inside: int, modulus: int, last: int, once: bool) -> Axis:
     """The elements % modulus // inside; no modulus: 0.
 
-    `once`: the quotient is by one axis, or simplified with its remainder whichever it is by.
+    `once`: the quotient is by one axis, or simplified with its remainder whichever it is by. Ansor
+    divides by one axis after the other, and sees that one before was of whole vectors.
     """
     if last < inside or modulus == inside:
         return Axis(IntImm(0), 0, 0, 0)

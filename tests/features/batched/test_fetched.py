@@ -10,17 +10,16 @@ from autosched.features.batched.fetched import fetched
 from autosched.features.batched.mixed import written_out
 from autosched.features.batched.plan import Loops
 
-LOOPS = {
-    2: Loops(2, ((0, 1, 2), (2, 3, 4, 1), (3, 5, 6, 1)), (5, 6, 4), (0, 6, 2), -1),
-    3: Loops(3, ((0, 1, 3), (3, 2, 4), (4, 5, 6, 1), (5, 7, 8, 1)), (7, 8, 6), (0, 6, 2), -1),
-    4: Loops(
-        4,
-        ((0, 1, 4), (4, 2, 5), (5, 3, 6), (6, 7, 8, 1), (7, 9, 10, 1)),
-        (9, 10, 8),
-        (0, 6, 2),
-        -1,
-    ),
-}
+
+def _fused(axes: int) -> Loops:
+    """All axes fused, and cut into rounds, threads and lanes."""
+    fused = [(0 if k == 1 else axes + k - 2, k, axes + k - 1) for k in range(1, axes)]
+    whole = 2 * axes - 2
+    cuts = (whole, whole + 1, whole + 2, 1), (whole + 1, whole + 3, whole + 4, 1)
+    return Loops(axes, (*fused, *cuts), (whole + 3, whole + 4, whole + 2), (0, 6, 2), -1)
+
+
+LOOPS = {axes: _fused(axes) for axes in range(2, 7)}
 EXTENTS = (1, 1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 58)
 WIDTHS = (2, 4, 7, 12, 28, 32, 49, 56, 96, 128, 392)
 
@@ -61,6 +60,21 @@ def test_as_lowering_writes_them(vectors: str, as_ansor: bool) -> None:
             compared += 1
             wanted = written_out(LOOPS[len(axes)], [*axes, lanes, width], sizes, as_ansor)
             assert _said(found) == _said(wanted), (axes, lanes, width)
+
+
+@pytest.mark.parametrize("as_ansor", [True, False])
+@pytest.mark.parametrize(
+    ("axes", "lanes", "width"),
+    [((3, 2, 2, 2, 11, 1), 2, 144), ((7, 2, 2, 1, 5, 4), 10, 128), ((2, 8, 2, 7, 6), 14, 160)],
+)
+def test_a_quotient_of_whole_vectors_follows_one_that_is_torn(
+    axes: tuple[int, ...], lanes: int, width: int, as_ansor: bool
+) -> None:
+    """Ansor leaves (t * 2 + v) % 44 // 22, of f // 11 // 2, but makes t % 44 // 22 of the next."""
+    loops, numbers = LOOPS[len(axes)], [*axes, lanes, width]
+    found = fetched(loops, numbers, [1, width, lanes], as_ansor)
+    assert found is not None
+    assert _said(found) == _said(written_out(loops, numbers, [1, width, lanes], as_ansor))
 
 
 @pytest.mark.parametrize(
