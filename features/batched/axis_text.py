@@ -47,6 +47,12 @@ class AxisText:
         """Whether it is a quotient as a whole."""
         return isinstance(self.text, FloorDiv)
 
+    @property
+    def cut(self) -> bool:
+        """Whether it is a digit of a sum: Ansor may write it otherwise in a difference, as it makes
+        o % 120 // 24 of (o * 3 + t) % 360 // 72."""
+        return isinstance(self.text, FloorDiv) and isinstance(self.text.a, FloorMod)
+
 
 @dataclass(frozen=True, eq=False)
 class StageText:

@@ -103,12 +103,15 @@ def _bare(written: Expr, axis: Var) -> bool:
     return all(e.a is axis or e.b is axis for e in compared)
 
 
-def plain_counts(forms: Forms, text: Text, known: Padding) -> tuple[Ints, Ints, Flags]:
+def plain_counts(
+    forms: Forms, text: Text, known: Padding, as_ansor: bool = True
+) -> tuple[Ints, Ints, Flags]:
     """The counts but those of indices, how many comparisons there are, and where this is so.
 
-    The index of each comparison is the form of the axis.
+    The index of each comparison is the form of the axis. Indices are simplified `as_ansor`, or as
+    autosched's own pass does.
     """
-    first, end, free = comparisons(forms, text, known)
+    first, end, free = comparisons(forms, text, known, as_ansor)
     stays = first.astype(np.int64) + end
     return counts_of(forms, known, stays), stays, free
 
@@ -125,7 +128,9 @@ def counts_of(forms: Forms, known: Padding, stays: Ints) -> Ints:
     return counts
 
 
-def comparisons(forms: Forms, text: Text, known: Padding) -> tuple[Flags, Flags, Flags]:
+def comparisons(
+    forms: Forms, text: Text, known: Padding, as_ansor: bool = True
+) -> tuple[Flags, Flags, Flags]:
     """Where the comparisons with `first` and with `end` are left, as they are written, and where
     this is so."""
     form = text.axes[known.axis]
@@ -133,7 +138,7 @@ def comparisons(forms: Forms, text: Text, known: Padding) -> tuple[Flags, Flags,
     free = np.ones(forms.count, bool)
     for flag, _ in text.given:
         free &= text.axes[flag].base == 0
-    plain, every, larger, over = _canonical(forms, form)
+    plain, every, larger, over = _canonical(forms, form, whole=known.moved and as_ansor)
     none = np.zeros(forms.count, bool)
     first = end = none
     if known.first is not None:
@@ -147,8 +152,10 @@ def comparisons(forms: Forms, text: Text, known: Padding) -> tuple[Flags, Flags,
     return first, end, free
 
 
-def _canonical(forms: Forms, form: Form) -> tuple[Flags, Ints, Ints, Ints]:
+def _canonical(forms: Forms, form: Form, whole: bool) -> tuple[Flags, Ints, Ints, Ints]:
     """Where a comparison with a constant keeps the form, if no factor is common to its numbers.
+
+    With `whole` not where an axis that loops mix is a digit of a sum.
 
     The factors are that of all scales, and that of those above 1, which is 1 where there is none.
     The last is by how much simplification may overrate the largest value of an axis that loops mix.
@@ -164,7 +171,8 @@ def _canonical(forms: Forms, form: Form) -> tuple[Flags, Ints, Ints, Ints]:
             there = term.scale != 0
             if slot in forms.virtual:
                 text = _Text.of(forms, form, slot, term)
-                plain = plain & (~there | (text.plain & ~mixed))
+                keeps = text.plain & ~text.cut if whole else text.plain
+                plain = plain & (~there | (keeps & ~mixed))
                 mixed = mixed | there
                 over = np.where(there, text.last - forms.largest(slot, term), over)
                 every = np.where(there, np.gcd(every, text.every), every)
@@ -198,6 +206,7 @@ class _Text(NamedTuple):
     every: Ints
     larger: Ints
     divided: Flags
+    cut: Flags
     last: Ints
     above: list[Ints]
 
@@ -221,6 +230,7 @@ class _Text(NamedTuple):
             np.gcd.reduce(table, axis=1)[which],
             np.gcd.reduce(above, axis=1)[which],
             np.array([each.divided for each in axes])[which],
+            np.array([each.cut for each in axes])[which],
             np.array([each.ends[0][1] for each in axes], np.int64)[which],
             [column[which] for column in above.T],
         )

@@ -9,17 +9,9 @@ from autosched.features.batched.axis_text import StageText
 from autosched.features.batched.fetched import fetched
 from autosched.features.batched.mixed import written_out
 from autosched.features.batched.plan import Loops
+from kit.fetching_loops import fetching_loops
 
-
-def _fused(axes: int) -> Loops:
-    """All axes fused, and cut into rounds, threads and lanes."""
-    fused = [(0 if k == 1 else axes + k - 2, k, axes + k - 1) for k in range(1, axes)]
-    whole = 2 * axes - 2
-    cuts = (whole, whole + 1, whole + 2, 1), (whole + 1, whole + 3, whole + 4, 1)
-    return Loops(axes, (*fused, *cuts), (whole + 3, whole + 4, whole + 2), (0, 6, 2), -1)
-
-
-LOOPS = {axes: _fused(axes) for axes in range(2, 7)}
+LOOPS = {axes: fetching_loops(axes) for axes in range(2, 7)}
 EXTENTS = (1, 1, 2, 3, 4, 5, 6, 7, 9, 12, 16, 58)
 WIDTHS = (2, 4, 7, 12, 28, 32, 49, 56, 96, 128, 392)
 

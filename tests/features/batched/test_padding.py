@@ -14,12 +14,12 @@ from autosched.features.batched.loops import Group, make_loops
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.one import simplified
 from autosched.features.batched.padding import Padding, padding_of, plain_counts
-from autosched.features.batched.plan import Loops
 from autosched.features.walk.count import count_ops
 from autosched.te.operations.compute import placeholder
 from autosched.tir.expr import Expr, ProducerLoad, Var
 from autosched.tir.op import and_ as both
 from autosched.tir.op import const, if_then_else
+from kit.fetching_loops import fetching_loops
 
 AXIS, COUNT = Var("h"), 20
 SEEDS = 3
@@ -108,7 +108,7 @@ def test_most_are_known_by_rule() -> None:
 
 def test_axes_that_loops_mix() -> None:
     """Rows and columns of a fetched tile, with loops around it or without."""
-    loops = Loops(3, ((0, 1, 3), (3, 2, 4), (4, 5, 6, 1), (5, 7, 8, 1)), (7, 8, 6), (0, 6, 2), -1)
+    loops = fetching_loops(3)
     rng = np.random.default_rng(1)
     by_rule = 0
     for axis, moved in ((1, 0), (2, 1), (2, 0)):
@@ -132,3 +132,21 @@ def test_axes_that_loops_mix() -> None:
         text = Text(part, {AXIS: forms.add(tile, outside)}, ())
         _assert_weighed(forms, text, padding, ~forms.bad)
     assert by_rule > COUNT
+
+
+def test_an_axis_that_several_axes_cut() -> None:
+    """Of (o * 3 + t) % 360 // 72 a difference has o % 120 // 24."""
+    part = _part(3, 11, 1)
+    padding = padding_of(part)
+    assert padding is not None
+    forms = Forms(2)
+    axes = [forms.full(extent) for extent in (2, 5, 9, 8)]
+    width = np.array([3, 4])
+    group = Group(fetching_loops(4), forms.every, np.stack([forms.one, width]))
+    tile = make_loops(forms, [group], 4, axes, Texts()).values[1]
+    around = forms.slot(forms.full(10))
+    text = Text(part, {AXIS: forms.add(tile, forms.variable(around))}, ())
+    counts = part_counts(forms, text, part, padding, {})
+    for n in range(2):
+        assert counts[:, n].tolist() == count_ops(simplified(forms, text, n)[0])
+    assert not forms.bad.any()
