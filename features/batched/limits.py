@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.features.batched.context import Text
-from autosched.features.batched.forms import Flags, Form, Ints, fixed
+from autosched.features.batched.forms import Flags, Form, Ints, Term, fixed
 from autosched.features.batched.mixed import Mixed
 from autosched.features.batched.nest import Nest, Stage
 from autosched.features.batched.one import signature, simplified
@@ -238,17 +238,21 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
     """Where an axis that loops mix may be compared with the end of the tensor, by lane.
 
     A stage that is computed in parts compares an axis whose text alone reaches beyond the part;
-    what the conditions around it prove is no longer there.
+    what the conditions around it prove is no longer there. So is one that they make 0, which the
+    comparison does not see.
     """
-    found = np.zeros(nest.forms.count, bool)
+    forms = nest.forms
+    found = np.zeros(forms.count, bool)
     for d, (low, extent, shape) in enumerate(stage.context.data):
         var = stage.ops.axes[d]
         value = stage.axes[var]
         part = ~(fixed(low) & (low.base == 0) & (extent == shape))
-        here = asked & part & mixed.beyond(d)
-        end = Form({}, shape)
-        text = Text(lt(var, _END), {var: value, _END: end}, ())
-        found |= _by_lane(nest, mixed, k, text, here & _uses(nest, value, slot, k))
+        hidden = asked & part & mixed.hidden(d, k)
+        whole = Term(forms.one, forms.whole, hidden.astype(np.int64))
+        value = forms.add(value, Form({mixed.slots[d]: (whole,)}, forms.zero))
+        here = asked & part & mixed.beyond(d) & _uses(nest, value, slot, k)
+        text = Text(lt(var, _END), {var: value, _END: Form({}, shape)}, ())
+        found |= _by_lane(nest, mixed, k, text, here | hidden)
     return found
 
 

@@ -66,6 +66,19 @@ class Mixed:
         last = np.array([entry.axes[axis].ends[0][1] >= entry.key[axis] for entry in self.entries])
         return np.asarray(self.where & last[self.which])
 
+    def hidden(self, axis: int, k: int) -> Flags:
+        """Where conditions make an axis 0 that the loop at position k moves."""
+        if not self.entries:
+            return np.zeros_like(self.where)
+        some = np.array(
+            [
+                is_zero(entry.axes[axis].text)
+                and entry.variables[k] in free_vars(entry.axes[axis].raw)
+                for entry in self.entries
+            ]
+        )
+        return np.asarray(self.where & some[self.which])
+
     @property
     def vanishing(self) -> Flags:
         """Where the text of an axis is 0, perhaps because of the conditions around."""

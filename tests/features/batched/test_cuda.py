@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -174,16 +175,17 @@ def test_a_vector_that_begins_before_its_tensor_is_not_too_wide() -> None:
         assert _bits(rows) == _bits(_one(task, candidate, True, features))
 
 
-@pytest.mark.parametrize(("lanes", "fits"), [(4, True), (8, True), (16, False)])
-def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bool) -> None:
-    """The border asks for the lane: 1 <= (t * 8 + lane) // 16, whose axis is t // 2 alone."""
-    sizes: dict[str, Any] = {"N": 2, "L": 13, "CI": 32, "CO": 48, "K": 3, "stride": 1, "padding": 1}
+def _one_dimensional(
+    tiles: Sequence[Sequence[int]], sizes: dict[str, Any], weights: tuple[int, int], lanes: int
+) -> tuple[Task, tuple[Step, ...]]:
+    """A convolution and a candidate with its splits by `tiles`, whose threads fetch so many
+    `weights` in vectors, and 16 elements of its input in vectors of `lanes`."""
     task = Task.from_workload("conv1d_nlc", target=cuda_target(), **sizes)
-    tiles = [[1, 2, 1, 1], [1, 13, 1, 1], [1, 6, 8, 1], [1, 3], [2, 8]]
-    splits = zip((0, 5, 10, 15, 18), (2, 13, 48, 3, 32), tiles, strict=True)
+    places = ((0, "N"), (5, "L"), (10, "CO"), (15, "K"), (18, "CI"))
     space = [0, 5, 10, 1, 6, 11, 2, 7, 12]
     steps: list[Any] = [["CHW", 3, "local"]]
-    steps += [["SP", 3, at, extent, tile, 1] for at, extent, tile in splits]
+    for (at, name), tile in zip(places, tiles, strict=True):
+        steps.append(["SP", 3, at, sizes[name], tile, 1])
     steps += [["RE", 3, [*space, 15, 18, 16, 19, 3, 8, 13, 17, 20, 4, 9, 14]]]
     steps += [["FSP", 4, at, n, 3] for at, n in ((0, 1), (4, 2), (8, 3))]
     steps += [["RE", 4, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]], ["CA", 3, 4, 8]]
@@ -191,13 +193,34 @@ def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bo
     steps += [["CA", 2, 5, 10], ["CI", 1]]
     for k, kind in enumerate((5, 4, 6)):
         steps += [["FU", 6, [k, k + 1, k + 2]], ["AN", 6, k, kind]]
-    for stage, extent, vector in ((4, 128, 1), (2, 16, lanes)):
+    for stage, extent, vector in ((4, *weights), (2, 16, lanes)):
         steps += [["FU", stage, [0, 1, 2]], ["SP", stage, 0, extent, [vector], 1]]
         steps += [["AN", stage, 1, 2], ["FFSP", stage, 0, [3, 2, 1], 1, 1], ["AN", stage, 1, 6]]
-    candidate = steps_from_json(steps)
+    return task, steps_from_json(steps)
+
+
+@pytest.mark.parametrize(("lanes", "fits"), [(4, True), (8, True), (16, False)])
+def test_vectors_that_a_border_makes_loops_are_not_too_wide(lanes: int, fits: bool) -> None:
+    """The border asks for the lane: 1 <= (t * 8 + lane) // 16, whose axis is t // 2 alone."""
+    sizes: dict[str, Any] = {"N": 2, "L": 13, "CI": 32, "CO": 48, "K": 3, "stride": 1, "padding": 1}
+    tiles = [[1, 2, 1, 1], [1, 13, 1, 1], [1, 6, 8, 1], [1, 3], [2, 8]]
+    task, candidate = _one_dimensional(tiles, sizes, (128, 1), lanes)
     (rows,) = BatchedFeatures(task.dag, task.target).rows_of([candidate])
     assert (rows is not None) == fits
     assert _bits(rows) == _bits(_one(task, candidate, True))
+
+
+def test_vectors_beyond_an_axis_of_one_element_are_not_too_wide() -> None:
+    """Ten threads fetch 26 vectors of 40 weights: (o * 50 + t * 5 + lane // 8) // 130 + k < 3 asks
+    for the lane, whose axis is 0 by o * 10 + t < 26 alone."""
+    sizes: dict[str, Any] = {"N": 1, "L": 10, "CI": 130, "CO": 8, "K": 3, "stride": 1, "padding": 1}
+    tiles = [[1, 1, 1, 1], [1, 10, 1, 1], [1, 1, 8, 1], [1, 1], [130, 1]]
+    task, candidate = _one_dimensional(tiles, sizes, (1040, 40), 1)
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features, ansor_limits=False)
+        (rows, _) = batched.rows_of([candidate] * 2)
+        assert rows is not None
+        assert _bits(rows) == _bits(_one(task, candidate, False, features))
 
 
 # A vector of 3 padded elements, 15 threads along rows of 12: the border asks for lanes of a row.
