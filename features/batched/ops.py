@@ -284,6 +284,8 @@ class _Maker:
         if self.within_bounds:
             original = value_within_bounds(original)
         value = simplified_value(original, self.as_ansor)
+        if isinstance(value, ProducerLoad) and value.producer is own:
+            raise UnsupportedError("a store of what is there, which is none")
         loads = loads_of(value)
         outside = axes_outside_loads(value)
         if (outside or original is not given) and not self.as_ansor:

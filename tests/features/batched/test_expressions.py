@@ -205,6 +205,12 @@ ONE_BY_ONE = {
         "Y[n, c] = X[n, c] * g[c // 4] + (b[c] if c % 2 == 0 else 0)",
         {"X": (40, 64), "g": (16,), "b": (64,), "Y": (40, 64)},
     ),
+    "a sum of nothing": Case(
+        "cpu",
+        "C[i, j] = sum(k, 0 * A[i, k]) + b[j]",
+        {"A": (5, 13), "b": (4,), "C": (5, 4)},
+        "int8",
+    ),
 }
 """Those of which some or all candidates have no rule."""
 
