@@ -238,8 +238,8 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
     """Where an axis that loops mix may be compared with the end of the tensor, by lane.
 
     A stage that is computed in parts compares an axis whose text alone reaches beyond the part;
-    what the conditions around it prove is no longer there. So is one that they make 0, which the
-    comparison does not see.
+    what the conditions around it prove is no longer there. An axis that they make 0 is compared,
+    too, and the comparison does not see that.
     """
     forms = nest.forms
     found = np.zeros(forms.count, bool)

@@ -28,7 +28,8 @@ def plain_part(forms: Forms, text: Text, padding: Padding) -> tuple[Ints, Ints, 
     of which candidates all this is right."""
     # Where Ansor's simplification divides by what all scales have in common, autosched's divides
     # by what those above 1 have, as both do with a subtraction.
-    counts, comparisons, plain = plain_counts(forms, text, padding._replace(moved=True), False)
+    moved = padding._replace(moved=True)
+    counts, comparisons, plain = plain_counts(forms, text, moved, as_ansor=False)
     form = text.axes[padding.axis]
     compared = np.zeros_like(counts)
     add_index(forms, form, compared, needed=False)
