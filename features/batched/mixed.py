@@ -9,7 +9,7 @@ the forms, its `virtual` slot, and this loop's variable stands for the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,32 +61,29 @@ class Mixed:
 
     def beyond(self, axis: int) -> Flags:
         """Where the text of an axis alone reaches beyond it: conditions keep it inside."""
-        if not self.entries:
-            return np.zeros_like(self.where)
-        last = np.array([entry.axes[axis].ends[0][1] >= entry.key[axis] for entry in self.entries])
-        return np.asarray(self.where & last[self.which])
+        return self._whose(lambda entry: entry.axes[axis].ends[0][1] >= entry.key[axis])
 
     def hidden(self, axis: int, k: int) -> Flags:
         """Where conditions make an axis 0 that the loop at position k moves."""
-        if not self.entries:
-            return np.zeros_like(self.where)
-        some = np.array(
-            [
+        return self._whose(
+            lambda entry: (
                 is_zero(entry.axes[axis].text)
                 and entry.variables[k] in free_vars(entry.axes[axis].raw)
-                for entry in self.entries
-            ]
+            )
         )
-        return np.asarray(self.where & some[self.which])
 
     @property
     def vanishing(self) -> Flags:
         """Where the text of an axis is 0, perhaps because of the conditions around."""
+        return self._whose(
+            lambda entry: entry.conditions != () and any(axis.vanishes for axis in entry.axes)
+        )
+
+    def _whose(self, holds: Callable[[StageText], bool]) -> Flags:
+        """The candidates of whose texts something holds."""
         if not self.entries:
             return np.zeros_like(self.where)
-        some = np.array(
-            [e.conditions != () and any(a.vanishes for a in e.axes) for e in self.entries]
-        )
+        some = np.array([holds(entry) for entry in self.entries])
         return np.asarray(self.where & some[self.which])
 
     def of(self, n: int) -> StageText:
