@@ -44,10 +44,10 @@ def vector_ir(it: Instruction) -> str:
     element = "float" if it.c.dtype.is_float else "i32"
     sums, words = f"<{lanes} x {element}>", f"<{lanes} x i32>"
     call = f"call {sums} @{it.calls[0]}"
-    adds = "pmadd" in it.calls[0]
+    adds, fma = "pmadd" in it.calls[0], it.calls[0].startswith("llvm.fma")
     if adds:
         words = f"<{2 * lanes} x i16>"
-    elif it.calls[0].startswith("llvm.fma"):
+    elif fma:
         words = sums
     before = [
         f'  %x = call {words} asm sideeffect "", "=v,0"({words} zeroinitializer)',
@@ -57,7 +57,7 @@ def vector_ir(it: Instruction) -> str:
         for k in range(_CHAINS)
     ]
     body = [f"  %b{k} = {call}({sums} %a{k}, {words} %x, {words} %x)" for k in range(_CHAINS)]
-    if words == sums:
+    if fma:  # the sum comes last
         body = [f"  %b{k} = {call}({sums} %x, {sums} %x, {sums} %a{k})" for k in range(_CHAINS)]
     elif adds:
         body = [line for k in range(_CHAINS) for line in _pairs(call, sums, words, k)]

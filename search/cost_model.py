@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -208,10 +209,7 @@ class XGBoostModel:
             with Path(path).open("rb") as file:  # a device may have no end
                 raw = file.read(MOST_BYTES + 1)
             text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
-            # Its parameters hold from the first training on only. Threads of OpenMP that the main
-            # thread starts are missing in a forked child, which would wait for them.
-            with xgboost.config_context(nthread=self._params["nthread"]):
-                booster.load_model(bytearray(text))
+            _load_with(booster, text, self._params["nthread"])
         except ModelFileError as error:
             raise ConfigError(f"cannot read the cost model {path}: {error}") from error
         except OSError as error:
@@ -239,6 +237,24 @@ class XGBoostModel:
                 "train it again"
             )
         self._booster = self._loaded = booster
+
+
+def _load_with(booster: Any, text: bytes, threads: int) -> None:
+    """Load the model with so many threads of OpenMP.
+
+    The booster's own number of them holds from the first training on only. Threads that the main
+    thread starts are missing in a forked child, which would wait for them; and a number that is
+    set in a thread is what NumPy's and PyTorch's calls there have from then on, too, so that it is
+    set in another one.
+    """
+    import xgboost
+
+    def load() -> None:
+        with xgboost.config_context(nthread=threads):
+            booster.load_model(bytearray(text))
+
+    with ThreadPoolExecutor(1) as other:
+        other.submit(load).result()
 
 
 def numbers_of(answered: object) -> Scores:

@@ -1,5 +1,8 @@
 """The measured peak of tensor instructions: nothing is optimised away, a plausible rate."""
 
+import dataclasses
+import re
+
 import pytest
 
 from autosched.codegen.llvm_compile import assembly
@@ -7,6 +10,7 @@ from autosched.measure.instruction_peak import instruction_peak, tile_ir, vector
 from autosched.target import cpu_target
 from autosched.te.intrin.registry import available, instruction
 from autosched.te.intrin.x86 import X86
+from kit.cpus import CPUS
 
 HERE = cpu_target(1)
 
@@ -18,12 +22,30 @@ def test_nothing_is_optimised_away(it: object) -> None:
         assert instruction_peak(HERE, found) is None
         return
     tiles = found.c.scope == "amx.tile"
-    code = assembly(tile_ir(found) if tiles else vector_ir(found), HERE, "full")
+    code = assembly(tile_ir(found) if tiles else vector_ir(found), HERE, "light")
     names = [found.name.split(".")[1 if tiles else 0]]
     if names[0].endswith("pmaddwd"):
         names.append("vpdpwssd")  # where there is VNNI, LLVM makes one of it and its sum
     uses = [line for line in code.splitlines() if any(name in line for name in names)]
     assert len(uses) >= (4 if tiles else 12)
+
+
+@pytest.mark.parametrize(
+    "it", [it for it in X86 if it.c.scope != "amx.tile"], ids=lambda it: it.name
+)
+def test_the_loop_does_nothing_else(it: object) -> None:
+    """vpdpbusd's had a product of the sums and two copies for each: half of the rate."""
+    found = next(each for each in X86 if each is it)
+    wide = CPUS["skylake-avx512"]
+    features = ",".join([wide.features, *(f"+{feature}" for feature in found.features)])
+    target = dataclasses.replace(wide, features=features)
+    code = assembly(vector_ir(found), target, "light")
+    loop = re.search(r"^\.LBB0_1:(.*?)^\tj", code, re.DOTALL | re.MULTILINE)
+    assert loop is not None
+    lines = [line for line in loop[1].splitlines() if re.match(r"\t[{a-z]", line)]
+    copies = [line for line in lines if "mov" in line]
+    assert len(copies) <= 1  # of pmaddwd's operand
+    assert len(lines) - len(copies) in (12 + 2, 2 * 12 + 2)
 
 
 def test_peak_of_this_machine() -> None:

@@ -79,3 +79,24 @@ def test_a_forked_child_loads_it_too() -> None:
     """It waited for the threads of OpenMP that its parent had started, without end."""
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-c", FORKED], env=environment, check=True)
+
+
+THREADS = """
+import ctypes
+from pathlib import Path
+import xgboost
+from autosched.search.cost_model import XGBoostModel
+from autosched.search.pretrained import start_pretrained
+maps = Path("/proc/self/maps").read_text().splitlines()
+(library,) = {line.split()[-1] for line in maps if "libgomp" in line}
+threads = ctypes.CDLL(library).omp_get_max_threads
+assert threads() == 3, threads()
+assert start_pretrained(XGBoostModel(), "cpu", "autosched-1")
+assert threads() == 3, threads()
+"""
+
+
+def test_the_threads_of_other_libraries_stay() -> None:
+    """PyTorch had one thread in a program that had tuned: both ask one library of OpenMP."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+    subprocess.run([sys.executable, "-c", THREADS], env=environment, check=True)
