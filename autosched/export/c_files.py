@@ -59,8 +59,9 @@ def header(name: str, functions: Sequence[Function], features: Sequence[str], th
     guard = f"AUTOSCHED_{name.upper()}_H"
     needs = _wrapped(", ".join(features) or "none beyond those of every such CPU")
     several = (
-        f"Parallel loops run on up to {threads} threads, as many as this process may use, or on\n"
-        " * AUTOSCHED_NUM_THREADS of them; they start at the first call that needs them."
+        f"Parallel loops run on up to {threads} threads, as many as this process may use and its\n"
+        " * container has the time of, or on AUTOSCHED_NUM_THREADS of them; they start at the\n"
+        " * first call that needs them."
         if threads > 1
         else "No kernel starts threads."
     )

@@ -1,8 +1,8 @@
 """LLVM assembly of a library that starts the threads of the worker pool (`runtime/parallel_ir.py`).
 
 `void @lib.start_threads()` starts them once in a process: as many as `wanted`, but no more than
-the process may use, or AUTOSCHED_NUM_THREADS. They take no signals and end with the process; a
-forked child has none, and starts its own.
+the process may use and its container has the time of (`quota_ir.py`), or AUTOSCHED_NUM_THREADS.
+They take no signals and end with the process; a forked child has none, and starts its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from autosched.export.cpu_ir import text_ir
+from autosched.export.quota_ir import quota_ir
 from autosched.runtime.parallel_ir import POOL_BYTES, THREADS_OFFSET
 from autosched.target import MAX_THREADS
 
@@ -19,7 +20,8 @@ declare i64 @strtol(ptr, ptr, i32)
 
 define private i64 @lib.threads_to_use() {
 entry:
-  %allowed = call i64 @run.processors()
+  %processors = call i64 @run.processors()
+  %allowed = call i64 @lib.within_quota(i64 %processors)
   %few = icmp slt i64 %allowed, WANTED
   %usual = select i1 %few, i64 %allowed, i64 WANTED
   %set = call ptr @getenv(ptr @lib.variable)
@@ -129,4 +131,4 @@ def threads_ir(wanted: int) -> str:
     }
     for name, value in constants.items():
         text = text.replace(name, str(value))
-    return text_ir("lib.variable", "AUTOSCHED_NUM_THREADS") + text
+    return text_ir("lib.variable", "AUTOSCHED_NUM_THREADS") + "\n" + quota_ir() + text
