@@ -34,8 +34,6 @@ from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.linear import linear
 from autosched.transform.device.alignment import WIDEST
 
-_LEVELS = 3
-"""Lengths of a split that is tiled: virtual threads, threads, elements of a thread."""
 _ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
 """Attempts to draw a tile that suits, for NEAT ones, and the tiles of an attempt."""
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
@@ -182,7 +180,7 @@ def _tiled(
     assert isinstance(op, ComputeOp)
     places = queries.split_step_ids(state, stage_id)[::-1]
     splits = [step for k in places if isinstance(step := state.steps[k], SplitStep)]
-    pieces = [len(step.lengths) >= _LEVELS for step in splits]
+    pieces = [len(step.lengths) >= queries.TILED for step in splits]
     if pieces != [True] * len(op.axis) + [False] * len(op.reduce_axis):
         return None
     if any(step.extent is None for step in splits):
@@ -227,7 +225,7 @@ class _Tiled:
     def _neat(self, choices: Sequence[Numbers]) -> list[Numbers]:
         """Those in which a thread's elements lie beside one another but for virtual threads: of the
         last axis of the result 16 bytes, of eight threads or more."""
-        rank = sum(len(split.lengths) >= _LEVELS for split in self.splits)
+        rank = sum(len(split.lengths) >= queries.TILED for split in self.splits)
         found = list(choices)
         for k in range(rank):
             found[k] = found[k][(found[k][:, 2:-1] == 1).all(axis=1)]
@@ -282,15 +280,17 @@ class _Tile:
         a quarter of shared memory: two of each have room, and another block. For NEAT bounds are
         closer.
         """
-        data = [c for c in self.columns if len(c) >= _LEVELS]
+        data = [c for c in self.columns if len(c) >= queries.TILED]
         vthreads, threads = (_product(numbers, [c[level] for c in data]) for level in (0, 1))
-        inside = [[c[0], *c[2:]] if len(c) >= _LEVELS else [] for c in self.columns]
+        inside = [[c[0], *c[2:]] if len(c) >= queries.TILED else [] for c in self.columns]
         own = _product(numbers, [k for c in inside for k in c])
         tile = ThreadTile(vthreads, threads, own)
         found = np.asarray(suits(context.hardware, self.sizes, self.width, tile))
         shaped, neat = shape is not Shape.ANY, shape is Shape.NEAT
         if shaped:
-            terms = _product(numbers, [k for c in self.columns if len(c) < _LEVELS for k in c])
+            terms = _product(
+                numbers, [k for c in self.columns if len(c) < queries.TILED for k in c]
+            )
             found &= _between(threads, _NEAT_THREADS if neat else _THREADS)
             found &= _between(own, _OWN)
             found &= _between(terms, _NEAT_TERMS if neat else _TERMS)
@@ -384,7 +384,7 @@ def _tiles(context: Context, structure: Structure) -> list[_Tile | _Fetch]:
         for stage_id in tiled:
             places = queries.split_step_ids(state, stage_id)[::-1]
             own = [splits[k] for k in places if k in splits]
-            if sum(split.pieces > _LEVELS for split in own) == len(sizes):
+            if sum(split.pieces > queries.TILED for split in own) == len(sizes):
                 columns = [range(s.first + 1, s.first + s.pieces) for s in own]
                 tile = _Tile.of(state, stage_id, columns, sizes, width, held.get(stage_id))
                 found.append(tile)

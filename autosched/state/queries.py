@@ -41,8 +41,8 @@ from autosched.tir.expr import StringImm
 
 NO_SPLIT_AT_INNER = "auto_scheduler_no_split_at_inner"
 ALWAYS_UNROLL_INNER = "auto_scheduler_always_unroll_inner"
-_TILED = 3
-"""Lengths of the split of a tiled axis, or more."""
+TILED = 3
+"""Lengths of the split of a tiled axis, or more; of GPUs' virtual threads, threads, elements."""
 
 # ---- who reads what
 
@@ -342,6 +342,6 @@ def _first_tiled(steps: Sequence[Step], start: int) -> dict[int, int]:
     for k in range(len(steps) - 1, start - 1, -1):
         step = steps[k]
         found = {id_before(step, stage_id): first for stage_id, first in found.items()}
-        if isinstance(step, SplitStep) and len(step.lengths) >= _TILED:
+        if isinstance(step, SplitStep) and len(step.lengths) >= TILED:
             found[step.stage_id] = k
     return found
