@@ -8,12 +8,14 @@ than on Linux there are none.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from autosched.control_groups import MOUNT
 from autosched.export.cpu_ir import text_ir
 
 _ROOM = 64  # bytes: two numbers
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC  # a program that is started meanwhile does not inherit it
 
 _QUOTA = """
 declare i32 @open(ptr, i32, ...)
@@ -25,7 +27,7 @@ define private {i64, i64} @lib.numbers(ptr %path) {
 entry:
   %text = alloca [ROOM x i8]
   %end = alloca ptr
-  %file = call i32 (ptr, i32, ...) @open(ptr %path, i32 0)
+  %file = call i32 (ptr, i32, ...) @open(ptr %path, i32 FLAGS)
   %there = icmp sge i32 %file, 0
   br i1 %there, label %opened, label %none
 opened:
@@ -86,4 +88,8 @@ def quota_ir(mount: Path = MOUNT) -> str:
         "period": mount / "cpu" / "cpu.cfs_period_us",
     }
     names = "\n".join(text_ir(f"lib.group.{name}", str(file)) for name, file in files.items())
-    return names + _QUOTA.replace("ROOM", str(_ROOM)).replace("LAST", str(_ROOM - 1))
+    numbers = {"ROOM": _ROOM, "LAST": _ROOM - 1, "FLAGS": _FLAGS}
+    text = _QUOTA
+    for name, number in numbers.items():
+        text = text.replace(name, str(number))
+    return names + text

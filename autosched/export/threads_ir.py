@@ -20,20 +20,21 @@ declare i64 @strtol(ptr, ptr, i32)
 
 define private i64 @lib.threads_to_use() {
 entry:
+  %set = call ptr @getenv(ptr @lib.variable)
+  %unset = icmp eq ptr %set, null
+  br i1 %unset, label %unasked, label %read
+read:
+  %asked = call i64 @strtol(ptr %set, ptr null, i32 10)
+  %sensible = icmp sgt i64 %asked, 0
+  br i1 %sensible, label %done, label %unasked
+unasked:
   %processors = call i64 @run.processors()
   %allowed = call i64 @lib.within_quota(i64 %processors)
   %few = icmp slt i64 %allowed, WANTED
   %usual = select i1 %few, i64 %allowed, i64 WANTED
-  %set = call ptr @getenv(ptr @lib.variable)
-  %unset = icmp eq ptr %set, null
-  br i1 %unset, label %done, label %read
-read:
-  %number = call i64 @strtol(ptr %set, ptr null, i32 10)
-  %sensible = icmp sgt i64 %number, 0
-  %asked = select i1 %sensible, i64 %number, i64 %usual
   br label %done
 done:
-  %all = phi i64 [ %usual, %entry ], [ %asked, %read ]
+  %all = phi i64 [ %usual, %unasked ], [ %asked, %read ]
   %over = icmp sgt i64 %all, MOST
   %used = select i1 %over, i64 MOST, i64 %all
   ret i64 %used
