@@ -6,8 +6,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
 from autosched.te.operations.tensor import Tensor
-from autosched.user_file import require_trusted
+from autosched.user_file import require_trusted, spec_of
 from autosched.words import visible
 from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
 from autosched.workloads.index_values import index_values
@@ -53,7 +53,7 @@ class Task:
         if not hasattr(self.workload, "tensors"):
             raise ConfigError(
                 f"workload: expected a computation, {found(self.workload)}; make tasks with "
-                "Task.from_workload or Task.from_expression"
+                "Task.from_workload, Task.from_expression or Task.from_python"
             )
         if self.layout == LayoutOption.NO_REWRITE:
             return
@@ -66,6 +66,10 @@ class Task:
                 "an expression names them under layout_free, a Python function in the attribute "
                 "layout_free_placeholders of te.compute"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made of, for pickle and copy: the computation can be made again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_workload(
@@ -134,6 +138,32 @@ class Task:
         """
         workload = {"einsum": subscripts, "shapes": _plain_shapes(shapes), "dtype": dtype}
         return cls.from_json_workload(workload, target)
+
+    @classmethod
+    def from_python(
+        cls,
+        function: str | Callable[..., Sequence[Tensor]],
+        *,
+        target: str | Target = "cpu",
+        layout_rewrite: str | LayoutOption = "none",
+        **args: Any,
+    ) -> Task:
+        """A workload that a Python function declares with te, as docs/configuration.md says.
+
+            def my_matmul(n):                     # in my_ops.py
+                ...
+                return A, B, C
+
+            task = Task.from_python(my_matmul, n=512)
+            task = Task.from_python("my_ops.py:my_matmul", n=512)
+
+        `args` are the function's arguments: what JSON can hold. Its file is run, here and in the
+        processes that build and check kernels: what it does besides belongs under
+        `if __name__ == "__main__":`. Raises ConfigError, with the file and line, when the function
+        is not at the top level of a file, fails, or returns something else than tensors.
+        """
+        spec = function if isinstance(function, str) else spec_of(function, "python")
+        return cls.from_json_workload({"python": spec, "args": args}, target, layout_rewrite)
 
     @classmethod
     def from_json_workload(

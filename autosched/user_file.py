@@ -18,11 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.words import visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
 _RAN: set[Path] = set()
+_RUNNING: list[Path] = []
 
 
 @contextmanager
@@ -74,6 +76,24 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
     return module, getattr(module, name)
 
 
+def spec_of(function: Any, key: str) -> str:
+    """`file.py:name` of a function at the top level of a file, which other processes load.
+
+    Relative to the current folder where it is below it. Raises ConfigError that begins with `key`.
+    """
+    name = getattr(function, "__qualname__", None)
+    code = getattr(function, "__code__", None)
+    if name is None or code is None:
+        raise ConfigError(f"{key}: expected a function or file.py:function, {found(function)}")
+    path = Path(code.co_filename).absolute()
+    if not name.isidentifier() or not path.is_file():
+        raise ConfigError(
+            f"{key}: {visible(name)} is not at the top level of a file, from which the processes "
+            "that build and check kernels load it; define it there, with def"
+        )
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{name}"
+
+
 class _AsItIsNow(SourceFileLoader):
     """Compiles the file each time: stored byte code of an edit a second ago looks up to date."""
 
@@ -84,6 +104,11 @@ class _AsItIsNow(SourceFileLoader):
 
 def _load(path: Path, key: str) -> ModuleType:
     """The file as a module; its folder is on the path while it runs."""
+    if path.resolve() in _RUNNING:
+        raise ConfigError(
+            f"{key}: {visible(str(path))} asks for itself while it is run; put what makes tasks "
+            'of its functions under `if __name__ == "__main__":`'
+        )
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     name = f"autosched_user_{digest}"
     loader = _AsItIsNow(name, str(path))
@@ -92,12 +117,14 @@ def _load(path: Path, key: str) -> ModuleType:
         raise ConfigError(f"{key}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
+    _RUNNING.append(path.resolve())
     try:
         _RAN.add(path.resolve())
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{key}: {failure_in(path, error)}") from error
     finally:
+        _RUNNING.pop()
         sys.path.remove(str(path.resolve().parent))
     return module
 

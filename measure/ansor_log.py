@@ -192,9 +192,17 @@ def _entry(task: dict[str, Any]) -> list[Any]:
         raise ConfigError("only built-in workloads can be written as Ansor v0.6 records")
     key = json.dumps([workload["op"], *_sizes(workload["args"])])
     kind = task["target"]["kind"]
-    target = "cuda -keys=cuda,gpu" if kind == "cuda" else "llvm -keys=cpu"
     hardware = HardwareParams(**task["hardware"]).as_list()
     layout = LayoutOption.parse(task.get("layout_rewrite", "none"))
     if kind == "cpu" and layout == LayoutOption.NO_REWRITE:
         layout = LayoutOption.INSERT_TRANSFORM_STAGE  # Ansor's default, for unmarked inputs too
-    return [key, target, hardware, "", int(layout), []]
+    return [key, _target_text(task["target"]), hardware, "", int(layout), []]
+
+
+def _target_text(target: dict[str, Any]) -> str:
+    """TVM's words for it, which builds for the CPU or architecture that they name."""
+    if target["kind"] == "cuda":
+        arch = target.get("arch")
+        return "cuda -keys=cuda,gpu" + (f" -arch={arch}" if arch else "")
+    cpu = target.get("cpu")
+    return "llvm -keys=cpu" + (f" -mcpu={cpu}" if cpu else "")

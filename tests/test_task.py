@@ -1,7 +1,10 @@
 """Tasks: their keys, their records, their layout option."""
 
+import copy
 import json
+import pickle
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +166,62 @@ def test_a_python_function_names_them_in_its_attributes(
 )
 def test_functions_are_called_as_the_operator_where_it_has_a_name(task: Task, name: str) -> None:
     assert task.function_name == name
+
+
+def python_file(folder: Path, more: str = "") -> Path:
+    path = folder / "my_ops.py"
+    path.write_text(
+        "from autosched import te\n\n\n"
+        "def double(n):\n"
+        "    A = te.placeholder((n,), name='A')\n"
+        "    return A, te.compute((n,), lambda i: A[i] * 2.0, name='B')\n" + more
+    )
+    return path
+
+
+def from_file(folder: Path) -> Task:
+    return Task.from_python(f"{python_file(folder)}:double", n=8, target=TARGET)
+
+
+@pytest.mark.parametrize("copied", [lambda t: pickle.loads(pickle.dumps(t)), copy.copy, deepcopy])
+@pytest.mark.parametrize("make", [lambda _: matmul(), lambda _: expression(), from_file])
+def test_a_task_survives_pickle_and_copy_once_it_was_used(
+    make: Callable[[Path], Task], copied: Callable[[Task], Task], tmp_path: Path
+) -> None:
+    task = make(tmp_path)
+    assert task.dag.flop_count
+    again = copied(task)
+    assert (again, again.key) == (task, task.key)
+    assert again.dag.flop_count == task.dag.flop_count
+
+
+def test_a_function_is_the_one_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = python_file(tmp_path)
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    task = Task.from_python(namespace["double"], n=8, target=TARGET)
+    assert task == from_file(tmp_path)
+    assert Task.from_json(task.to_json()) == task
+    monkeypatch.chdir(tmp_path)
+    assert Task.from_python(namespace["double"], n=8).name == "my_ops.py:double(n=8)"
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda n: n, r"python: \S*<lambda> is not at the top level of a file"),
+        (7, "expected a function or file.py:function, found 7"),
+        (len, "expected a function or file.py:function"),
+    ],
+)
+def test_what_no_other_process_could_load_is_refused(function: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Task.from_python(function, n=8)
+
+
+def test_a_file_that_asks_for_itself_is_not_run_again_and_again(tmp_path: Path) -> None:
+    path = python_file(
+        tmp_path, "\n\nimport autosched\n\nautosched.Task.from_python(double, n=8)\n"
+    )
+    with pytest.raises(ConfigError, match=r"my_ops\.py:11: .*asks for itself.*__main__"):
+        Task.from_python(f"{path}:double", n=8)

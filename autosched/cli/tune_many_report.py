@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from autosched.cli.console import labelled, plain, print_json, say, seconds_text, warn
-from autosched.cli.tune_report import show_reasons, summary
+from autosched.cli.tune_report import next_line, show_reasons, summary
 from autosched.display.task_table import TaskTable
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.yardsticks import NO_PEER, Yardsticks
-from autosched.words import in_shell
 
 _UNKNOWN = Yardsticks(missing=NO_PEER)
 
@@ -50,7 +49,7 @@ def report_many(
     if others:
         labelled("others", others)
     plain(f"records   {path}")
-    plain(f"next      autosched replay {in_shell(path)}")
+    plain(next_line([task.task for task in result.tasks], path))
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 

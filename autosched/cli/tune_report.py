@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from autosched.measure.steady import interval
 from autosched.search.progress import TuneResult
 from autosched.search.ranking_quality import Quality
 from autosched.session.yardsticks import Yardsticks
+from autosched.task import Task
 from autosched.words import in_shell
 
 
@@ -73,9 +75,15 @@ def report(
     )
     labelled("time", spent)
     plain(f"records   {path}")
-    plain(f"next      autosched replay {in_shell(path)}")
+    plain(next_line([progress.task], path))
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
+
+
+def next_line(tasks: Sequence[Task], path: Path) -> str:
+    """What to type next; records that name Python files are replayed where that is allowed."""
+    trust = " --trust" if any(task.runs_code for task in tasks) else ""
+    return f"next      autosched replay {in_shell(path)}{trust}"
 
 
 def quality_text(quality: Quality) -> str:

@@ -32,6 +32,14 @@ class Spec(Protocol):
         """Whether the kernel writes it."""
 
 
+def no_copy() -> TypeError:
+    """Why a kernel cannot be pickled, or copied."""
+    return TypeError(
+        "a loaded kernel is machine code of this process, which cannot be pickled or copied; "
+        "make it where it is called: autosched.load_best(FILE), or import the exported module"
+    )
+
+
 def arrange(
     symbol: str,
     specs: Sequence[Spec],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from autosched.runtime.calling import (
     arrange,
     constant_shape,
     is_constant,
+    no_copy,
     result_of,
     signature,
 )
@@ -156,6 +157,9 @@ class CpuKernel:
     def _ensure_pool(self) -> None:
         if self._parallel:
             ensure_pool(self._threads_used)
+
+    def __reduce__(self) -> NoReturn:
+        raise no_copy()
 
     def __repr__(self) -> str:
         artifact = self.artifact

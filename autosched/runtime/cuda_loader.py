@@ -9,12 +9,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from autosched.runtime.array_checks import no_view, overlap, shares, view_of
-from autosched.runtime.calling import Refusal, arrange, result_of, signature
+from autosched.runtime.calling import Refusal, arrange, no_copy, result_of, signature
 from autosched.runtime.cuda_api import LEGACY, Driver, current
 from autosched.runtime.cuda_arrays import DeviceArray, View, is_on_gpu, view_on_gpu
 
@@ -88,6 +88,9 @@ class GpuKernel:
         self.origin: object = None  # known where it was built from a record file
         self._lock = threading.Lock()
         self._loaded: dict[int, _Loaded] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise no_copy()
 
     def __repr__(self) -> str:
         program = self.program

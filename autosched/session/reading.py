@@ -168,6 +168,11 @@ def earlier_records(
             f"{path} holds records of another task ({identity(contents.records[0].task)}); "
             f"expected {identity(tasks[0].to_json())}. {remedy}"
         )
+    if contents.records and all("ansor" in record.task for record in contents.records):
+        warning(
+            f"{path} is a log of Ansor's: this run's records are added in autosched's own form, "
+            "which Ansor does not read; `autosched records convert --to ansor-v0.6` writes its form"
+        )
     foreign = _candidates([r for r in contents.records if r.task["key"] not in here])
     return Earlier(here, elsewhere, tuple(cpus), otherwise, contents.environments, foreign)
 

@@ -61,6 +61,10 @@ class PythonWorkload:
             workload.inputs()
         return workload
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy: the file is run again, as in every process that builds kernels."""
+        return PythonWorkload.load, (self.spec, dict(self.args))
+
     @property
     def title(self) -> str:
         """The function and its arguments."""

@@ -86,6 +86,14 @@ def test_with_trust_it_runs(cli: Cli, hostile: Path, command: tuple[str, ...]) -
     assert (hostile.parent / "ran").exists() == ("double" in hostile.read_text())
 
 
+def test_what_to_type_next_runs(cli: Cli, hostile: Path, tmp_path: Path) -> None:
+    (config := tmp_path / "c.yaml").write_text(
+        f'workload: {{python: "{hostile.parent}/ops.py:double", args: {{n: 16}}}}\n'
+    )
+    done = cli("tune", config, "--trials", 1, "--records", "new.jsonl")
+    assert "next      autosched replay new.jsonl --trust\n" in done.out
+
+
 def test_python_says_so_too(hostile: Path) -> None:
     with pytest.raises(ConfigError, match=r"with autosched\.trusting"):
         autosched.load_best(hostile)

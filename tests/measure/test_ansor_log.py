@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from autosched.errors import ConfigError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, read_log, task_hash
-from autosched.target import cpu_target
+from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from kit.measurer import failure_of
 
@@ -124,6 +125,23 @@ def test_an_expression_has_no_v06_name() -> None:
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     with pytest.raises(ConfigError, match="only built-in workloads"):
         ansor_log.format_line(task, steps, result, 0)
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        (replace(cpu_target(1), cpu="znver4"), "llvm -keys=cpu -mcpu=znver4"),
+        (replace(cpu_target(1), cpu=""), "llvm -keys=cpu"),
+        (cuda_target("sm_90"), "cuda -keys=cuda,gpu -arch=sm_90"),
+    ],
+)
+def test_a_line_names_what_is_built_for(target: Target, text: str) -> None:
+    task = Task.from_workload("matmul", M=4, N=4, K=4, target=target)
+    _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    line = ansor_log.format_line(task.to_json(), steps, result, 0)
+    assert json.loads(line)["i"][0][1] == text
+    again, *_ = ansor_log.parse(json.loads(line))
+    assert again["target"]["kind"] == target.kind
 
 
 def test_a_key_tells_no_types() -> None:

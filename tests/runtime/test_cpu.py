@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,14 @@ def refused(kernel: CpuKernel, *args: object) -> str:
     message = str(caught.value)
     assert "\n" not in message
     return message
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_kernel_is_of_its_process(kernel: CpuKernel, copied: Callable[[Any], Any]) -> None:
+    """It died in what llvmlite was half copied to, and said nothing of kernels."""
+    with pytest.raises(TypeError, match=r"machine code of this process.*load_best"):
+        copied(kernel)
+    assert load(pickle.loads(pickle.dumps(kernel.artifact))).artifact == kernel.artifact
 
 
 def test_arguments_are_checked_before_anything_runs(kernel: CpuKernel) -> None:

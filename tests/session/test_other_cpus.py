@@ -134,3 +134,9 @@ def test_a_log_that_says_no_cpu_is_not_this_machine(tmp_path: Path) -> None:
     contents = read_log(path)
     (record,) = contents.records
     assert not measured_here(record, contents.environments)
+    told: list[str] = []
+    earlier_records(path, [task], told.append, "")
+    RecordLog(path).append([Record(task.to_json(), (), MeasureResult((1e-3,)))])
+    earlier_records(path, [task], told.append, "")
+    (words,) = told  # of one that has others already it was said before
+    assert "is a log of Ansor's: this run's records are added in autosched's own form" in words
