@@ -12,6 +12,7 @@ MIN_REPEAT_MS = 10.0
 matmul of 512 took 1.1 times as long (docs/searching.md)."""
 _LEAST_REFERENCE_SECONDS = 10.0  # the limit of calls may be short where kernels are fast
 _TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be slower than kernels
+_LEAST_LIMIT = 1.0  # seconds: of a call that is slower than all known ones
 _NEVER = 1e9  # times slower than the best
 _RACE_REPEATS = 3  # in a visit: a disturbance meets one of them
 
@@ -55,6 +56,10 @@ class RunOptions:
         if self.reference_timeout is not None:
             arguments.positive("measure.reference_timeout", self.reference_timeout)
         parse_flush(self.cache_flush)
+
+    def limit(self, best: float) -> float:
+        """Seconds after which a call is ended, the best known time being `best`."""
+        return min(self.timeout, max(_LEAST_LIMIT, self.patience * best))
 
     @property
     def flush_bytes(self) -> int:

@@ -134,4 +134,4 @@ def _several(
 
 def _continuing(session: Session) -> str:
     text = f", continuing from {count(session.known, 'record')}" if session.known else ""
-    return f"{text}; {session.others}" if session.others else text
+    return "; ".join([text, *filter(None, (session.others, session.ended_sooner))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure.records import LogContents, Record, read_log
+from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
@@ -78,7 +80,8 @@ class Earlier:
     `elsewhere` were measured on the `cpus`: a model may learn from them, but their times are not
     this machine's. Nor can times be compared of which some were taken with empty caches, by another
     `measure.cache_flush`: those are `otherwise`. `environments` are those of the file, `foreign`
-    counts the candidates of other tasks in it.
+    counts the candidates of other tasks in it, `again` those that were ended sooner than this run
+    ends them, which may be measured again.
     """
 
     here: Mapping[str, Sequence[Record]] = field(default_factory=dict)
@@ -87,6 +90,7 @@ class Earlier:
     otherwise: Sequence[Record] = ()
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     foreign: int = 0
+    again: int = 0
 
     @property
     def known(self) -> int:
@@ -97,6 +101,16 @@ class Earlier:
     def others(self) -> str:
         """`12 records of another CPU (znver5) train the model only`; empty when there are none."""
         return "; ".join(filter(None, (self._elsewhere(), self._otherwise(), self._foreign())))
+
+    @property
+    def ended_sooner(self) -> str:
+        """`8 candidates may be tried again: ...`; empty where there are none."""
+        if not self.again:
+            return ""
+        return (
+            f"{count(self.again, 'candidate')} may be tried again: measure.timeout_s was shorter "
+            "when they took too long"
+        )
 
     def _foreign(self) -> str:
         return f"{count(self.foreign, 'record')} of other tasks left alone" if self.foreign else ""
@@ -133,20 +147,21 @@ def earlier_records(
     warning: Tell,
     remedy: str,
     keys: WorkloadKeys | None = None,
-    cache_flush: int = 0,
+    run: RunOptions | None = None,
     gpu: str | None = None,
     place: Place | None = None,
 ) -> Earlier:
     """The records of the tasks in `path`; none where there is no file.
 
-    `keys` as for `read_records`. `cache_flush` is the buffer that empties caches in this run, `gpu`
-    the name of the one that is here, where tasks for CUDA are measured and it is known; `place`
-    says where the run measures when that is not here.
+    `keys` as for `read_records`, `run` says how this run measures. `gpu` is the name of the one
+    that is here, where tasks for CUDA are measured and it is known; `place` says where the run
+    measures when that is not here.
     Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
     """
     if path is None or not path.is_file():
         return Earlier()
     contents = read_records(path, warning, keys)
+    run = RunOptions() if run is None else run
     here: dict[str, list[Record]] = {task.key: [] for task in tasks}
     elsewhere: list[Record] = []
     otherwise: list[Record] = []
@@ -154,7 +169,7 @@ def earlier_records(
     mine_only = (record for record in contents.records if record.task["key"] in here)
     for record in believed(path, mine_only, warning):
         mine = here[record.task["key"]]
-        if record.result.valid and record.result.cache_flush != cache_flush:
+        if record.result.valid and record.result.cache_flush != run.flush_bytes:
             otherwise.append(record)
         elif measured_here(record, contents.environments, gpu, place):
             mine.append(record)
@@ -174,7 +189,26 @@ def earlier_records(
             "which Ansor does not read; `autosched records convert --to ansor-v0.6` writes its form"
         )
     foreign = _candidates([r for r in contents.records if r.task["key"] not in here])
-    return Earlier(here, elsewhere, tuple(cpus), otherwise, contents.environments, foreign)
+    kept = {key: _not_ended_sooner(mine, run) for key, mine in here.items()}
+    again = sum(_unknown(mine, kept[key]) for key, mine in here.items())
+    return Earlier(kept, elsewhere, tuple(cpus), otherwise, contents.environments, foreign, again)
+
+
+def _not_ended_sooner(records: Sequence[Record], run: RunOptions) -> list[Record]:
+    """Without calls that were ended before this run would end them: nothing is known of those."""
+    limit = run.limit(min((record.result.cost for record in records), default=math.inf))
+    return [
+        record
+        for record in records
+        if (failure := record.result.failure) is None
+        or (failure.stage, failure.kind) != ("run", "timeout")
+        or record.result.total_seconds >= limit
+    ]
+
+
+def _unknown(records: Sequence[Record], kept: Sequence[Record]) -> int:
+    """How many candidates of `records` have none among the `kept`."""
+    return len({record.steps for record in records} - {record.steps for record in kept})
 
 
 def identity(entry: dict[str, Any]) -> str:

@@ -154,6 +154,11 @@ class Session:
         """What is said of records that the run does not continue from: other CPUs', tasks'."""
         return self._earlier.others
 
+    @property
+    def ended_sooner(self) -> str:
+        """Which candidates of the record file may be measured again, in words; or empty."""
+        return self._earlier.ended_sooner
+
     def __enter__(self) -> Session:
         first, options = self.jobs[0], self._measure
         with ExitStack() as stack:
@@ -222,7 +227,7 @@ class Session:
             warning,
             self._messages.other_file,
             self._model.keys,
-            self._measure.run.flush_bytes,
+            self._measure.run,
             gpu,
             place,
         )
