@@ -11,7 +11,7 @@ import numpy.typing as npt
 from autosched import arguments
 from autosched.arena.models import Model, contestant, fit, opinions_of, tell_seed
 from autosched.arena.pools import Pool
-from autosched.arena.results import Results, Run
+from autosched.arena.results import TOP, Results, Run
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.batch_choice import in_turns
@@ -21,7 +21,6 @@ from autosched.search.ranking_quality import prediction_quality
 HELD_OUT = ("operator", "task", "all")
 SEARCHES = ("autosched", "greedy", "epsilon-greedy", "random")
 _EPSILON = 0.05
-_TOP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +131,16 @@ def _played(
     if others.programs:
         fit(model, others.programs, others.throughputs)
         before = opinions_of(model, pool.programs)
-        found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), _TOP)
+        found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), TOP)
         if found is not None:
-            accuracy, recall = found.rank_accuracy, found.top8_recall
+            accuracy = found.rank_accuracy
+            if len(pool.programs) > TOP:  # of so few all are among the fastest, and predicted so
+                recall = found.top8_recall
     return [
         Run(
             pool.name,
             pool.operator,
+            len(pool.programs),
             model.name,
             search,
             seed,
@@ -206,7 +208,11 @@ def _agreed(opinions: Scores) -> npt.NDArray[np.float64]:
 
 
 def _regret(pool: Pool, order: Sequence[int]) -> npt.NDArray[np.float64]:
-    """After each trial, how much slower the best so far is than the best of the pool."""
+    """After each trial, how much slower the best so far is than the best of the pool.
+
+    nan where no candidate is left to try: any order ends at the best.
+    """
     best = np.minimum.accumulate(pool.seconds[list(order)])
     found: npt.NDArray[np.float64] = best / pool.seconds.min() - 1
+    found[len(pool.programs) - 1 :] = np.nan
     return found

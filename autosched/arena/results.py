@@ -11,23 +11,30 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
+from autosched.words import count
 
 SHOWN = (16, 32, 64, 128)
 """The numbers of trials that tables show."""
+TOP = 8
+"""How many of the fastest candidates the model should have predicted."""
 _DRAWS = 2000
+TOO_FEW = "-"
+"""In a table, the value that a task with too few candidates does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One search of one task with one seed.
 
-    `rank_accuracy` and `top8_recall` are those of the model on all candidates before the search
-    (nan where it knew nothing). `regret` tells after each trial how much slower the best so far is
-    than the best recorded one, 0.1 for 10%: (trials,).
+    `candidates` is how many there are to try. `rank_accuracy` and `top8_recall` are those of the
+    model on all of them before the search (nan where it knew nothing; the second also where there
+    are no more than eight). `regret` tells after each trial how much slower the best so far is than
+    the best recorded one, 0.1 for 10%, and nan after the trial that leaves none: (trials,).
     """
 
     task: str
     operator: str
+    candidates: int
     model: str
     search: str
     seed: int
@@ -40,6 +47,10 @@ class Run:
         """The model's name, and the search's."""
         return f"{self.model}, {self.search}"
 
+    def after(self, trial: int) -> float:
+        """The regret after a number of trials from 1; nan where all candidates were tried."""
+        return float(self.regret[trial - 1]) if trial <= len(self.regret) else float("nan")
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -51,8 +62,10 @@ class Interval:
 
     @classmethod
     def of(cls, values: Sequence[float] | npt.NDArray[np.float64]) -> Interval:
-        """Of at least one value; the draws are the same every time."""
+        """Of any values, nan where there are none; the draws are the same every time."""
         found = np.asarray(values, float)
+        if not len(found):
+            return cls(*[float("nan")] * 3)
         draws = np.random.default_rng(0).choice(found, (_DRAWS, len(found)))
         low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
         return cls(float(np.median(found)), float(low), float(high))
@@ -60,13 +73,19 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One task and player of the table; task `all`: medians over tasks of each seed."""
+    """One task and player of the table; task `all`: medians over tasks of each seed.
+
+    A value is nan where no task has one. `tasks` tells of how many tasks each is: rank accuracy,
+    top 8, and regret after each number of trials.
+    """
 
     task: str
+    candidates: int
     player: str
     rank_accuracy: float
     top8_recall: float
     regret: dict[int, Interval]
+    tasks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +111,57 @@ class Results:
     def head(self) -> list[str]:
         """What the columns of the table are called."""
         regrets = [f"regret after {k} [%]" for k in self.trials]
-        return ["task", "model, search", "rank accuracy", "top 8", *regrets]
+        return ["task", "candidates", "model, search", "rank accuracy", "top 8", *regrets]
 
     def cells(self) -> list[list[str]]:
-        """The table as texts: shares, and regret in percent with its interval."""
+        """The table as texts: shares, and regret in percent with its interval.
+
+        In the lines of `all`, a value that is not of every task says of how many it is.
+        """
         return [
-            [
-                line.task,
-                line.player,
-                _share(line.rank_accuracy),
-                _share(line.top8_recall),
-                *(_percent(line.regret[k]) for k in self.trials),
-            ]
+            [line.task, str(line.candidates), line.player, *self._values(line)]
             for line in self.table()
         ]
 
     def text(self) -> str:
-        """The table as Markdown."""
+        """The table as Markdown, and what `notes` says of it."""
+        notes = self.notes()
+        return "\n".join([self.markdown(), *([""] if notes else []), *notes])
+
+    def markdown(self, left_out: Sequence[str] = ()) -> str:
+        """The table as Markdown but for the columns `left_out`, named as in `head`."""
         head = self.head()
-        rows = [[*map(_cell, row[:2]), *row[2:]] for row in self.cells()]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        shown = [k for k, name in enumerate(head) if name not in left_out]
+        rows = [[_cell(row[k]) for k in shown] for row in (head, *self.cells())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         texts = [
             "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
-            for row in (head, ["-" * w for w in widths], *rows)
+            for row in (rows[0], ["-" * w for w in widths], *rows[1:])
         ]
         return "\n".join(texts)
+
+    def notes(self) -> list[str]:
+        """Which values were left blank for want of candidates, and what to do; often none."""
+        tried = {run.task: run.candidates for run in self.runs if np.isnan(run.regret[-1])}
+        all_top = {
+            run.task
+            for run in self.runs
+            if run.candidates <= TOP and not np.isnan(run.rank_accuracy)
+        }
+        of = f"of {count(len(self._tasks()), 'task')}"
+        notes = []
+        if tried:
+            notes.append(
+                f"Too few candidates for so many trials in {len(tried)} {of} (the fewest: "
+                f"{min(tried.values())}). Whoever has tried them all has found the best, so regret "
+                "is left blank from there on. Record more candidates, or ask for fewer trials."
+            )
+        if all_top:
+            notes.append(
+                f"Top {TOP} is left blank for {len(all_top)} {of}: with no more than {TOP} "
+                "candidates, all are among the top. Record more candidates."
+            )
+        return notes
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each run and trial: what `to_pandas` and CSV files hold."""
@@ -125,6 +170,7 @@ class Results:
                 yield {
                     "task": run.task,
                     "operator": run.operator,
+                    "candidates": run.candidates,
                     "model": run.model,
                     "search": run.search,
                     "seed": run.seed,
@@ -145,7 +191,8 @@ class Results:
     def plot(self) -> Any:
         """Regret curves, a chart for each task, as a plotly figure. Raises ConfigError without it.
 
-        The bands are the 95% intervals of the median over seeds.
+        The bands are the 95% intervals of the median over seeds. A curve ends where no candidate is
+        left to try.
         """
         require_plotly()
         import plotly.graph_objects as go
@@ -162,8 +209,7 @@ class Results:
         for at, task in enumerate(tasks):
             place = {"row": at // columns + 1, "col": at % columns + 1}
             for number, player in enumerate(self._players()):
-                curves = self._curves(task, player)
-                bands = [Interval.of(column) for column in curves.T]
+                bands = self._bands(task, player)
                 colour = _COLOURS[number % len(_COLOURS)]
                 trials = list(range(1, len(bands) + 1))
                 edge = [100 * b.high for b in bands] + [100 * b.low for b in reversed(bands)]
@@ -198,27 +244,40 @@ class Results:
     def _runs(self, task: str, player: str) -> list[Run]:
         return [r for r in self.runs if r.player == player and task in (r.task, "all")]
 
-    def _curves(self, task: str, player: str) -> npt.NDArray[np.float64]:
-        """The regrets of a player by seed: (seeds, trials); of `all` tasks their medians.
-
-        A task with fewer candidates than trials stays at what it reached.
-        """
-        longest = max(len(run.regret) for run in self._runs(task, player))
-        by_seed: dict[int, list[npt.NDArray[np.float64]]] = {}
-        for run in self._runs(task, player):
-            rest = np.full(longest - len(run.regret), run.regret[-1])
-            by_seed.setdefault(run.seed, []).append(np.concatenate([run.regret, rest]))
-        return np.stack([np.median(curves, axis=0) for curves in by_seed.values()])
+    def _bands(self, task: str, player: str) -> list[Interval]:
+        """The regret of a player after 1, 2, ... trials, as far as it says something."""
+        runs = self._runs(task, player)
+        most = max(np.count_nonzero(~np.isnan(run.regret)) for run in runs)
+        return [_over_seeds(runs, [run.after(k) for run in runs]) for k in range(1, most + 1)]
 
     def _line(self, task: str, player: str) -> Line:
-        runs, curves = self._runs(task, player), self._curves(task, player)
+        runs = self._runs(task, player)
+        accuracies = [run.rank_accuracy for run in runs]
+        recalls = [run.top8_recall for run in runs]
+        regrets = {k: [run.after(k) for run in runs] for k in self.trials}
         return Line(
             task,
+            sum({run.task: run.candidates for run in runs}.values()),
             player,
-            _mean([run.rank_accuracy for run in runs]),
-            _mean([run.top8_recall for run in runs]),
-            {k: Interval.of(curves[:, min(k, curves.shape[1]) - 1]) for k in self.trials},
+            _mean(accuracies),
+            _mean(recalls),
+            {k: _over_seeds(runs, found) for k, found in regrets.items()},
+            tuple(_tasks_of(runs, found) for found in (accuracies, recalls, *regrets.values())),
         )
+
+    def _values(self, line: Line) -> list[str]:
+        """The texts of a line's values."""
+        knew_nothing = np.isnan(line.rank_accuracy)
+        texts = [
+            _share(line.rank_accuracy, ""),
+            _share(line.top8_recall, "" if knew_nothing else TOO_FEW),
+            *(_percent(line.regret[k]) for k in self.trials),
+        ]
+        most = len(self._tasks()) if line.task == "all" else 1
+        return [
+            f"{text} of {count(tasks, 'task')}" if 0 < tasks < most else text
+            for text, tasks in zip(texts, line.tasks, strict=True)
+        ]
 
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
@@ -238,14 +297,30 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
+def _tasks_of(runs: Sequence[Run], values: Sequence[float]) -> int:
+    """Of how many tasks the runs have a value."""
+    return len({run.task for run, value in zip(runs, values, strict=True) if value == value})
+
+
+def _over_seeds(runs: Sequence[Run], values: Sequence[float]) -> Interval:
+    """Of each seed's median over the tasks that have a value."""
+    by_seed: dict[int, list[float]] = {}
+    for run, value in zip(runs, values, strict=True):
+        if value == value:
+            by_seed.setdefault(run.seed, []).append(value)
+    return Interval.of([float(np.median(found)) for found in by_seed.values()])
+
+
 def _cell(text: str) -> str:
     """In a table of Markdown, where a line is a row and `|` ends a cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _share(value: float) -> str:
-    return "" if value != value else f"{value:.3f}"
+def _share(value: float, missing: str) -> str:
+    return missing if value != value else f"{value:.3f}"
 
 
 def _percent(found: Interval) -> str:
+    if found.median != found.median:
+        return TOO_FEW
     return f"{100 * found.median:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"

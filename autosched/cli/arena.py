@@ -10,7 +10,7 @@ from typing import Any
 
 from autosched.arena import Results, Settings, contest, contestant, pools_of
 from autosched.arena.contest import require_different
-from autosched.arena.results import require_plotly
+from autosched.arena.results import TOO_FEW, require_plotly
 from autosched.cli.console import plain, print_json, text_width, warn, warning
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.table import table
@@ -66,19 +66,25 @@ def run(
         print_json({"seeds": results.seeds, "runs": [_plain(row) for row in results.rows()]})
     else:
         plain(_table(results, text_width()))
+    for note in results.notes():
+        warn(f"note: {note}")
 
 
 def _table(results: Results, width: int | None) -> str:
     """The table as Markdown or, where that is too wide, as other commands show theirs.
 
-    Of the columns the last regret stays longest: what a model is judged by.
+    The number of candidates is left out first. Of the other columns the last regret that is known
+    of some task stays longest: what a model is judged by.
     """
-    text, head = results.text(), results.head()
-    if width is None or max(map(len, text.splitlines())) <= width:
-        return text
-    _, _, accuracy, recall, *regrets = head
-    less_telling = (recall, *regrets[:-1], accuracy)
-    return "\n".join(table(head, results.cells(), width, less_telling))
+    head, cells = results.head(), results.cells()
+    _, candidates, _, accuracy, recall, *regrets = head
+    for left_out in ((), (candidates,)):
+        text = results.markdown(left_out)
+        if width is None or max(map(len, text.splitlines())) <= width:
+            return text
+    regrets.sort(key=lambda name: any(row[head.index(name)] != TOO_FEW for row in cells))
+    less_telling = (candidates, recall, *regrets[:-1], accuracy)
+    return "\n".join(table(head, cells, width, less_telling))
 
 
 def _plain(row: dict[str, object]) -> dict[str, object]:

