@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from autosched.driver import build_steps
 from autosched.errors import MeasureError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.steady import DISTURBED, scatter
+from autosched.state.steps import Step
 from autosched.task import Task
 
 _SLOWER = 0.95
@@ -78,13 +78,16 @@ def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer:
     """Time the best kernel in turns with what NumPy's users would call.
 
     Where NumPy has nothing, with the loops as they are before any schedule, compiled. Raises
-    MeasureError when timing fails, ScheduleError or CompileError when those loops cannot be built.
+    MeasureError when timing fails, or those loops are not built in the time that candidates have.
     """
     version = task.workload.numpy_version()
-    (artifact,) = measurer.build(task, [best.steps])
+    unscheduled: list[tuple[Step, ...]] = [] if version else [()]
+    artifact, *rest = measurer.build(task, [best.steps, *unscheduled])
     if artifact is None:
         raise MeasureError("the best candidate could not be built again", stage="compile")
-    plain = None if version else build_steps(task.dag, (), task.target).to_bytes()
+    if None in rest:
+        raise MeasureError(f"{PLAIN_LOOPS}, could not be built", stage="compile")
+    plain = rest[0] if rest else None
     flush = measurer.runner.options.flush_bytes
     times = measurer.runner.compare_with_numpy(task, artifact, plain)
     return Peer.of(version.name if version else PLAIN_LOOPS, *times, flush)

@@ -1,19 +1,22 @@
 """What the best kernel is compared with: NumPy, and the machine's peak."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
+from autosched.errors import MeasureError
 from autosched.measure.measurer import Measurer
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.session.peer import PLAIN_LOOPS, Peer, peer_of
+from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.words import rate_text
 from kit.measurer import PATIENT
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8)
+Steps = tuple[Step, ...]
 BEST = Record(TASK.to_json(), (), MeasureResult((1e-6,)))
 
 
@@ -74,3 +77,20 @@ def test_the_peak_is_measured_again_where_it_is_passed(monkeypatch: pytest.Monke
     assert measurer.peak(TASK) == measurer.peak(TASK, 0.9e9) == 1e9
     assert measurer.peak(TASK, 2e9) == measurer.peak(TASK, 2.9e9) == 3e9
     assert measurer.peak(TASK, 4e9) == 3e9
+
+
+def test_loops_that_do_not_compile_in_time_are_no_peer(
+    measurer: Measurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were compiled by this process, for as long as it took."""
+    built: list[Sequence[Steps]] = []
+
+    def build(_: Measurer, task: Task, batch: Sequence[Steps]) -> list[bytes | None]:
+        built.append(batch)
+        return [b"the best", *[None] * (len(batch) - 1)]
+
+    monkeypatch.setattr(Measurer, "build", build)
+    task = Task.from_expression("C[i, j] += A[i, k] * A[k, j]", {"A": (4, 4)})
+    with pytest.raises(MeasureError, match=f"{PLAIN_LOOPS}, could not be built"):
+        peer_of(task, measurer, BEST)
+    assert built == [[(), ()]]
