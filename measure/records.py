@@ -28,7 +28,8 @@ from autosched.measure.result import MeasureResult, short
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, is_kind, require_replaceable
 from autosched.state.steps import Step, steps_from_json, steps_to_json
-from autosched.words import visible
+from autosched.task import Task
+from autosched.words import count, seconds_text, visible
 
 SCHEMA = 2
 _KEYS = {"schema": int, "steps": list, "result": dict}
@@ -44,7 +45,7 @@ class NewerRecordError(ConfigError):
     """A record of a schema that this program does not know."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Record:
     """One measured candidate, with all that is needed to rebuild it."""
 
@@ -54,6 +55,17 @@ class Record:
     search: dict[str, Any] = field(default_factory=dict)
     environment: str = ""
     time: str = ""
+
+    def __repr__(self) -> str:
+        failure = self.result.failure
+        if failure is not None:
+            found = f"failed ({failure.stage} {failure.kind})"
+        elif not self.result.seconds:
+            found = "no time"
+        else:
+            checked = "checked" if self.result.checked else "not checked"
+            found = f"{seconds_text(self.result.cost)}, {checked}"
+        return f"<record of {_task_name(self.task)}: {found}, {count(len(self.steps), 'step')}>"
 
     @property
     def ansor_limits(self) -> bool:
@@ -99,6 +111,16 @@ class Record:
         )
 
 
+def _task_name(task: Mapping[str, Any]) -> str:
+    """The name and the kind of target; the key where a file of the user's would tell them."""
+    workload = task.get("workload")
+    if isinstance(workload, Mapping) and "python" not in workload and not task.get("inputs"):
+        with suppress(ConfigError):
+            rebuilt = Task.from_json(task)
+            return f"{rebuilt.name} on {rebuilt.target.kind}"
+    return f"task {task.get('key')}"
+
+
 def task_hash(task: dict[str, Any]) -> str:
     """16 hex digits that name a task's entry, its target included, in the records of a file."""
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
@@ -135,7 +157,7 @@ def _require(data: dict[str, Any], kinds: dict[str, type]) -> None:
             )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class LogContents:
     """What a file held: records in order, and a sentence for every line that was skipped.
 
@@ -148,6 +170,10 @@ class LogContents:
     problems: list[str] = field(default_factory=list)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     newer: str = ""
+
+    def __repr__(self) -> str:
+        held = {"record": self.records, "task": self.tasks, "problem": self.problems}
+        return f"<log contents: {', '.join(count(len(v), noun) for noun, v in held.items())}>"
 
 
 class RecordLog:

@@ -25,9 +25,9 @@ class RunOptions:
     `repeats` blocks that take together about `min_repeat_ms` / `visits` milliseconds. One that is
     `give_up` times slower than the best of the batch is not visited again, and with `halving` only
     the better half goes on after every second visit (measure/halving.py). One whose first call is
-    `hopeless` times slower than the best known keeps that call as its only repeat. `timeout`
-    (seconds) ends a call
-    that does not return, and so does `patience` times the best known time, if that is over 1 s.
+    `hopeless` times slower than the best known (and a second call, if that took less than 50 ms)
+    keeps that call as its only repeat. `timeout` (seconds) ends a call that does not return, and so
+    does `patience` times the best known time, if that is over 1 s.
     `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
     at least 10 s. `cache_flush` empties the caches before each call, which is then timed alone:
     True writes a buffer of twice their size, a number one of so many bytes.

@@ -21,6 +21,7 @@ from autosched.task import Task
 FACTORY = "autosched.measure.run:make_handler"  # of what its process does
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
+_STALL_SECONDS = 50e-3  # as long as others keep a core that they share; longer calls are no stall
 _START_SECONDS = 60.0  # imports and inputs of the task
 _CHECK_SECONDS = 10.0  # of a comparison with the reference, beside the call
 # Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
@@ -246,12 +247,12 @@ class Runner:
         except MeasureError as error:
             name = task.workload.reference_name
             why = f"failed: {error}"
-            mend = "mend it"
+            remedy = "correct it"
             if error.kind == "timeout":
                 why = f"took longer than {self.options.reference_limit:g} s"
-                mend = "mend it, give it more time (measure.reference_timeout_s)"
+                remedy = "give it more time (measure.reference_timeout_s), make it faster"
             raise ConfigError(
-                f"{name} {why}; {mend}, or check no results (measure.check: none)"
+                f"{name} {why}; {remedy}, or check no results (measure.check: none)"
             ) from None
 
     def _reference(self) -> None:
@@ -326,7 +327,7 @@ class Batch:
         if artifact is None:
             return
         options = self.runner.options
-        limit = min(options.timeout, max(1.0, options.patience * self._best))
+        limit = options.limit(self._best)
         if self.ask(index, ("load", index, artifact), options.timeout) is None:
             return
         first = self.ask(index, ("first", index), limit)
@@ -345,8 +346,11 @@ class Batch:
         """The candidates worth another visit after so many."""
         options = self.runner.options
         if not visits:
-            self._left = self.valid
             slow = options.hopeless * self._best + _WAKE_SECONDS
+            for index in self.valid:
+                if slow < self._first[index] < _STALL_SECONDS:
+                    self._call_again(index)
+            self._left = self.valid
             for index in self._left:
                 if self._first[index] > slow:
                     self.seconds[index] = [self._first[index]]
@@ -358,6 +362,12 @@ class Batch:
         most = kept(self._started, visits) if options.halving else self._started
         self._left = fastest(costs, most, options.give_up)
         return self._left
+
+    def _call_again(self, index: int) -> None:
+        """The process may have lost its core during the first call: the faster one counts."""
+        again = self.ask(index, ("first", index), self.runner.options.limit(self._best))
+        if again is not None:
+            self._first[index] = min(self._first[index], again)
 
     def visit(self, index: int, budget: float) -> None:
         """A warm-up and a few repeats, unless it failed meanwhile: with the process of another."""

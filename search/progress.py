@@ -11,6 +11,7 @@ from typing import Protocol
 from autosched.measure.records import Record
 from autosched.search.ranking_quality import Quality
 from autosched.task import Task
+from autosched.words import seconds_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Part:
     total: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Progress:
     """What an observer sees after every phase and batch; `part` is known while one is measured."""
 
@@ -39,6 +40,11 @@ class Progress:
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     finished: float | None = None
+
+    def __repr__(self) -> str:
+        best = f", best {seconds_text(self.best.result.cost)}" if self.best is not None else ""
+        done = f"{self.done} of {self.trials} trials, {self.valid} valid{best}"
+        return f"<{self.task.name}: {done}, phase {self.phase}>"
 
     @property
     def elapsed(self) -> float:

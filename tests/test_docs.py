@@ -44,6 +44,13 @@ def test_what_is_cited_exists(folder: str) -> None:
         assert SPECIFICATION.search(text) is None, path
 
 
+def test_no_two_sections_of_a_page_have_one_title() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        titles = re.findall(r"^## .*$", text, re.MULTILINE)
+        assert len(titles) == len(set(titles)), page
+
+
 def test_links_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#:\s]+)(?:#[\w-]+)?\)", page.read_text(encoding="utf-8")):

@@ -49,9 +49,10 @@ def chosen_of(
         )
     if isinstance(choice, int):
         if not -len(records) <= choice < len(records):
+            from_end = f", or -{len(records)} to -1 from the end" if option == "--index" else ""
             raise ConfigError(
                 f"{path} holds {count(len(records), 'record')}; {option} {choice} is not one of "
-                f"0 to {len(records) - 1}"
+                f"0 to {len(records) - 1}{from_end}"
             )
         return [records[choice]]
     valid = [r for r in records if r.result.valid]

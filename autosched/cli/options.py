@@ -15,7 +15,9 @@ FORMS = choices(
 )
 
 Records = Annotated[Path, typer.Argument(help="Record file: autosched's or Ansor v0.6.")]
-Index = Annotated[int | None, typer.Option("--index", help="The N-th record, from 0.")]
+Index = Annotated[
+    int | None, typer.Option("--index", help="The N-th record, from 0; -1 is the last.")
+]
 Best = Annotated[bool, typer.Option("--best", help="The fastest valid record (the default).")]
 Features = Annotated[
     str,

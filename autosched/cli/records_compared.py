@@ -16,11 +16,12 @@ from autosched.cli.console import (
     warning,
 )
 from autosched.cli.named import tell_unused, workload_keys
+from autosched.cli.records_shown import interval_text
 from autosched.cli.table import table
 from autosched.records.diff import Difference, Side
 from autosched.words import count
 
-_HEAD = ("", "time", "rate", "candidates", "record")
+_HEAD = ("", "time", "95% interval", "rate", "candidates", "record")
 
 
 def diff(a: Path, b: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
@@ -76,9 +77,10 @@ def _describe(found: Difference) -> None:
 def _row(name: str, side: Side) -> tuple[str, ...]:
     candidates, best = str(side.group.candidates), side.best
     if best is None:
-        return (name, "none valid", "", candidates, "")
+        return (name, "none valid", "", "", candidates, "")
     rate = rate_text(best.flops_per_second or 0.0)
-    return (name, seconds_text(best.place.seconds), rate, candidates, str(best.place.index))
+    time, index = seconds_text(best.place.seconds), str(best.place.index)
+    return (name, time, interval_text(best), rate, candidates, index)
 
 
 def _machines(a: Side, b: Side) -> list[str]:

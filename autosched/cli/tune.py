@@ -99,8 +99,8 @@ def _one(
                 known = Yardsticks(missing="interrupted")
             else:
                 known = compare(task, measurer, best, finals[task.key])
-        session.save_model()
     report(result.tasks[0], path, known, session.others, as_json=as_json)
+    session.save_model()
     return result
 
 
@@ -115,20 +115,22 @@ def _several(
         for name, task in zip(names, tasks, strict=True):
             warn(f"  {name}: {task.name} on {task.target}")
     known: dict[str, Yardsticks] = {}
-    with session:
-        with make_observer(
+    with (
+        session,
+        make_observer(
             quiet=as_json,
             console=err,
             trials=session.trials,
             table=table,
             peak_of=session.measurer.peak,
             time_budget_s=session.jobs[0].options.time_budget_s,
-        ) as observer:
-            result = session.run(observer)
-            with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
-                known.update(session.compared(result, session.finals(result)))
-        session.save_model()
+        ) as observer,
+    ):
+        result = session.run(observer)
+        with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
+            known.update(session.compared(result, session.finals(result)))
     report_many(result, table, path, known, session.others, as_json=as_json)
+    session.save_model()
     return result
 
 

@@ -22,6 +22,7 @@ from autosched.records.standings import (
 )
 from autosched.records.top import Found, group_json, places_of
 from autosched.records.writing import PathLike
+from autosched.words import count, seconds_text
 
 _ABOUT = ("cpu", "cores", "memory_bytes", "system", "machine", "python")
 
@@ -39,7 +40,7 @@ class Side:
         return {**group_json(self.group), "best": best}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Difference:
     """What two files say of one task.
 
@@ -61,6 +62,17 @@ class Difference:
     best_elsewhere: tuple[float | None, float | None]
     changed: Mapping[str, tuple[str, str]]
     target: Mapping[str, tuple[str, str]]
+
+    def __repr__(self) -> str:
+        a, b = (
+            "none valid" if best is None else seconds_text(best.seconds)
+            for best in (self.a.best, self.b.best)
+        )
+        found = f"{a} in a, {b} in b"
+        if self.ratio is not None:
+            meet = "do not meet" if self.apart else "meet"
+            found += f", ratio {self.ratio:.2f} (the intervals {meet})"
+        return f"<{self.name}: {found}, {count(self.common, 'candidate')} in both>"
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.measure.environment import cpu_model
@@ -22,7 +22,7 @@ class Machine:
     """
 
     name: str
-    code: tuple[str, ...]
+    code: tuple[str, ...] = field(repr=False)
     here: bool
 
     @property

@@ -25,7 +25,7 @@ Tell = Callable[[str], None]
 _FINALISTS = 8  # at least so many are kept: winners of races have an earlier record among them
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Group:
     """The records of a task whose times can be compared: of one machine, timed in one way.
 
@@ -45,14 +45,22 @@ class Group:
     impossible: int = 0
     times: dict[int, float] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        cold = ", with empty caches" if self.cache_flush else ""
+        found = f"{count(self.candidates, 'candidate')}, {self.valid} valid"
+        return f"<{self.entry.name} on {self.machine.text}{cold}: {found}>"
 
-@dataclass
+
+@dataclass(repr=False)
 class TaskEntry:
     """A task as records hold it. `key` names it; machines do not differ in it."""
 
     entry: dict[str, Any]
     groups: dict[tuple[Machine, int], Group] = field(default_factory=dict)
     problem: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {count(len(self.groups), 'group')} of records>"
 
     @property
     def key(self) -> str:

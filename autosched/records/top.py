@@ -12,9 +12,10 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.ranking import Place
 from autosched.records.standings import Group, Tell, ranked, read_standings, warn
 from autosched.records.writing import PathLike, source_paths
+from autosched.words import seconds_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Found:
     """A candidate that stands at `rank` (from 1) among those of its task and machine.
 
@@ -27,6 +28,13 @@ class Found:
     place: Place
     rank: int
     race: str
+
+    def __repr__(self) -> str:
+        low, high = map(seconds_text, self.interval)
+        time = f"{seconds_text(self.seconds)} ({low} to {high})"
+        race = f", {self.race}" if self.race else ""
+        where = f"record {self.index} of {str(self.place.path)!r}"
+        return f"<rank {self.rank} of {self.name}: {time}{race}, {where}>"
 
     @property
     def name(self) -> str:

@@ -68,7 +68,10 @@ def no_view(value: Any, error: Exception) -> str:
             "must be a NumPy array or offer __dlpack__ or __array_interface__, found "
             f"{kind}; convert it with numpy.asarray"
         )
-    return f"({kind}) cannot be viewed in host memory: {error}; copy it to a NumPy array first"
+    why = str(error).rstrip(".")
+    if "use tensor." not in why.lower():  # PyTorch's own remedy, such as tensor.detach()
+        why += "; copy it to a NumPy array first"
+    return f"({kind}) cannot be viewed in host memory: {why}"
 
 
 def array_problem(

@@ -13,6 +13,7 @@ from autosched.errors import ConfigError
 from autosched.features.sets import FEATURE_SETS
 from autosched.measure.flush import all_caches
 from autosched.search.options import SearchOptions
+from autosched.workloads.source import SOURCES
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 WORKLOAD = "workload: {op: matmul, args: {M: 8, N: 8, K: 8}}\n"
@@ -128,6 +129,12 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
 def test_bad_files_are_explained(written: Callable[..., Path], text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(written(text))
+
+
+def test_the_page_names_each_way_to_say_what_to_compute() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    *others, last = (f"`{key}`" for key in SOURCES)
+    assert f"\nExactly one of {', '.join(others)} and {last}.\n" in text
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

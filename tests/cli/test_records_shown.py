@@ -59,6 +59,11 @@ def test_diff_says_which_is_faster_and_what_is_in_one_only(
     assert "A's best takes" not in done.out and "best is the same candidate" in done.out
     done = cli("records", "diff", log, other)
     assert "no clear difference" in done.out and "only in B" in done.out
+    assert re.search(
+        r"^ +time +95% interval +rate .*\n +A +1 ms +1 ms to 1 ms .*\n +B +1 ms +1 ms to 1 ms ",
+        done.out,
+        re.MULTILINE,
+    )
     assert "B measured on slow-cpu" in done.out
     found = json.loads(cli("records", "diff", log, other, "--json").out)
     assert (found["tasks"][0]["ratio"], len(found["only_b"]), found["only_a"]) == (1.0, 1, [])

@@ -10,7 +10,7 @@ from typing import Any, Never
 import pytest
 
 from autosched.cli import app as application
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.features.sets import TUNING, feature_set
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record, read_log
@@ -269,6 +269,20 @@ def test_models_are_saved_loaded_and_warm_started(
     assert "warm start from a.jsonl: 8 records of 1 task" in err
     first = read_log(tmp_path / "b-2.jsonl").records[0]
     assert first.search["predicted"] is not None
+
+
+@pytest.mark.usefixtures("learning")
+@pytest.mark.parametrize("files", [["a.yaml"], ["a.yaml", "b.yaml"]])
+def test_a_model_that_cannot_be_written_costs_no_report(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, files: list[str]
+) -> None:
+    def full(*_: object, **__: object) -> bool:
+        raise ConfigError("cannot write the cost model m.json: No space left on device")
+
+    monkeypatch.setattr(session, "save_model", full)
+    status, out, err = run(*files, "--trials", "4", "--save-model", "m.json")
+    assert status == 2 and "No space left" in err
+    assert "next      autosched replay" in out
 
 
 @pytest.mark.usefixtures("learning")

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+import autosched
 from autosched.errors import ConfigError
-from autosched.measure.records import SCHEMA, Record, RecordLog, read_log
+from autosched.measure.records import SCHEMA, LogContents, Record, RecordLog, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.state.steps import steps_from_json
@@ -45,6 +46,35 @@ def test_records_come_back(tmp_path: Path, task_json: dict[str, Any]) -> None:
     assert contents.problems == []
     assert list(contents.environments) == [contents.records[0].environment]
     assert Task.from_json(contents.records[0].task).to_json() == task_json
+
+
+def test_a_record_is_shown_on_one_line(task_json: dict[str, Any]) -> None:
+    name = "record of matmul(M=16, N=32, K=8) on cpu"
+    assert repr(record(task_json)) == f"<{name}: 1 ms, checked, 3 steps>"
+    failed = record(task_json, failure=Failure("run", "timeout", "one\ncall\n" * 99))
+    assert repr(failed) == f"<{name}: failed (run timeout), 3 steps>"
+    empty = replace(record(task_json), result=MeasureResult(()), steps=())
+    assert repr(empty) == f"<{name}: no time, 0 steps>"
+    contents = LogContents([failed] * 99, tasks={"t": task_json}, problems=["a line"])
+    assert repr(contents) == "<log contents: 99 records, 1 task, 1 problem>"
+
+
+def test_showing_a_record_runs_no_file_of_the_users(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("raise SystemExit\n")
+    spec = f"{file}:f"
+    others: list[dict[str, Any]] = [
+        {"workload": {"python": spec, "args": {}}},
+        {"inputs": {"A": {"function": spec}}},
+        {"workload": {"op": "none"}},
+        {"workload": None},
+    ]
+    with autosched.trusting():
+        for other in others:
+            shown = repr(record({**task_json, **other}))
+            assert shown == f"<record of task {task_json['key']}: 1 ms, checked, 3 steps>"
 
 
 def test_half_a_pair_of_surrogates_is_no_text(tmp_path: Path, task_json: dict[str, Any]) -> None:
@@ -319,6 +349,7 @@ def test_no_odd_value_gets_further_than_a_sentence(
             measured_here(each, contents.environments)
             cpu_name(each, contents.environments)
             assert each.result.cost > 0
+        assert repr(contents.records).isprintable()
 
 
 @pytest.mark.parametrize("seconds", ["[1.0, NaN]", "[NaN, 1.0]", "[1.0, Infinity]", "[0.5, 0.0]"])

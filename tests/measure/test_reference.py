@@ -50,8 +50,8 @@ BODIES = {
 }
 
 WRONG = {
-    "hangs": "took longer than 2 s; mend it, give it more time (measure.reference_timeout_s)",
-    "raises": "'no such name'",
+    "hangs": "than 2 s; give it more time (measure.reference_timeout_s), make it faster, or ",
+    "raises": "'no such name'; correct it, or check",
     "leaves": "failed: ",
     "ends the process": "failed: the process died with exit status 3",
     "wrong shape": "it returned an array of shape (7,) for B, expected (8,)",

@@ -173,6 +173,25 @@ def test_a_hopeless_candidate_is_not_visited(task: Task) -> None:
     assert results[2] == ([3.2], None)
 
 
+class Stalled(Process):
+    """Loses its core during the first call of the second and third candidate."""
+
+    def call(self, request: tuple[Any, ...], timeout: float, stage: str) -> Any:
+        again = self.requests.count(request)
+        reply = super().call(request, timeout, stage)
+        stalled = request in (("first", 1), ("first", 2)) and not again
+        return 9e-3 if stalled else reply
+
+
+def test_one_stall_makes_no_candidate_hopeless(task: Task) -> None:
+    """A kernel of 4 us was recorded with 9.3 ms, and left out for good."""
+    process = Stalled(first=[1e-6, 2e-6, 8e-3, 40e-3, 60e-3])
+    results, visits = run_with(process, task, visits=4, hopeless=3.0, give_up=9.0, halving=False)
+    assert visits == [4, 4, 0, 0, 0]
+    assert [seconds for seconds, _ in results[2:]] == [[8e-3], [40e-3], [60e-3]]
+    assert [process.requests.count(("first", k)) for k in range(5)] == [1, 2, 2, 2, 1]
+
+
 def test_a_call_during_which_all_was_stopped_is_repeated(task: Task) -> None:
     """Three times at most; both the first call and later ones."""
     process = Stopped(first=[1.0, 1.0], later=[1.0, 2.0])

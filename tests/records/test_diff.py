@@ -100,6 +100,31 @@ def test_two_machines_are_compared_task_by_task(tmp_path: Path) -> None:
     assert ([t.name for t in found.only_a], found.only_b) == (["matmul(M=32, N=16, K=16)"], [])
 
 
+def test_what_is_found_is_shown_on_one_line(tmp_path: Path) -> None:
+    name = "matmul(M=16, N=16, K=16)"
+    a = write(tmp_path / "a", [record(0, times(1e-3)), record(1, 2e-3), failed(2)])
+    cold = [record(1, 2e-3, flush=64), record(1, 1e-3, [0], flush=64)]
+    b = write(tmp_path / "b", [record(0, times(4e-3)), *cold])
+    ((best, _),) = records.top(a, 2)
+    assert repr(best) == f"<rank 1 of {name}: 1 ms (1 ms to 1 ms), record 0 of {str(a)!r}>"
+    assert repr(best.group) == f"<{name} on {FAST}: 3 candidates, 2 valid>"
+    assert repr(best.group.entry) == f"<{name}: 1 group of records>"
+    assert repr(best.group.machine) == f"Machine(name={FAST!r}, here=False)"
+    won = records.top(b, 1)[1][0]
+    assert repr(won).startswith(f"<rank 1 of {name}: 1 ms (1 ms to 1 ms), won, record 2 of ")
+    assert repr(won.group) == f"<{name} on {FAST}, with empty caches: 1 candidate, 1 valid>"
+    none = write(tmp_path / "none", [failed(0)])
+    said = {
+        a: "1 ms in a, 1 ms in b, ratio 1.00 (the intervals meet), 2 candidates in both",
+        b: "1 ms in a, 4 ms in b, ratio 4.00 (the intervals do not meet), 1 candidate in both",
+        none: "1 ms in a, none valid in b, 0 candidates in both",
+    }
+    for other, words in said.items():
+        found = records.diff(a, other)
+        assert repr(found) == f"Differences(tasks=[<{name}: {words}>], only_a=[], only_b=[])"
+        assert len(repr(found.tasks[0].a)) < 400
+
+
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     """`records diff <(zcat a.gz) <(zcat b.gz)`."""
     paths = [

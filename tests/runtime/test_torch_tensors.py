@@ -54,11 +54,20 @@ CHANGES: dict[str, tuple[Callable[[Tensor], Any], str | None]] = {
     "turned": (lambda x: x.T.contiguous().T, "must be contiguous"),
     "every other": (lambda x: torch.zeros(4, 12)[:, ::2], "must be contiguous"),
     "repeated": (lambda x: x[:1].expand(SHAPE), "must be contiguous"),
-    "a gradient": (lambda x: x.clone().requires_grad_(), "requires grad"),
-    "a parameter": (lambda x: torch.nn.Parameter(x), "tensors that require gradient"),
-    "a sign apart": (torch._neg_view, "negative bit"),
-    "meta": (lambda x: x.to("meta"), "cannot be viewed in host memory"),
-    "sparse": (lambda x: x.to_sparse(), "cannot be viewed in host memory"),
+    "a gradient": (
+        lambda x: x.clone().requires_grad_(),
+        r"requires grad. Use tensor\.detach\(\).numpy\(\) instead$",
+    ),
+    "a parameter": (lambda x: torch.nn.Parameter(x), r"gradient, use tensor\.detach\(\)$"),
+    "a sign apart": (torch._neg_view, r"negative bit.* Use tensor\.resolve_neg\(\).* instead$"),
+    "meta": (
+        lambda x: x.to("meta"),
+        "cannot be viewed in host memory: .*; copy it to a NumPy array first$",
+    ),
+    "sparse": (
+        lambda x: x.to_sparse(),
+        "cannot be viewed in host memory: .*; copy it to a NumPy array first$",
+    ),
     "odd address": (odd, "must start at a multiple of 4 bytes"),
 }
 

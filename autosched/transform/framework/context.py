@@ -78,14 +78,18 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
 }
 """Every configuration key a context accepts: those of Ansor's that something here reads."""
 
+_ALIKE = 0.8  # more than the `tir.` that all of them begin with
+
 
 def _check_config(config: Mapping[str, Any]) -> None:
     for key, value in config.items():
         known = CONFIG_KEYS.get(key)
         if known is None:
-            near = difflib.get_close_matches(key, CONFIG_KEYS, n=3) or sorted(CONFIG_KEYS)
+            close = difflib.get_close_matches(str(key), CONFIG_KEYS, 1, _ALIKE)
+            hint = f". Did you mean {close[0]!r}?" if close else ""
             raise ConfigError(
-                f"PassContext: unknown configuration key {key!r}; candidates: {', '.join(near)}"
+                f"PassContext: unknown configuration key {key!r}; expected one of "
+                f"{', '.join(sorted(CONFIG_KEYS))}{hint}"
             )
         if value is None:
             raise ConfigError(

@@ -125,5 +125,6 @@ def pass_names(what: str, given: Iterable[Any], also: Iterable[Any] = ()) -> fro
 
 def _defined(base: type[Named]) -> Iterator[str]:
     for each in base.__subclasses__():
-        yield getattr(each, "name", "")
+        if hasattr(each, "name"):  # FunctionPass and the like have none
+            yield each.name
         yield from _defined(each)

@@ -6,7 +6,7 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.tir.function import PrimFunc
 from autosched.tir.stmt import nop
-from autosched.transform.framework.context import PassContext, PassInfo, Program
+from autosched.transform.framework.context import CONFIG_KEYS, PassContext, PassInfo, Program
 from autosched.transform.framework.instruments import BaseInstrument
 from autosched.transform.framework.passes import FunctionPass, ProgramT, Sequential
 from autosched.transform.framework.user_passes import UserPasses
@@ -37,9 +37,16 @@ def func(make_func: MakeFunc) -> PrimFunc:
     return make_func(nop())
 
 
-def test_unknown_key_lists_candidates() -> None:
-    with pytest.raises(ConfigError, match=r"'tir\.noalia'; candidates: tir\.noalias"):
-        PassContext(config={"tir.noalia": True})
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("tir.noalia", ". Did you mean 'tir.noalias'?"), ("tir.bogus", ""), ("bogus", ""), (7, "")],
+)
+def test_unknown_key_lists_candidates(key: Any, hint: str) -> None:
+    keys = ", ".join(sorted(CONFIG_KEYS))
+    with pytest.raises(ConfigError) as caught:
+        PassContext(config={key: True})
+    said = f"PassContext: unknown configuration key {key!r}; expected one of {keys}{hint}"
+    assert str(caught.value) == said
 
 
 def test_none_and_wrong_types_are_refused() -> None:
@@ -58,7 +65,8 @@ def test_none_and_wrong_types_are_refused() -> None:
     ("names", "message"),
     [
         (["Simplify", "UnrolLoop"], "no pass is called 'UnrolLoop'; candidates: UnrollLoop"),
-        ([7], "no pass is called 7; candidates: .*VerifyMemory"),
+        ([7], "no pass is called 7; candidates: AlternateRows, .*VerifyMemory"),
+        ([""], "no pass is called ''; candidates: AlternateRows, "),
         ("UnrollLoop", "expected a list of names of passes, found 'UnrollLoop'"),
     ],
 )
