@@ -76,6 +76,10 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<kernel {signature(self.name, self.parameters)}>"
 
+    def __reduce__(self) -> str:
+        """For pickle and copy: the function of this name in this module."""
+        return self.name
+
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run once. Returns the outputs that were not given: an array, or a tuple of several."""
         status = UNFIT if named else self._quick(args)
@@ -157,6 +161,10 @@ class Choice:
     def __repr__(self) -> str:
         return f"<{self.name}: one of {len(self.kernels)} kernels, by shape>"
 
+    def __reduce__(self) -> str:
+        """For pickle and copy: the function of this name in this module."""
+        return self.name
+
     def __call__(self, *args: Any, **named: Any) -> Any:
         """As the kernel for these shapes. ValueError names those that are there."""
         return self.kernel_for(*args, **named)(*args, **named)
@@ -164,6 +172,7 @@ class Choice:
     def kernel_for(self, *args: Any, **named: Any) -> Kernel:
         """The kernel that a call with these arguments takes."""
         count = len(self._inputs)
+        self._require_inputs(_given(self._inputs, args[:count], named))
         inputs = _shapes_of(self._inputs, args[:count], named)
         fitting = self._by_shapes.get(inputs)
         if fitting is None:
@@ -183,10 +192,28 @@ class Choice:
             )
         return found
 
+    def _require_inputs(self, given: Sequence[Any]) -> None:
+        """Raises ValueError where an input is missing, or has no shape."""
+        if len(given) < len(self._inputs):
+            raise ValueError(
+                f"{self.name}: takes the inputs {', '.join(self._inputs)}, found {len(given)} of "
+                "them"
+            )
+        for position, (name, value) in enumerate(zip(self._inputs, given, strict=True)):
+            if not hasattr(value, "shape"):
+                raise ValueError(
+                    f"{self.name}: argument {position + 1} ({name}) must be an array, found "
+                    f"{type(value).__name__}"
+                )
+
+
+def _given(names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """Arguments by position, and the others by name."""
+    return [*args, *(named[name] for name in names[len(args) :] if name in named)]
+
 
 def _shapes_of(names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> Shapes:
-    """Those of arguments by position, and of the others by name."""
-    given = [*args, *(named[name] for name in names[len(args) :] if name in named)]
+    given = _given(names, args, named)
     return tuple(tuple(getattr(value, "shape", ())) for value in given)
 
 
@@ -220,12 +247,26 @@ def _address(function: Any) -> int:
 
 def _load() -> dict[str, Any]:
     """The functions of the library, by name. ImportError where this machine cannot run it."""
-    about = json.loads(_FILE.read_text(encoding="utf-8"))
-    file = _FILE.with_name(about["library"])
+    again = "export it again, or copy all of its files"
+    try:
+        about = json.loads(_FILE.read_text(encoding="utf-8"))
+        file = _FILE.with_name(about["library"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ImportError(
+            f"{_FILE} does not describe the library: {type(error).__name__}: {error}; {again}"
+        ) from error
     try:
         library = ctypes.CDLL(str(file))
+        return _functions_of(library, file, about)
     except OSError as error:
-        raise ImportError(f"{file} cannot be loaded: {error}") from error
+        raise ImportError(f"{file} cannot be loaded: {error}; {again}") from error
+    except (AttributeError, KeyError) as error:
+        raise ImportError(
+            f"{file} is not the library of {_FILE.name}: {type(error).__name__}: {error}; {again}"
+        ) from error
+
+
+def _functions_of(library: ctypes.CDLL, file: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     prefix = about["name"]
     build = getattr(library, f"{prefix}_build")
     build.restype = ctypes.c_char_p
@@ -253,5 +294,5 @@ def names() -> list[str]:
     return list(_functions)
 
 
-_functions = _load() if _FILE.is_file() else {}  # none where this file is not exported
+_functions = {} if __name__.startswith("autosched.") else _load()  # here it is not exported
 globals().update(_functions)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import errno
 import importlib.util
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -90,6 +92,7 @@ assert (kernels.matmul(given["a"][:48], B=given["b"]) == given["c"][:48]).all()
 out = kernels.empty((16, 32))
 assert kernels.softmax(given["b"], out) is None and (out == given["s"]).all()
 import os
+import pickle
 child = os.fork()
 if child == 0:
     os._exit(not (kernels.matmul(given["a"], given["b"]) == given["c"]).all())
@@ -204,6 +207,54 @@ def test_arguments_that_do_not_fit(folder: Path) -> None:
         with pytest.raises(ValueError, match=f"matmul_64x32x16:? {says}"):
             kernel(*given)
     assert repr(kernel).startswith("<kernel matmul_64x32x16(A: float32[64, 16], B: ")
+
+
+@needs_linker
+def test_arguments_that_no_choice_can_be_made_by(folder: Path) -> None:
+    choice = module(folder / "kernels.py").matmul
+    a, b = np.ones((64, 16), np.float32), np.ones((16, 32), np.float32)
+    refusals = {
+        r"argument 1 \(A\) must be an array, found list": (a.tolist(), b),
+        r"argument 2 \(B\) must be an array, found NoneType": (a, None),
+        r"takes the inputs A, B, found 1 of them": (a,),
+        r"no kernel for the shapes \(16, 32\), \(64, 16\) of A, B; there are": (b, a),
+    }
+    for says, given in refusals.items():
+        with pytest.raises(ValueError, match=f"matmul: {says}"):
+            choice(*given)
+
+
+@needs_linker
+def test_kernels_are_pickled_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = module(folder / "kernels.py")
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    for function in (kernels.matmul, kernels.softmax):
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.deepcopy(function) is function
+
+
+@needs_linker
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "kernels.json does not describe the library: FileNotFoundError"),
+        ("{", "kernels.json does not describe the library: JSONDecodeError"),
+        ("{}", "kernels.json does not describe the library: KeyError: 'library'"),
+        ("[]", "kernels.json does not describe the library: TypeError"),
+        ('{"library": "none.so"}', "none.so cannot be loaded"),
+        ('{"library": "libkernels.so"}', "is not the library of kernels.json: KeyError: 'name'"),
+        ('{"library": "libkernels.so", "name": "x"}', "AttributeError: .* undefined symbol"),
+    ],
+)
+def test_what_does_not_belong_together_is_not_imported(
+    folder: Path, tmp_path: Path, text: str | None, words: str
+) -> None:
+    shutil.copytree(folder, tmp_path / "out")
+    (tmp_path / "out" / "kernels.json").unlink()
+    if text is not None:
+        (tmp_path / "out" / "kernels.json").write_text(text)
+    with pytest.raises(ImportError, match=f"{words}.*export it again, or copy all"):
+        module(tmp_path / "out" / "kernels.py")
 
 
 @needs_linker
