@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
+from typing import TextIO
 
 from autosched.errors import ConfigError
 
@@ -15,16 +17,28 @@ MOST_SKIPPED = 1 << 28
 MOST_PROBLEMS = 1_000_000
 """Lines without a record, each of which is remembered."""
 
+_FORMATS = {
+    b"\x1f\x8b": ("compressed with gzip", "unpack it with gunzip"),
+    b"\xfd7zXZ\0": ("compressed with xz", "unpack it with unxz"),
+    b"BZh": ("compressed with bzip2", "unpack it with bunzip2"),
+    b"(\xb5/\xfd": ("compressed with zstd", "unpack it with unzstd"),
+    b"PK\3\4": ("a ZIP archive", "unpack it with unzip"),
+    b"\xff\xfe": ("text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+}
+"""By what files of other formats begin with: what each is, and how to have lines of it."""
+
 
 def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
     """The lines of a record file that are no comments, with their numbers from 1.
 
     A line too long to be a record is left out, and `problems` gains a sentence; no more than
     `MOST_LETTERS` of it are in memory. Raises ConfigError when the file cannot be read, and where a
-    line, or the problems, have no end in sight.
+    line, or the problems, have no end in sight, or it is compressed, or UTF-16.
     """
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            _require_text(path, file)
             part = partial(file.readline, MOST_LETTERS + 1)
             for number, line in enumerate(iter(part, ""), 1):
                 if len(problems) > MOST_PROBLEMS:
@@ -40,6 +54,14 @@ def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
         raise ConfigError(f"record file {path} does not exist") from error
     except OSError as error:
         raise ConfigError(f"cannot read the record file {path}: {error.strerror}") from error
+
+
+def _require_text(path: Path, file: TextIO) -> None:
+    """Raise ConfigError where the file begins as those of another format do."""
+    start = file.buffer.peek(6)[:6] if isinstance(file.buffer, BufferedReader) else b""
+    for magic, (name, remedy) in _FORMATS.items():
+        if start.startswith(magic):
+            raise ConfigError(f"{path} is {name}, expected lines of JSON in UTF-8; {remedy}")
 
 
 def _passed(where: str, rest: Iterator[str]) -> str:

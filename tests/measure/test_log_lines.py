@@ -1,5 +1,9 @@
 """Lines of record files that are too long, and files without an end."""
 
+import bz2
+import codecs
+import gzip
+import lzma
 import os
 import threading
 import tracemalloc
@@ -84,3 +88,27 @@ def test_a_file_of_records_may_be_damaged(tmp_path: Path) -> None:
     contents = read_log(path)
     assert len(contents.records) == 1 and isinstance(contents.records[0], Record)
     assert len(contents.problems) == 50
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (gzip.compress(b"{}\n"), "is compressed with gzip, expected .*; unpack it with gunzip"),
+        (lzma.compress(b"{}\n"), "is compressed with xz"),
+        (bz2.compress(b"{}\n"), "is compressed with bzip2"),
+        ("{}\n".encode("utf-16"), "is text in UTF-16, expected .*; convert it with iconv"),
+        (codecs.BOM_UTF16_BE + "{}\n".encode("utf-16-be"), "is text in UTF-16"),
+        (b"PK\3\4...", "is a ZIP archive"),
+        (b"(\xb5/\xfd...", "is compressed with zstd"),
+    ],
+)
+def test_files_of_other_formats_are_named(tmp_path: Path, content: bytes, words: str) -> None:
+    (path := tmp_path / "r.jsonl").write_bytes(content)
+    with pytest.raises(ConfigError, match=words):
+        list(log_lines.log_lines(path, []))
+
+
+def test_a_mark_of_utf8_at_the_start_is_no_part_of_a_line(tmp_path: Path) -> None:
+    """Editors of Windows write it; the environment was lost with the first line."""
+    (path := tmp_path / "r.jsonl").write_bytes(codecs.BOM_UTF8 + b'{"a": 1}\n{"b": 2}\n')
+    assert list(log_lines.log_lines(path, [])) == [(1, '{"a": 1}\n'), (2, '{"b": 2}\n')]
