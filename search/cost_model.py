@@ -6,7 +6,7 @@ import gzip
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
+from autosched.needed import XGBOOST, needed
 from autosched.output_file import FileKind, replacing, require_replaceable
 from autosched.search.model_file import MOST_BYTES, ModelFileError, checked_model, unpacked
 
@@ -107,14 +108,14 @@ class XGBoostModel:
 
     def prepare(self) -> None:
         """Import XGBoost in the background; that takes some two seconds."""
-        threading.Thread(target=import_module, args=("xgboost",), daemon=True).start()
+        threading.Thread(target=_import, daemon=True).start()
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
         """Train from scratch, or on top of a loaded model.
 
         `throughputs` are relative to the best of the program's task, in (0, 1].
         """
-        import xgboost
+        xgboost = needed("xgboost", XGBOOST)
 
         if not programs:
             return
@@ -202,7 +203,7 @@ class XGBoostModel:
         the program's own files. Raises ConfigError when it cannot be read, was not made for
         `num_features` columns, or names another feature set than `schema`.
         """
-        import xgboost
+        xgboost = needed("xgboost", XGBOOST)
 
         booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
@@ -247,7 +248,7 @@ def _load_with(booster: Any, text: bytes, threads: int) -> None:
     set in a thread is what NumPy's and PyTorch's calls there have from then on, too, so that it is
     set in another one.
     """
-    import xgboost
+    xgboost = needed("xgboost", XGBOOST)
 
     def load() -> None:
         with xgboost.config_context(nthread=threads):
@@ -255,6 +256,11 @@ def _load_with(booster: Any, text: bytes, threads: int) -> None:
 
     with ThreadPoolExecutor(1) as other:
         other.submit(load).result()
+
+
+def _import() -> None:
+    with suppress(ConfigError):  # whoever needs it is told
+        needed("xgboost", XGBOOST)
 
 
 def numbers_of(answered: object) -> Scores:
@@ -283,7 +289,7 @@ def _matrix(
     programs: Sequence[FeatureRows], offset: float, threads: int
 ) -> tuple[Any, npt.NDArray[np.int64]]:
     """All rows, each starting from its share of an average time, and the program of each."""
-    import xgboost
+    xgboost = needed("xgboost", XGBOOST)
 
     counts = np.array([len(program) for program in programs])
     pack = np.repeat(np.arange(len(programs)), counts)

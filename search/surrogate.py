@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from autosched.needed import XGBOOST, needed
 from autosched.search.population import Rows, Structures
 from autosched.search.structure import traits
 
@@ -48,7 +49,7 @@ class Surrogate:
 
     def fit(self, rows: Rows, scores: Scores) -> None:
         """Learn from rows and their scores by the cost model; -inf for illegal ones."""
-        import xgboost
+        xgboost = needed("xgboost", XGBOOST)
 
         legal = scores > 0
         if not legal.any():

@@ -1,0 +1,52 @@
+"""Packages that are missing or broken are named, with what to do."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.needed import needed
+from autosched.search.cost_model import XGBoostModel
+
+BROKEN = {
+    "raise ImportError('libgomp.so.1: cannot open')": "ImportError: libgomp.so.1: cannot open",
+    "raise OSError('bad')": "OSError: bad",
+    "None.x": "AttributeError: 'NoneType' object has no attribute 'x'",
+    "import not_there": "ModuleNotFoundError: No module named 'not_there'",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    (tmp_path / "brittle.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        needed("brittle", "install it anew")
+    found = BROKEN[line]
+    assert str(refused.value) == (
+        f"brittle is installed and cannot be imported ({found}); install it anew"
+    )
+
+
+def test_a_missing_package() -> None:
+    with pytest.raises(ConfigError, match=r"^not_there is not installed; install it$"):
+        needed("not_there", "install it")
+
+
+def test_one_that_is_there() -> None:
+    assert needed("numpy", "") is np
+
+
+def test_a_model_says_that_xgboost_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a traceback, and another one of the thread that imports ahead."""
+    (tmp_path / "xgboost.py").write_text("raise OSError('bad')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "xgboost", raising=False)
+    model = XGBoostModel()
+    model.prepare()
+    with pytest.raises(ConfigError, match=r"^xgboost is .* \(OSError: bad\); .*doctor says more$"):
+        model.fit([np.zeros((1, 4), np.float32)], [1.0])
