@@ -182,8 +182,6 @@ INSIDE_FUNCTIONS = {
     ("autosched.measure.cluster.connect", "autosched.measure.cluster.ray_link"): OPTIONAL,
     ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
     ("autosched.target", "llvmlite.binding"): NATIVE,
-    ("autosched.search.cost_model", "xgboost"): HEAVY,
-    ("autosched.search.surrogate", "xgboost"): HEAVY,
     ("autosched.arena.results", "pandas"): OPTIONAL,
     ("autosched.arena.results", "plotly.graph_objects"): OPTIONAL,
     ("autosched.arena.results", "plotly.subplots"): OPTIONAL,
