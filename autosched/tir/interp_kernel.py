@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from autosched.tir.expr import BufferLoad, Call, CommReducer, Expr, IntImm, IterVar, StringImm, Var
+from autosched.tir.expr import (
+    BufferLoad,
+    Call,
+    Cast,
+    CommReducer,
+    Expr,
+    IntImm,
+    IterVar,
+    StringImm,
+    Var,
+)
 from autosched.tir.interp_access import flat_index
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_ptx import PTX_CALLS
@@ -130,9 +140,10 @@ def _combiner(c: StmtCompiler, reducer: CommReducer) -> str:
     return f"lambda {', '.join(names)}: ({results})"
 
 
-def _target(c: StmtCompiler, load: Expr) -> str:
+def _target(c: StmtCompiler, target: Expr) -> str:
+    load = target.value if isinstance(target, Cast) else target  # bool is kept in int8
     if not isinstance(load, BufferLoad):
-        raise InterpreterError(f"tvm_thread_allreduce stores its result in {load!r}, not a load")
+        raise InterpreterError(f"tvm_thread_allreduce stores its result in {target!r}, not a load")
     place = c.place(load.buffer)
     return f"({place.storage}, {flat_index(c, place, load.indices).text})"
 

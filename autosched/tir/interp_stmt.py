@@ -366,7 +366,10 @@ class StmtCompiler(ExprCompiler):
             kernel.thread_extent(self, stmt, stmt.node)
         elif stmt.key == "virtual_thread" and isinstance(stmt.node, IterVar):
             var, extent = stmt.node.var, stmt.value
+            around = self.names.get(var)  # a stage inside may be bound to the same axis
             self.stmt(For(var, IntImm(0, var.dtype), extent, ForKind.SERIAL, stmt.body))
+            if around is not None:
+                self.names[var] = around
         elif stmt.key == "reduce_scope":
             before, self.reducer = self.reducer, stmt.node
             self.stmt(stmt.body)

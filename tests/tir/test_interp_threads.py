@@ -219,6 +219,20 @@ def test_virtual_threads_have_their_own_memory(tir: type[Programs]) -> None:
     assert found.tolist() == [0, 10, 20, 30, 41, 51, 61, 71]
 
 
+def test_a_virtual_thread_goes_on_after_a_stage_bound_to_it(tir: type[Programs]) -> None:
+    """The stage runs for all values of the axis, whose variable then is again what it was."""
+    vthread, out = tir.thread("vthread"), ints(4, "out")
+    filled = decl_buffer((4,), "int32", "filled", "shared")
+    v = vthread.var
+    stage = AttrStmt(vthread, "virtual_thread", IntImm(4), BufferStore(filled, v * 10, (v,)))
+    body = seq(stage, BufferStore(out, filled[v] + v, (v,)))
+    body = AttrStmt(vthread, "virtual_thread", IntImm(4), body)
+    body = BufferRealize(filled, (Range.of(4),), TRUE, body)
+    found = np.zeros(4, "int32")
+    interp.run(tir.func([out], tir.launch(body, (tir.thread("threadIdx.x"), 1))), [found])
+    assert found.tolist() == [0, 11, 22, 33]
+
+
 def test_vectors_in_threads(tir: type[Programs]) -> None:
     A, out = decl_buffer((32,), name="A"), decl_buffer((32,), name="out")
     tx = tir.thread("threadIdx.x")

@@ -63,9 +63,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 from autosched.errors import ScheduleError
+from autosched.tir.constants import is_zero
+from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     BufferLoad,
     Call,
+    Cast,
     CommReducer,
     Expr,
     IntImm,
@@ -74,8 +77,9 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.function import PrimFunc
+from autosched.tir.op import cast
 from autosched.tir.stmt import AttrStmt, Evaluate, For, IfThenElse, Stmt, While
-from autosched.tir.walk import free_vars, map_children, pre_order, stmts
+from autosched.tir.walk import free_vars, map_children, pre_order, stmts, substitute
 from autosched.transform.device.allreduce_steps import Group, Reduction, shared_tree, warp_shuffles
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -89,8 +93,9 @@ class LowerThreadAllreduce(FunctionPass):
 
     Every thread gets the result. Shuffles are used for values of 32 and 64 bits when the threads
     that reduce are neighbours and a part of a warp, a warp, or up to `warp_size` whole warps; else
-    a tree in shared memory. Raises ScheduleError for thread axes whose extent is not constant and
-    for a reduction that not all threads of a block reach.
+    a tree in shared memory. A result that is kept in another type, as bool is in int8
+    (`bool(R[0])`), is reduced in that one. Raises ScheduleError for thread axes whose extent is not
+    constant and for a reduction that not all threads of a block reach.
     """
 
     name: ClassVar[str] = "LowerThreadAllreduce"
@@ -160,13 +165,38 @@ class _Lower:
         if not (isinstance(condition, IntImm) and condition.value):
             pairs = zip(values, reducer.identity, strict=True)
             values = [Select(condition, value, neutral) for value, neutral in pairs]
-        results = [r for r in targets if isinstance(r, BufferLoad)]
         group = self._group(rest[2 * n + 1 :])
         self._check_all_threads_come()
-        reduction = Reduction(reducer, tuple(values), tuple(results))
+        reduction = self._reduction(reducer, values, targets)
         if self._fits_warps(reduction, group):
             return warp_shuffles(reduction, group, self.options.warp_size)
         return shared_tree(reduction, group, self.options.warp_size)
+
+    def _reduction(
+        self, reducer: CommReducer, values: Sequence[Expr], targets: Sequence[Expr]
+    ) -> Reduction:
+        """The reduction in the types that its targets have in memory: of bool in int8."""
+        places: list[BufferLoad] = []
+        for target in targets:
+            place = target.value if isinstance(target, Cast) else target
+            if not isinstance(place, BufferLoad):
+                self._fail(f"tvm_thread_allreduce stores its result in {target!r}, not a load")
+            places.append(place)
+        stored = [place.dtype for place in places]
+        if stored == [value.dtype for value in values]:
+            return Reduction(reducer, tuple(values), tuple(places))
+        lhs, rhs = (
+            tuple(Var(var.name, dtype) for var, dtype in zip(names, stored, strict=True))
+            for names in (reducer.lhs, reducer.rhs)
+        )
+        table = {
+            old: cast(old.dtype, new)
+            for old, new in zip((*reducer.lhs, *reducer.rhs), (*lhs, *rhs), strict=True)
+        }
+        result = _cast(stored, [substitute(e, table) for e in reducer.result])
+        identity = _cast(stored, reducer.identity)
+        reducer = CommReducer(lhs, rhs, result, identity, reducer.name)
+        return Reduction(reducer, _cast(stored, values), tuple(places))
 
     def _group(self, axes: Sequence[Expr]) -> Group:
         """Who reduces with whom, from the axes named in the call."""
@@ -194,6 +224,11 @@ class _Lower:
         for s in stmts(self.kernel):
             if isinstance(s, AttrStmt) and s.key == "thread_extent":
                 tag = s.node.thread_tag or s.node.var.name
+                if tag in _AXES and is_zero(s.value):
+                    self._fail(
+                        f"{tag} has the extent 0, so that no thread runs; leave the loops of an "
+                        "empty reduction serial"
+                    )
                 extent = s.value.value if isinstance(s.value, IntImm) else 0
                 if tag in _AXES and extent == 0:
                     self._fail(f"the extent of {tag} must be constant, found {s.value!r}")
@@ -220,6 +255,10 @@ class _Lower:
 
     def _fail(self, problem: str) -> NoReturn:
         raise ScheduleError(f"LowerThreadAllreduce: {self.function}: {problem}")
+
+
+def _cast(dtypes: Sequence[DType], values: Sequence[Expr]) -> tuple[Expr, ...]:
+    return tuple(cast(dtype, value) for dtype, value in zip(dtypes, values, strict=True))
 
 
 def _number(axes: Sequence[tuple[Var, int]]) -> tuple[Expr, int]:

@@ -52,8 +52,8 @@ before:
             S[0] = S[0] + A[k]
         B[threadIdx.x] = S[0]
 refused:
-    ThreadSync: main: all threads of a block add to the same element of S in shared memory; bind a
-    loop of its stage to threadIdx
+    ThreadSync: main: all threads along threadIdx.x add to the same element of S in shared memory;
+    bind a loop of its stage to threadIdx.x
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class ThreadSync(FunctionPass):
     are not in use at the same time count as one, since MergeSharedMemoryAllocations lets them share
     bytes; so do, with `merged`, those in `scope`, and with `by_config` where that saves bytes and
     `tir.merge_static_smem` is not off. Raises ScheduleError where a barrier would be
-    needed at a place that not all threads reach, or would not help (`update_races.py`).
+    needed at a place that not all threads reach, or would not help (`update_races.py`), for shared
+    in global memory, too.
     """
 
     name: ClassVar[str] = "ThreadSync"
@@ -128,7 +129,8 @@ class ThreadSync(FunctionPass):
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         marked: set[Stmt] = set()
         for region in kernels(func.body):
-            check_updates(region, self.scope, func.name)
+            for scope in ("shared", "global") if self.scope == "shared" else (self.scope,):
+                check_updates(region, scope, func.name)
             merged = self.merged or (
                 self.by_config
                 and ctx.setting("tir.merge_static_smem")

@@ -1,5 +1,7 @@
 """VerifyMemory: on a GPU only threads touch the parameters' memory, and kernels share no other.
 
+What they run is theirs alone: a loop among them cannot be handed to the threads of a CPU.
+
 No thread axis is bound around this copy:
 
 before:
@@ -22,6 +24,15 @@ before:
 refused VerifyMemory{kind="cuda"}:
     VerifyMemory: main: S is in shared memory, outside of all thread axes; compute its stage at a
     loop inside those of its consumer, or store it in global memory
+
+before:
+    def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+        launch(blockIdx.x, 4)
+        for i in parallel(8):
+            B[blockIdx.x * 8 + i] = A[blockIdx.x * 8 + i]
+refused VerifyMemory{kind="cuda"}:
+    VerifyMemory: main: the loop i is inside a kernel, where none can be parallel; bind it to
+    threadIdx, or leave it serial
 """
 
 from __future__ import annotations
@@ -32,8 +43,8 @@ from typing import ClassVar
 from autosched.errors import ScheduleError
 from autosched.tir.expr import BufferLoad, Var
 from autosched.tir.function import PrimFunc
-from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, Stmt
-from autosched.tir.walk import child_stmts, direct_exprs, loads
+from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, ForKind, Stmt
+from autosched.tir.walk import child_stmts, direct_exprs, loads, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -41,7 +52,7 @@ from autosched.transform.framework.passes import FunctionPass
 @dataclass(frozen=True)
 class VerifyMemory(FunctionPass):
     """Raises ScheduleError when host code of a GPU function accesses a parameter's buffer, or
-    memory other than global is allocated there.
+    memory other than global is allocated there, and when a loop inside a kernel is parallel.
 
     `kind` is the kind of the target ("cuda", "cpu"); by default that of the function's target
     attribute. Functions for the CPU, or without a target, are not checked.
@@ -60,8 +71,10 @@ class VerifyMemory(FunctionPass):
 
 def _check(s: Stmt, pointers: set[Var], where: str) -> None:
     if isinstance(s, AttrStmt) and s.key in ("thread_extent", "virtual_thread"):
+        _check_kernel(s, where)
         return
     if isinstance(s, For) and s.thread_binding is not None:
+        _check_kernel(s, where)
         return
     if isinstance(s, Allocate) and s.buffer_var.scope not in ("", "global"):
         raise ScheduleError(
@@ -80,3 +93,12 @@ def _check(s: Stmt, pointers: set[Var], where: str) -> None:
             )
     for child in child_stmts(s):
         _check(child, pointers, where)
+
+
+def _check_kernel(kernel: Stmt, where: str) -> None:
+    for s in stmts(kernel):
+        if isinstance(s, For) and s.kind is ForKind.PARALLEL:
+            raise ScheduleError(
+                f"VerifyMemory: {where}: the loop {s.loop_var.name} is inside a kernel, where none "
+                "can be parallel; bind it to threadIdx, or leave it serial"
+            )

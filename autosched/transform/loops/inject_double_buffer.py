@@ -82,8 +82,8 @@ class InjectDoubleBuffer(FunctionPass):
                 B[56 + j_6] = b[7 - j_6 + 8]
 
     The loop is the innermost one around the allocation. The allocation moves out of it. Raises
-    ScheduleError when no serial loop encloses it, its size changes from iteration to iteration, or
-    it is filled from what the same iteration computes.
+    ScheduleError when no serial loop encloses it (one of a single iteration is none), its size
+    changes from iteration to iteration, or it is filled from what the same iteration computes.
 
     `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, an even
     number, carries out so many iterations in one, so that which half is used is a constant, and the

@@ -95,7 +95,8 @@ class LoopPartition(FunctionPass):
 
     What follows the interval in a loop of symbolic length is cut again when several conditions have
     an upper limit. At most `max_growth` statements are added, and vectorized loops are cut no finer
-    than in three. Code with a cross-thread reduction inside is not partitioned.
+    than in three. Code with a cross-thread reduction inside is not partitioned. A single iteration
+    loses the double_buffer_scope marks that are not within loops of its own.
     """
 
     name: ClassVar[str] = "LoopPartition"
@@ -303,10 +304,23 @@ def _piece(loop: For, low: Expr, extent: Expr, *, first: bool) -> Stmt:
     zero = IntImm(0, loop.loop_var.dtype)
     copy: Callable[[Stmt, dict[Var, Expr]], Stmt] = substitute_stmt if first else copy_stmt
     if isinstance(extent, IntImm) and extent.value == 1:
-        return copy(loop.body, {loop.loop_var: low})
+        return copy(_filled_once(loop.body), {loop.loop_var: low})
     var = loop.loop_var if first else Var(loop.loop_var.name, loop.loop_var.dtype)
     body = copy(loop.body, {loop.loop_var: add(var, low)})
     return _loop_over(loop, var, extent, body, zero)
+
+
+def _filled_once(body: Stmt) -> Stmt:
+    """`body` without the double buffers of its loop: a single iteration has no next one to fill."""
+
+    def stmt(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            return s
+        if isinstance(s, AttrStmt) and s.key == "double_buffer_scope":
+            return stmt(s.body)
+        return map_children(s, stmt)
+
+    return stmt(body)
 
 
 def _reduces_threads(s: Stmt) -> bool:

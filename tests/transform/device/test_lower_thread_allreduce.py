@@ -7,12 +7,21 @@ import re
 import numpy as np
 import pytest
 
+from autosched import te
+from autosched.driver import lower_to_kernels
 from autosched.errors import ScheduleError
+from autosched.runtime.cuda_artifact import cuda_artifact
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.tensor import Tensor
+from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.from_te.storage_flatten import StorageFlatten
+from autosched.transform.pipeline import GPU_PIPELINE
 
 SUM = 'reducer("sum", [x: {t}], [y: {t}], [x + y], [{t}(0)])'
 MAX = 'reducer("max", [x: {t}], [y: {t}], [max(x, y)], [{t}(-100)])'
@@ -159,6 +168,78 @@ def test_two_values_that_belong_together(n: int) -> None:
     np.testing.assert_array_equal(largest, n - 1)
 
 
+def of_bool(count: int, threads: int, name: str, limit: int) -> tuple[Schedule, list[Tensor]]:
+    """For each of 6 rows of `count` values, whether any (all) of the first `limit` are true."""
+    combine, neutral = {"any": (te.any, False), "all": (te.all, True)}[name]
+    reducer = te.comm_reducer(combine, lambda dtype: te.const(neutral, dtype), name=name)
+    A = te.placeholder((6, count), "bool", name="A")
+    k = te.reduce_axis((0, count), "k")
+    where = {} if limit == count else {"where": k < limit}
+    B = te.compute((6,), lambda i: reducer(A[i, k], axis=k, **where), name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(B.op.axis[0], factor=2)
+    s[B].bind(outer, te.thread_axis("blockIdx.x"))
+    s[B].bind(inner, te.thread_axis("threadIdx.y"))
+    _, lane = s[B].split(k, factor=threads)
+    s[B].bind(lane, te.thread_axis("threadIdx.x"))
+    return s, [A, B]
+
+
+@pytest.mark.parametrize(("count", "threads"), [(33, 33), (32, 32), (70, 16), (1, 1)])
+@pytest.mark.parametrize("name", ["any", "all"])
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_truth_values_are_reduced_as_they_are_stored(
+    count: int, threads: int, name: str, fewer: int
+) -> None:
+    """Memory holds bool as int8; the interpreter runs the reduction before and after the pass."""
+    limit = max(count - fewer, 1)
+    func = schedule_to_prim_func(*of_bool(count, threads, name, limit))
+    flat, lowered = StorageFlatten()(func), Sequential(GPU_PIPELINE)(func)
+    if threads > 1:
+        assert "bool(reduce_temp0[0])" in to_text(flat)
+        assert f'red_buf0 = allocate(({2 * threads},), int8, "shared")' in to_text(lowered)
+    rng = np.random.default_rng(count)
+    given = rng.random((6, count)) < (0.5 / count if name == "any" else 1 - 0.5 / count)
+    given[0], given[1] = False, True
+    expected = given[:, :limit].any(1) if name == "any" else given[:, :limit].all(1)
+    for version in (func, flat, lowered):
+        found = ~expected
+        interp.run(version, [given, found], check_races=True)
+        np.testing.assert_array_equal(found, expected)
+    assert cuda_artifact(lower_to_kernels(lowered), "main").source
+
+
+def test_one_of_two_values_is_a_truth_value() -> None:
+    A = te.placeholder((3, 40), "bool", name="A")
+    B = te.placeholder((3, 40), name="B")
+    k = te.reduce_axis((0, 40), "k")
+    reducer = te.comm_reducer(
+        lambda x, y: (te.any(x[0], y[0]), x[1] + y[1]),
+        lambda truth, number: (te.const(False, truth), te.const(0, number)),
+    )
+    C, D = te.compute((3,), lambda i: reducer((A[i, k], B[i, k]), axis=k), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(k, te.thread_axis("threadIdx.x"))
+    func = Sequential(GPU_PIPELINE)(schedule_to_prim_func(s, [A, B, C, D]))
+    truths = np.zeros((3, 40), bool)
+    truths[1, 38] = True
+    numbers = np.arange(120, dtype=np.float32).reshape(3, 40)
+    some, total = np.ones(3, bool), np.zeros(3, np.float32)
+    interp.run(func, [truths, numbers, some, total], check_races=True)
+    assert some.tolist() == [False, True, False]
+    np.testing.assert_array_equal(total, numbers.sum(1))
+
+
+def test_a_result_that_has_no_place() -> None:
+    text = to_text(kernel({"x": 32}, "x")).replace("True, R[0],", "True, R[0] + 1.0,")
+    func = parse_func(text)
+    with pytest.raises(ScheduleError, match=r"stores its result in R\[0\] \+ .*, not a load"):
+        LowerThreadAllreduce()(func)
+    with pytest.raises(interp.InterpreterError, match=r"stores its result in .*, not a load"):
+        interp.run(func, [np.zeros(32, np.float32), np.zeros(32, np.float32)])
+
+
 def test_a_reduction_that_is_repeated_has_no_race() -> None:
     for n in (33, 64):
         func = parse_func(f"""\
@@ -188,6 +269,17 @@ def test_an_extent_that_is_not_constant() -> None:
     func = func.replace("launch(threadIdx.x, 32)", "launch(threadIdx.x, n)")
     with pytest.raises(ScheduleError, match=r"the extent of threadIdx.x must be constant, found n"):
         LowerThreadAllreduce()(parse_func(func))
+
+
+def test_an_empty_reduction() -> None:
+    A = te.placeholder((4, 0), name="A")
+    k = te.reduce_axis((0, 0), "k")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[B].bind(k, te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match=r"threadIdx.x has the extent 0, so that no thread"):
+        Sequential(GPU_PIPELINE)(schedule_to_prim_func(s, [A, B]))
 
 
 def test_a_block_with_threads_that_the_reduction_does_not_know() -> None:

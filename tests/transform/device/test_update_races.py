@@ -1,15 +1,20 @@
-"""Threads that all add to one element of shared memory."""
+"""Threads that all add to one element of shared or global memory."""
 
+import numpy as np
 import pytest
 
 from autosched import te
 from autosched.driver import lower
 from autosched.errors import ScheduleError
 from autosched.target import cuda_target
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
+from autosched.tir import interp
 from autosched.tir.parser import parse_func
 from autosched.transform.device.thread_sync import ThreadSync
+from autosched.transform.framework.passes import Sequential
+from autosched.transform.pipeline import GPU_PIPELINE
 
 HEAD = """\
 def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -23,7 +28,9 @@ def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
 )
 def test_updates_of_all_threads_are_refused(store: str) -> None:
     func = parse_func(HEAD.format(threads=32) + f"    {store}\n    B[threadIdx.x] = S[0]\n")
-    with pytest.raises(ScheduleError, match="all threads of a block add to the same element of S"):
+    with pytest.raises(
+        ScheduleError, match=r"all threads along threadIdx.x add to the same element of S"
+    ):
         ThreadSync()(func)
 
 
@@ -62,5 +69,107 @@ def reduction_in_shared_memory(bound: bool) -> tuple[Schedule, list[Tensor]]:
 
 def test_from_a_schedule() -> None:
     lower(*reduction_in_shared_memory(bound=True), cuda_target())
-    with pytest.raises(ScheduleError, match="bind a loop of its stage to threadIdx"):
+    with pytest.raises(ScheduleError, match=r"bind a loop of its stage to threadIdx.x"):
         lower(*reduction_in_shared_memory(bound=False), cuda_target())
+
+
+GRID = """\
+def main(A: Buffer((256,), float32), B: Buffer((256,), float32)):
+    launch(blockIdx.x, 4)
+    launch(threadIdx.x, 8)
+    launch(threadIdx.y, 8)
+    S = allocate((256,), float32, "{scope}")
+    {store}
+"""
+PLACE = "blockIdx.x * 64 + threadIdx.y * 8 + threadIdx.x"
+WITHOUT_Y = "blockIdx.x * 8 + threadIdx.x"
+
+
+@pytest.mark.parametrize(
+    ("scope", "index", "missed"),
+    [
+        ("global", WITHOUT_Y, "threadIdx.y"),
+        ("global", "blockIdx.x * 8 + threadIdx.y", "threadIdx.x"),
+        ("global", "threadIdx.y * 8 + threadIdx.x", "blockIdx.x"),
+        ("global", "blockIdx.x", "threadIdx.x and threadIdx.y"),
+        ("shared", WITHOUT_Y, "threadIdx.y"),
+    ],
+)
+def test_an_axis_that_the_index_misses(scope: str, index: str, missed: str) -> None:
+    name = "B" if scope == "global" else "S"
+    store = f"{name}[{index}] = {name}[{index}] + A[0]"
+    message = f"all threads along {missed} add to the same element of {name} in {scope} memory"
+    with pytest.raises(ScheduleError, match=f"{message}; bind a loop of its stage to {missed}$"):
+        ThreadSync()(parse_func(GRID.format(scope="shared", store=store)))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        f"B[{PLACE}] = B[{PLACE}] + A[0]",
+        f"if threadIdx.y == 0:\n        B[{WITHOUT_Y}] = B[{WITHOUT_Y}] + A[0]",
+        f"t: bool = threadIdx.y == 0\n    if t:\n        B[{WITHOUT_Y}] = B[{WITHOUT_Y}] + A[0]",
+        f"if A[threadIdx.y] < 1.0:\n        B[{WITHOUT_Y}] = B[{WITHOUT_Y}] + A[0]",
+        f"for k in range(threadIdx.y):\n        B[{WITHOUT_Y}] = B[{WITHOUT_Y}] + A[k]",
+        f"B[{WITHOUT_Y}] = A[{WITHOUT_Y}]",  # equal values
+        "S[threadIdx.y * 8 + threadIdx.x] = S[threadIdx.y * 8 + threadIdx.x] + A[0]",
+    ],
+)
+def test_updates_that_do_not_meet(store: str) -> None:
+    func = parse_func(GRID.format(scope="shared", store=store))
+    assert ThreadSync()(func) is func
+
+
+def test_each_warp_has_its_memory() -> None:
+    store = "S[threadIdx.x] = S[threadIdx.x] + A[0]"
+    func = parse_func(GRID.format(scope="warp", store=store))
+    assert ThreadSync("warp")(func) is func
+    with pytest.raises(ScheduleError, match=r"threadIdx.x and threadIdx.y add .* in warp memory"):
+        ThreadSync("warp")(parse_func(GRID.format(scope="warp", store="S[0] = S[0] + A[0]")))
+
+
+def fetched_by_more_threads(bind_c: bool, rows: bool = False) -> tuple[Schedule, list[Tensor]]:
+    """C's operand is fetched by a block of 4 x 8 threads; C itself is bound to x or none of them.
+
+    With `rows`, to both: each computes its own four rows.
+    """
+    A = te.placeholder((16, 16), name="A")
+    B = te.placeholder((16, 8), name="B")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((16, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    fetched = s.cache_read(B, "shared", [C])
+    i, j = C.op.axis
+    if rows:
+        i, inner = s[C].split(i, factor=4)
+        s[C].bind(inner, te.thread_axis("threadIdx.y"))
+    s[C].bind(i, te.thread_axis("blockIdx.x"))
+    if bind_c:
+        s[C].bind(j, te.thread_axis("threadIdx.x"))
+    outer, rest = s[C].split(k, factor=4)
+    if not bind_c:
+        s[C].reorder(outer, j, rest)
+    s[fetched].compute_at(s[C], outer)
+    y, x = s[fetched].leaf_iter_vars
+    s[fetched].bind(y, te.thread_axis("threadIdx.y"))
+    s[fetched].bind(x, te.thread_axis("threadIdx.x"))
+    return s, [A, B, C]
+
+
+@pytest.mark.parametrize(
+    ("bind_c", "missed"), [(True, "threadIdx.y"), (False, "threadIdx.x and threadIdx.y")]
+)
+def test_a_stage_bound_to_fewer_threads_than_what_it_reads(bind_c: bool, missed: str) -> None:
+    message = f"all threads along {missed} add to the same element of C in global memory"
+    with pytest.raises(ScheduleError, match=message):
+        lower(*fetched_by_more_threads(bind_c), cuda_target())
+
+
+def test_a_stage_bound_to_all_of_them() -> None:
+    s, args = fetched_by_more_threads(bind_c=True, rows=True)
+    kernel = Sequential(GPU_PIPELINE)(schedule_to_prim_func(s, args))
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, (16, n)).astype(np.float32) for n in (16, 8))
+    c = np.zeros((16, 8), np.float32)
+    interp.run(kernel, [a, b, c], check_races=True)
+    np.testing.assert_array_equal(c, a @ b)

@@ -59,3 +59,14 @@ def test_stages_of_a_kernel_of_their_own_are_in_global_memory() -> None:
             lower(s, [X, Y], cuda_target())
     with pytest.raises(ScheduleError, match=r"would fill shared memory, of which each blockIdx\.x"):
         lower(s, [X, Y], cuda_target())
+
+
+@pytest.mark.parametrize("extent", [0, 8])
+def test_parallel_loops_of_kernels_are_refused(make_func: MakeFunc, extent: int) -> None:
+    store = BufferStore(B, A[i], (i,))
+    parallel = For(i, IntImm(0), IntImm(extent), ForKind.PARALLEL, store)
+    launch = AttrStmt(te.thread_axis("blockIdx.x"), "thread_extent", IntImm(4), parallel)
+    func = make_func(launch, A, B)
+    with pytest.raises(ScheduleError, match="the loop i is inside a kernel, where none can be par"):
+        VerifyMemory("cuda")(func)
+    assert VerifyMemory("cpu")(func) is func

@@ -6,9 +6,9 @@ import pytest
 from autosched import te
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import is_explicit
-from autosched.driver import lower_steps
+from autosched.driver import lower, lower_steps
 from autosched.state.steps import steps_from_json
-from autosched.target import HardwareParams, Target
+from autosched.target import HardwareParams, Target, cpu_target
 from autosched.task import Task
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.tir import interp
@@ -17,6 +17,8 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import Call, Expr, IntImm, IterKind, IterVar, Var
 from autosched.tir.op import all_, likely
 from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
     AttrStmt,
     BufferStore,
     Evaluate,
@@ -31,6 +33,7 @@ from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.from_te.storage_flatten import StorageFlatten
+from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
 from autosched.transform.loops.loop_partition import LoopPartition
 from kit.stmts import as_a, loop
 from kit.types import BodyText, MakeFunc, SameResult
@@ -181,6 +184,66 @@ for k in parallel(4):
             B[j_2 + 28] = A[j_2 + 28] + 1.0"""
     )
     same_result(before, after)
+
+
+def test_a_single_iteration_has_no_double_buffer(
+    make_func: MakeFunc, body_text: BodyText, same_result: SameResult
+) -> None:
+    """Nothing is to be filled ahead; the buffers of loops inside of it stay double."""
+    first, second = (decl_buffer((4,), "float32", name, "local") for name in ("S", "T"))
+    use = IfThenElse(likely(i * 4 + j < 10), BufferStore(B, first[j] + 1.0, (i * 4 + j,)))
+    fill = loop(j, 4, BufferStore(first, A[i * 4 + j], (j,)))
+    own = loop(n, 4, BufferStore(second, A[k * 4 + n], (n,)))
+    read = loop(n, 4, BufferStore(B, second[n], (32 + k * 4 + n,)))
+    inner = seq(AttrStmt(second, "double_buffer_scope", IntImm(1), own), read)
+    inner = loop(k, 2, Allocate(second.data, second.dtype, second.shape, TRUE, inner))
+    body = seq(AttrStmt(first, "double_buffer_scope", IntImm(1), fill), loop(j, 4, use), inner)
+    body = Allocate(first.data, first.dtype, first.shape, TRUE, body)
+    before = make_func(loop(i, 3, body), A, B)
+    after = LoopPartition(partition_const_loops=True)(before)
+    marked = [
+        line.split('"')[0].strip()
+        for line in body_text(after).splitlines()
+        if '"double_buffer_scope"' in line
+    ]
+    assert marked == ["with attr(S,", "with attr(T,", "with attr(T_1,"]
+    doubled = InjectDoubleBuffer()(after)
+    assert "double_buffer_scope" not in body_text(doubled)
+    same_result(before, doubled)
+
+
+@pytest.mark.parametrize(("size", "factor"), [(61, 8), (5, 4), (16, 8), (3, 2)])
+def test_double_buffers_of_loops_that_nothing_divides(size: int, factor: int) -> None:
+    X = te.placeholder((size,), name="X")
+    Y = te.compute((size,), lambda a: X[a] * 2.0, name="Y")
+    Z = te.compute((size,), lambda a: Y[a] + 1.0, name="Z")
+    s = te.create_schedule(Z.op)
+    outer, _ = s[Z].split(Z.op.axis[0], factor=factor)
+    s[Y].compute_at(s[Z], outer)
+    s[Y].double_buffer()
+    lowered = lower(s, [X, Z], cpu_target())
+    x, z = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+    interp.run(lowered, [x, z])
+    np.testing.assert_array_equal(z, x * 2 + 1)
+
+
+@pytest.mark.parametrize("depth", [40, 6, 7, 1])
+def test_a_product_whose_fetch_is_double_buffered(depth: int) -> None:
+    X = te.placeholder((3, depth), name="X")
+    Y = te.placeholder((depth, 5), name="Y")
+    r = te.reduce_axis((0, depth), "r")
+    Z = te.compute((3, 5), lambda a, b: te.sum(X[a, r] * Y[r, b], axis=r), name="Z")
+    s = te.create_schedule(Z.op)
+    fetched = s.cache_read(Y, "global", [Z])
+    outer, _ = s[Z].split(r, factor=6)
+    s[fetched].compute_at(s[Z], outer)
+    s[fetched].double_buffer()
+    lowered = lower(s, [X, Y, Z], cpu_target())
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((3, depth), (depth, 5)))
+    z = np.zeros((3, 5), np.float32)
+    interp.run(lowered, [x, y, z])
+    np.testing.assert_array_equal(z, x @ y)
 
 
 def test_growth_is_limited(make_func: MakeFunc, body_text: BodyText) -> None:
