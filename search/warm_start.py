@@ -15,6 +15,7 @@ from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.task import Task
+from autosched.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,8 @@ def warm_start(
         try:
             task = Task.from_json(mine[0].task)
             if task.target.kind != kind:
-                problems.append(
-                    f"{len(mine)} records of {task.name} are for {task.target.kind}, not {kind}"
-                )
+                other = f"for {task.target.kind}, not {kind}"
+                problems.append(f"{count(len(mine), 'record')} of {task.name}: {other}")
                 continue
             mine = [mine[k] for k in learned_from([record.result.cost for record in mine])]
             limits = all(record.ansor_limits for record in mine)

@@ -60,7 +60,7 @@ def chosen_of(
         reason = next((r.result.failure.message for r in records if r.result.failure), "no times")
         raise ConfigError(
             f"{path}: none of its {count(len(records), 'record')} is valid, for example: "
-            f"{last_line(reason)}; choose one with --index"
+            f"{last_line(reason):.300}; `autosched failures` lists the reasons, --index chooses one"
         )
     if choice == "all":
         return valid

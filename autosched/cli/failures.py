@@ -15,7 +15,7 @@ from autosched.measure.records import LogContents, Record, stream_log
 from autosched.session.reading import tell_problems
 from autosched.session.this_cpu import for_this_cpu
 from autosched.task import Task
-from autosched.words import count, last_line, visible
+from autosched.words import count, in_shell, last_line, visible
 
 
 def run(
@@ -49,15 +49,13 @@ def run(
     for group in ordered:
         plain(f"\n{group.records} x {group.failure.stage} {group.failure.kind}")
         say(last_line(group.failure.message), "    ")
-        plain(f"    again: autosched failures {path} --repro {group.index}")
+        plain(f"    again: autosched failures {in_shell(path)} --repro {group.index}")
 
 
 def _print_program(path: Path, index: int, record: Record | None, records: int) -> None:
     if record is None:
-        raise ConfigError(
-            f"{path} holds {count(records, 'record')}; --repro {index} is not one of 0 to "
-            f"{records - 1}"
-        )
+        there = f"; --repro {index} is not one of 0 to {records - 1}" if records else ""
+        raise ConfigError(f"{path} holds {count(records, 'record')}{there}")
     failure = record.result.failure
     if failure is None:
         raise ConfigError(f"record {index} of {path} did not fail; --repro takes one that did")

@@ -40,7 +40,9 @@ def describe(path: Path) -> str:
     except ConfigError:
         raise
     except KeyError as error:
-        raise ConfigError(f"{path} is not an autosched dataset: it has no {error}") from error
+        said = str(error.args[0])  # a name, or a sentence of zipfile
+        missing = said if " " in said else f"it has no {said!r}"
+        raise ConfigError(f"{path} is not an autosched dataset: {missing}") from error
     except Exception as error:  # of damaged files zipfile, NumPy and pyarrow raise many kinds
         said = str(error).strip().partition("\n")[0] or "it is damaged"
         raise ConfigError(

@@ -30,6 +30,18 @@ def path(tmp_path: Path, record: MakeRecord) -> Path:
     return found
 
 
+def test_a_file_without_records_has_none_to_run(cli: Cli, tmp_path: Path) -> None:
+    """It said that 0 is not one of 0 to -1."""
+    RecordLog(empty := tmp_path / "none here.jsonl").append()
+    done = cli("failures", empty, "--repro", 0)
+    assert (done.status, done.err) == (2, f"error: {empty} holds 0 records\n")
+
+
+def test_the_line_to_type_is_quoted(cli: Cli, path: Path) -> None:
+    again = path.rename(path.with_name("two words.jsonl"))
+    assert f"again: autosched failures '{again}' --repro 1\n" in cli("failures", again).out
+
+
 def test_groups_by_what_they_have_in_common(cli: Cli, path: Path) -> None:
     done = cli("failures", path)
     assert (done.status, done.err) == (0, "")
