@@ -36,6 +36,7 @@ from autosched.state.steps import (
     Step,
     StorageAlignStep,
 )
+from autosched.te.bounds.loop_length import MOST_ITERATIONS
 
 if TYPE_CHECKING:
     from autosched.state.state import State
@@ -90,6 +91,14 @@ def _fuse(state: State, step: FuseStep) -> State:
         extent = None if extent is None or part.extent is None else extent * part.extent
         if part.kind is not kind:
             kind = IterKind.MIXED
+    if extent is not None and extent > MOST_ITERATIONS:
+        fused_names = ", ".join(f"{part.name} ({part.extent})" for part in parts)
+        raise refuse(
+            state,
+            step,
+            f"fusing {fused_names} makes {extent} iterations, expected at most {MOST_ITERATIONS}, "
+            "which int32 can count; fuse fewer iterators, or split one before",
+        )
     fused = Iterator("".join(f"{p.name}@" for p in parts), extent, kind, orig_iters=parts)
     shift = last - first
     moves = {

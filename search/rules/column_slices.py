@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from autosched.search.rules.blocking import extent_of
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import fuse_all_reductions, iters_of
+from autosched.search.rules.tiling import fuse_reductions, iters_of
 from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
@@ -129,7 +129,7 @@ def _slice(context: Context, state: State, stage_id: int) -> Next:
     assert columns is not None
     elements, _ = queries.cumulative_lengths(state, stage_id)
     if columns.in_order:
-        state, whole = fuse_all_reductions(state, stage_id)
+        state, whole = fuse_reductions(state, stage_id)
     else:
         whole = _longest(context, iters_of(state, stage_id, IterKind.REDUCTION))
     if columns.joined:

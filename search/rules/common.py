@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autosched.errors import ScheduleError
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import follow_tiling, fuse_all_reductions, multi_level_tile
+from autosched.search.rules.tiling import follow_tiling, fuse_reductions, multi_level_tile
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Iterator, IterKind
@@ -159,7 +159,7 @@ def _rfactor_condition(context: Context, state: State, stage_id: int) -> Decisio
 
 def _rfactor(context: Context, state: State, stage_id: int) -> Next:
     n_space = sum(it.kind is IterKind.SPATIAL for it in state.stages[stage_id].iters)
-    base, fused = fuse_all_reductions(state, stage_id)
+    base, fused = fuse_reductions(state, stage_id, as_ansor=context.options.space == "ansor")
     split, pieces = base.split(stage_id, fused, [1])
     results: Next = []
     for piece in pieces:

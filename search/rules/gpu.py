@@ -7,7 +7,7 @@ import math
 from autosched.errors import ScheduleError
 from autosched.search.rules.common import Next, always_inlinable
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import fuse_all_reductions
+from autosched.search.rules.tiling import fuse_reductions
 from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation, Iterator
@@ -171,7 +171,7 @@ def _cross_thread_condition(context: Context, state: State, stage_id: int) -> De
 
 
 def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
-    state, fused = fuse_all_reductions(state, stage_id)
+    state, fused = fuse_reductions(state, stage_id, as_ansor=context.options.space == "ansor")
     target = queries.single_consumer_id(state, stage_id)
     common = queries.num_common_outer_iterators(state, stage_id, target) if target >= 0 else 0
     if context.options.space != "ansor" and target >= 0 and _is_of_a_tile(state, target):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from autosched.search.factors import divisors
 from autosched.search.rules.gpu import CROSS_THREAD_REDUCTION
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
-from autosched.search.rules.tiling import fuse_all_reductions
+from autosched.search.rules.tiling import fuse_reductions
 from autosched.state import queries
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, tensor_loads
@@ -48,9 +48,11 @@ def _least(terms: int) -> int:
 
 
 def _slice(context: Context, state: State, stage_id: int) -> Next:
-    _, terms = queries.cumulative_lengths(state, stage_id)
-    state, fused = fuse_all_reductions(state, stage_id)
-    state, (outer, _) = state.split(stage_id, fused, [_least(terms)], inner_to_outer=False)
+    state, fused = fuse_reductions(state, stage_id)
+    least = _least(fused.extent_or_unknown)
+    if least == 1:  # more terms than one loop may have, of which no part can be cut
+        return []
+    state, (outer, _) = state.split(stage_id, fused, [least], inner_to_outer=False)
     state, sums = state.rfactor(stage_id, outer, 0)
     results: Next = []
     if not queries.needs_multi_level_tiling(state, sums):  # of what is the same in all slices

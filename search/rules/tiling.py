@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from autosched.errors import ScheduleError
@@ -10,6 +11,7 @@ from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.queries import NO_SPLIT_AT_INNER, stage_attr_names
 from autosched.state.state import State
 from autosched.state.steps import RfactorStep, SplitStep
+from autosched.te.bounds.loop_length import MOST_ITERATIONS
 
 _SPACE, _REDUCE = "S", "R"
 
@@ -126,12 +128,29 @@ def iters_of(state: State, stage_id: int, kind: IterKind) -> list[Iterator]:
     return [it for it in state.stages[stage_id].iters if it.kind is kind]
 
 
-def fuse_all_reductions(state: State, stage_id: int) -> tuple[State, Iterator]:
-    """Fuse all reduction iterators of the stage, if more than one; returns the result."""
+def fuse_reductions(
+    state: State, stage_id: int, *, as_ansor: bool = False
+) -> tuple[State, Iterator]:
+    """Fuse the reduction iterators of the stage, if more than one; returns the result.
+
+    Where they have too many iterations for one loop, neighbours are fused that have the most of
+    those that have not, and the others stay. Ansor fuses all: there that is a ScheduleError.
+    """
     reductions = iters_of(state, stage_id, IterKind.REDUCTION)
-    if len(reductions) == 1:
-        return state, reductions[0]
-    return state.fuse(stage_id, reductions)
+    run = reductions if as_ansor else _longest_run(reductions)
+    return (state, run[0]) if len(run) == 1 else state.fuse(stage_id, run)
+
+
+def _longest_run(iters: list[Iterator]) -> list[Iterator]:
+    """The neighbours that have the most iterations in all that one loop may have."""
+    ends = range(len(iters), 0, -1)
+    runs = [iters[start:end] for end in ends for start in range(end)]  # all of them is the first
+    fitting = [run for run in runs if _iterations(run) <= MOST_ITERATIONS]
+    return max(fitting, key=_iterations)
+
+
+def _iterations(iters: list[Iterator]) -> int:
+    return math.prod(it.extent_or_unknown for it in iters)
 
 
 def in_slices(state: State, stage_id: int, axis: Iterator, writer: int) -> State:

@@ -9,6 +9,7 @@ import pytest
 
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search.options import SearchOptions
+from autosched.search.rules import tiling
 from autosched.search.space import SearchSpace
 from autosched.state.queries import sliced_products
 from autosched.state.state import State
@@ -102,3 +103,15 @@ def test_candidates_compute_it(expr: str, shapes: dict[str, list[int]], dtype: A
         (steps, *_) = SearchSpace(task).sample(np.random.default_rng(0), 1, sketch=sketch)
         report = check_candidate(task, steps, seconds=30)
         assert report.verdict is Verdict.AGREES, report.message
+
+
+def test_of_terms_that_are_not_all_in_one_loop_a_prime_number_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiling, "MOST_ITERATIONS", 1000)
+    shapes = {"X": [60, 2], "Y": [997, 2]}
+    task = task_of("D[i] = sum(k, l, X[k, i] * Y[l, i])", shapes)
+    assert not slices(task)
+    assert SearchSpace(task).sketches
+    shapes["Y"] = [996, 2]
+    assert slices(task_of("D[i] = sum(k, l, X[k, i] * Y[l, i])", shapes))

@@ -1,15 +1,25 @@
 """Sampled candidates are legal, different, and repeatable."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
 
+from autosched.referee.check import Verdict, check_candidate
+from autosched.search.options import SearchOptions, SpaceName
+from autosched.search.rules import tiling
 from autosched.search.space import SearchSpace
 from autosched.state import queries
 from autosched.state.iterator import Annotation
 from autosched.state.steps import SplitStep, Step
+from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.tir.expr import BufferLoad
+from autosched.tir.stmt import AttrStmt, BufferStore, For, Stmt
+from autosched.tir.walk import child_stmts, loads
+from kit.tir import value_of
 from kit.types import MakeSpace, MakeTask
 
 
@@ -109,3 +119,53 @@ def test_those_that_are_wanted_are_asked_about_together(
 
     found = space.sample(np.random.default_rng(0), 70, legal)
     assert asked == [70] == [len(found)]
+
+
+def product_of_sums(k: int, n: int, kind: str = "cuda") -> Task:
+    expr = "D[i] = sum(k, l, X[k, i] * Y[l, i])"
+    target = cuda_target() if kind == "cuda" else cpu_target(threads=2)
+    return Task.from_expression(expr, shapes={"X": [k, 2], "Y": [n, 2]}, target=target)
+
+
+def times(s: Stmt, around: Mapping[object, int]) -> Iterator[int]:
+    """How often each store of something made of X happens, but copies of it."""
+    if isinstance(s, For):
+        around = {**around, s.loop_var: value_of(s.extent)}
+    elif isinstance(s, AttrStmt) and s.key in ("thread_extent", "virtual_thread"):
+        own = s.node.thread_tag if s.key == "thread_extent" else s.node
+        around = {**around, own: value_of(s.value)}
+    elif isinstance(s, BufferStore) and not s.buffer.name.startswith("X"):
+        read = [load.buffer for load in loads(s.value) if isinstance(load, BufferLoad)]
+        if any(buffer.name.startswith("X") for buffer in read):
+            yield math.prod(around.values())
+    for inner in child_stmts(s):
+        yield from times(inner, around)
+
+
+@pytest.mark.parametrize("lengths", [(65536, 65537), (65536, 65536), (50000, 50000)])
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize("space", ["ansor", "autosched"])
+def test_sums_of_more_terms_than_a_loop_may_have(
+    lengths: tuple[int, int], kind: str, space: SpaceName
+) -> None:
+    """Their fused loop had as many as were left of the number in int32: 65,536, or none at all."""
+    task = product_of_sums(*lengths, kind)
+    terms = 2 * math.prod(lengths)
+    found = SearchSpace(task, SearchOptions(space=space)).sample(np.random.default_rng(1), 4)
+    assert found
+    for steps in found:
+        func = schedule_to_prim_func(*task.dag.apply_steps(steps))
+        counts = list(times(func.body, {}))
+        assert counts
+        assert all(terms <= count < 1.1 * terms for count in counts)  # guards are not looked at
+
+
+def test_sums_of_which_some_loops_are_left_unfused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiling, "MOST_ITERATIONS", 100)
+    task = product_of_sums(64, 70)
+    space = SearchSpace(task)
+    assert len(space.sketches) > 3
+    for sketch in space.sketches:
+        (steps, *_) = space.sample(np.random.default_rng(0), 1, sketch=sketch)
+        report = check_candidate(task, steps, seconds=30)
+        assert report.verdict is Verdict.AGREES, report.message

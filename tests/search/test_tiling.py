@@ -1,5 +1,6 @@
 """Multi-level tiling and following it, with iterators that stay whole."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,12 @@ from autosched import te
 from autosched.errors import ConfigError, ScheduleError
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context
-from autosched.search.rules.tiling import follow_tiling, multi_level_tile, structure_problem
+from autosched.search.rules.tiling import (
+    follow_tiling,
+    fuse_reductions,
+    multi_level_tile,
+    structure_problem,
+)
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.state import State
@@ -101,3 +107,31 @@ def test_options_with_such_a_structure_are_refused(gpu: bool, name: str) -> None
     options = SearchOptions(**given)
     with pytest.raises(ConfigError, match=f"{key}: expected"):
         SearchSpace.of(Context(matmul(), HardwareParams.default("cuda"), gpu, options))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "left"),
+    [
+        ((4, 8), "i k@l@"),
+        ((4, 1), "i k@l@"),
+        ((65536, 65537), "i k l"),
+        ((2**20, 2**12, 2**16, 4), "i k l@m@n@"),
+        ((2**18, 2**12, 2**20), "i k@l@ m"),
+        ((2**31 - 1, 2, 2), "i k l m"),
+    ],
+)
+def test_reductions_are_fused_as_far_as_one_loop_can_have_them(
+    lengths: tuple[int, ...], left: str
+) -> None:
+    a = te.placeholder((2,), name="A")
+    axes = [te.reduce_axis((0, n), name) for n, name in zip(lengths, "klmn", strict=False)]
+    c = te.compute((2,), lambda i: te.sum(a[i], axis=axes), name="C")
+    before = ComputeDAG([a, c]).init_state
+    state, longest = fuse_reductions(before, 1)
+    assert names(state, 1) == left
+    assert longest is max(state.stages[1].iters[1:], key=lambda it: it.extent_or_unknown)
+    if math.prod(lengths) < 2**31:
+        assert fuse_reductions(before, 1, as_ansor=True)[1].name == longest.name
+    else:
+        with pytest.raises(ScheduleError, match="which int32 can count"):
+            fuse_reductions(before, 1, as_ansor=True)

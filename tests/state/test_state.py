@@ -230,6 +230,18 @@ def test_primitives_refuse(dense: State) -> None:
         dense.compute_at(5, 5, relu[0])
 
 
+def test_a_fusion_that_no_loop_variable_can_count() -> None:
+    state = ComputeDAG(workloads.get("matmul").tensors(M=1500, N=1500, K=1500)).init_state
+    i, j, k = state.stages[2].iters
+    found = (
+        r"step 0 FuseStep on stage 2 \(C\): fusing i \(1500\), j \(1500\), k \(1500\) makes "
+        "3375000000 iterations, expected at most 2147483647, which int32 can count; fuse fewer"
+    )
+    with pytest.raises(ScheduleError, match=found):
+        state.fuse(2, [i, j, k])
+    assert state.fuse(2, [i, j])[1].extent == 2250000
+
+
 def reordered(state: State, stage_id: int) -> State:
     i, j, *rest = state.stages[stage_id].iters
     return state.reorder(stage_id, [j, i, *rest])

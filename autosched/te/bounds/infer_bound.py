@@ -17,6 +17,7 @@ from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import simplify_affine
+from autosched.te.bounds.attach_path import attach_path, scans_of_inits
 from autosched.te.bounds.message_passing import (
     pass_down_domain,
     pass_up_domain,
@@ -93,29 +94,6 @@ def _declared_domains(stage: Stage, domains: Domains) -> None:
         domains[iv] = iv.dom
 
 
-def attach_path(stage: Stage) -> list[IterVar]:
-    """The loops around `stage`, innermost first; empty at root.
-
-    Raises ScheduleError when the loop the stage is attached to does not exist any more.
-    """
-    path: list[IterVar] = []
-    spec = stage.attach_spec()
-    while spec.attach_type in (AttachType.SCOPE, AttachType.SCAN_UPDATE):
-        axis, around = spec.attach_ivar, spec.attach_stage
-        assert axis is not None and around is not None
-        if axis not in around.leaf_iter_vars:
-            raise ScheduleError(
-                f"infer_bound: stage {stage.op.name} is attached at {axis.var.name} of "
-                f"{around.op.name}, which is not a loop of that stage; its loops are "
-                + ", ".join(iv.var.name for iv in around.leaf_iter_vars)
-            )
-        position = around.leaf_iter_vars.index(axis)
-        path += reversed(around.leaf_iter_vars[: position + 1])
-        path += reversed(around.env_thread_axes)
-        spec = around.attach_spec()
-    return path
-
-
 WHOLE_TILES = "whole_tiles"
 """The attribute of an operation of which regions are computed in whole tiles: a multiple for each
 axis, to which its extent is rounded up. The operation must be defined there."""
@@ -145,7 +123,8 @@ class _Context:
             for iv, attr in s.iter_var_attrs.items()
             if attr.bind_thread is not None
         }
-        self.paths: dict[Stage, list[IterVar]] = {s: attach_path(s) for s in active}
+        self.scans = scans_of_inits(active)
+        self.paths = {s: attach_path(s, self.scans) for s in active}
         self.regions = Regions()
 
     def tag(self, iv: IterVar) -> str:
@@ -181,7 +160,8 @@ class _Context:
         self, consumer: Operation, stage: Stage, needed: dict[Tensor, list[list[IntSet]]]
     ) -> None:
         reader = self.stage_of[consumer]
-        path = self.paths[stage]
+        is_init = self.scans.get(stage.op) is reader  # stands where the scan does, not in its loop
+        path = self.paths[reader if is_init else stage]
         target = path[0] if path else None
         storage = self.storage(stage)
         found = False

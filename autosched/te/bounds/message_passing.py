@@ -14,6 +14,7 @@ from autosched.arith.interval_eval import eval_set
 from autosched.errors import ScheduleError
 from autosched.te.bounds.affine import Unbound
 from autosched.te.bounds.bound_check import make_bound_check, pass_up_bound_check
+from autosched.te.bounds.loop_length import can_count, too_long
 from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
 from autosched.tir.constants import is_zero
 from autosched.tir.expr import Expr, IntImm, IterVar, Range
@@ -47,7 +48,8 @@ def pass_down_domain(
 
     A split part is tightened to the extent of its parent when no thread hangs on it (and not with
     `allow_missing`, where the schedule is still being made). A bound thread axis gets the domain
-    of its loop. Raises ScheduleError for a thread axis used with two extents.
+    of its loop. Raises ScheduleError for a thread axis used with two extents, and for a loop of
+    more iterations than its variable can count.
     """
     threaded = _thread_bound(stage)
     for relation in stage.relations:
@@ -61,9 +63,7 @@ def pass_down_domain(
         elif isinstance(relation, Fuse):
             outer, inner = state.get(relation.outer), state.get(relation.inner)
             if outer is not None and inner is not None:
-                extent = mul(outer.extent, inner.extent)
-                if not isinstance(extent, IntImm):
-                    extent = analyzer.simplify(extent)
+                extent = _fused_extent(stage, relation, outer.extent, inner.extent, analyzer)
                 set_range(stage, state, relation.fused, extent, analyzer)
             elif not allow_missing:
                 raise _missing(stage, relation.outer if outer is None else relation.inner)
@@ -79,7 +79,7 @@ def pass_down_domain(
         if attr.bind_thread is not None:
             found = state.get(iv)
             if found is not None:
-                extent = cast(attr.bind_thread.var.dtype, found.extent)
+                extent = _bound_extent(stage, iv, attr.bind_thread, found.extent)
                 set_range(stage, state, attr.bind_thread, extent, analyzer)
             elif not allow_missing:
                 raise _missing(stage, iv)
@@ -90,6 +90,25 @@ def _missing(stage: Stage, iv: IterVar) -> ScheduleError:
         f"infer_bound: stage {stage.op.name}, axis {iv.var.name}: its domain is not known; "
         "normalize the schedule first"
     )
+
+
+def _fused_extent(stage: Stage, fuse: Fuse, outer: Expr, inner: Expr, analyzer: Analyzer) -> Expr:
+    if isinstance(outer, IntImm) and isinstance(inner, IntImm):
+        length = outer.value * inner.value
+        if not can_count(fuse.fused, length):
+            fused = f"fusing {fuse.outer.var.name} ({outer}) with {fuse.inner.var.name} ({inner})"
+            remedy = "fuse fewer loops, or split one before"
+            raise too_long(stage, fuse.fused, length, fused, remedy)
+        return IntImm(length, fuse.fused.var.dtype)
+    return analyzer.simplify(mul(outer, inner))
+
+
+def _bound_extent(stage: Stage, iv: IterVar, thread: IterVar, extent: Expr) -> Expr:
+    if isinstance(extent, IntImm) and not can_count(thread, extent.value):
+        bound = f"binding {iv.var.name} to {thread.thread_tag}"
+        remedy = "split the loop and bind a part of it"
+        raise too_long(stage, thread, extent.value, bound, remedy)
+    return cast(thread.var.dtype, extent)
 
 
 def _split_domain(
@@ -111,6 +130,11 @@ def _split_domain(
         if tighten and 0 != total < part and sized not in threaded:
             part = total
         rest = -(-total // size.value)
+        last = part * rest - 1
+        if not can_count(split.parent, last):  # a guard would compare what has wrapped
+            cut = f"cutting it into {rest} by {part}"
+            remedy = "take a factor that divides its length"
+            raise too_long(stage, split.parent, last + 1, cut, remedy)
         set_range(stage, state, sized, IntImm(part, extent.dtype), analyzer)
         set_range(stage, state, other, IntImm(rest, extent.dtype), analyzer)
         return

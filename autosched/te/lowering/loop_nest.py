@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from autosched.errors import ScheduleError
 from autosched.te.bounds.bound_check import BoundFacts, make_bound_check
 from autosched.te.bounds.message_passing import pass_up_index
-from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, storage_rank, thread_rank
+from autosched.te.bounds.thread_scope import WARP, is_virtual_thread, scope_name, thread_rank
+from autosched.te.lowering.stage_memory import filled_rank
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.relations import IterVarAttr
 from autosched.tir.constants import is_zero
@@ -204,9 +205,6 @@ def _loop(
 def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level) -> Expr:
     """Append the attribute of a loop run by threads; returns the value of the itervar."""
     tag, extent = thread.thread_tag, dom.extent
-    if tag == "pipeline":
-        level.append(AttrStmt(thread, "pipeline_exec_scope", extent, nop()))
-        return dom.min
     extent = cast(thread.var.dtype, extent)
     value = add(dom.min, cast(iv.var.dtype, thread.var))
     if is_virtual_thread(tag):
@@ -220,15 +218,20 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level
     level.append(AttrStmt(thread, "thread_extent", extent, nop()))
     if isinstance(extent, IntImm) and extent.value == 1:
         return dom.min
-    if stage.scope:
-        rank = storage_rank(stage.scope)
-        warp_index = rank == WARP and tag == "threadIdx.x"
-        if rank > thread_rank(tag) and not warp_index:
-            raise ScheduleError(
-                f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: its "
-                f"{extent!r} iterations would fill {stage.scope} memory, of which each {tag} has "
-                "its own; attach the stage inside of the threads and leave this loop serial"
-            )
+    rank = filled_rank(stage)
+    warp_index = rank == WARP and tag == "threadIdx.x"
+    if rank > thread_rank(tag) and not warp_index:
+        if stage.scope:
+            scope, remedy = stage.scope, "attach the stage inside of the threads and"
+        else:
+            scope = scope_name(rank)
+            remedy = "without set_scope a stage inside of threads is local, inside of blocks "
+            remedy += "shared: set one that these threads share, or"
+        raise ScheduleError(
+            f"schedule_ops: stage {stage.op.name}, axis {iv.var.name} bound to {tag}: its "
+            f"{extent!r} iterations would fill {scope} memory, of which each {tag} has its own; "
+            f"{remedy} leave this loop serial"
+        )
     return value
 
 

@@ -19,6 +19,7 @@ from autosched.te.lowering.intrin_calls import make_intrin_calls
 from autosched.te.lowering.loop_nest import Building, Domains
 from autosched.te.lowering.post_process import post_process
 from autosched.te.lowering.scan_stmt import make_scan_stmt
+from autosched.te.lowering.stage_memory import realized_scope
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
@@ -127,7 +128,7 @@ def _realize(stage: Stage, body: Stmt, domains: Domains) -> Stmt:
             bounds = whole(tensor)
         regions.append((tensor, bounds))
     for tensor, bounds in reversed(regions):
-        body = ProducerRealize(tensor, bounds, TRUE, body, stage.scope)
+        body = ProducerRealize(tensor, bounds, TRUE, body, realized_scope(stage))
         if isinstance(op, ComputeOp | TensorComputeOp):
             body = _align(stage, op.axis, tensor, body)
     return body

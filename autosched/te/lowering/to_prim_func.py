@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.te.bounds.infer_bound import infer_bound
+from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.te.lowering.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
 from autosched.te.lowering.schedule_ops import schedule_ops
 from autosched.te.operations.tensor import Tensor
@@ -51,7 +53,11 @@ def schedule_to_prim_func(
 
 
 def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
-    """`body`, a statement over tensors, as the function `name` of `args`."""
+    """`body`, a statement over tensors, as the function `name` of `args`.
+
+    ScheduleError when an argument, or the part of a tensor that is stored, has more elements than
+    an int32 index can tell apart.
+    """
     params: list[Var] = []
     buffer_map: dict[Var, Buffer] = {}
     buffers: dict[Tensor, Buffer] = {}
@@ -59,19 +65,32 @@ def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -
         if isinstance(arg, Tensor):
             if arg in buffers:
                 raise ScheduleError(f"to_prim_func {name}: tensor {arg.name} is an argument twice")
+            _check_elements(name, arg, arg.shape)
             param = Var(f"{arg.name}_handle", handle)
             buffers[arg] = buffer_map[param] = decl_buffer(arg.shape, arg.dtype, arg.name)
             params.append(param)
         else:
             params.append(arg)
     attrs = {"global_symbol": name, "from_legacy_te_schedule": True, "tir.noalias": True}
-    return PrimFunc(tuple(params), _Convert(buffers).stmt(body), buffer_map, attrs)
+    return PrimFunc(tuple(params), _Convert(name, buffers).stmt(body), buffer_map, attrs)
+
+
+def _check_elements(name: str, tensor: Tensor, extents: Sequence[Expr]) -> None:
+    """Refuse what flat indices would wrap in."""
+    elements = math.prod(e.value if isinstance(e, IntImm) else 1 for e in extents)
+    if elements > MOST_ITERATIONS:
+        sizes = ", ".join(map(str, extents))
+        raise ScheduleError(
+            f"to_prim_func {name}: {tensor.name}, of shape ({sizes}), would have {elements} "
+            f"elements, at most {MOST_ITERATIONS} can be indexed; give smaller sizes"
+        )
 
 
 class _Convert:
     """Replaces tensors by buffers."""
 
-    def __init__(self, buffers: dict[Tensor, Buffer]) -> None:
+    def __init__(self, name: str, buffers: dict[Tensor, Buffer]) -> None:
+        self.name = name
         self.buffers = buffers
         self.storage: dict[Tensor, Storage] = {}
         self.aligned: dict[Tensor, list[tuple[int, int, int]]] = {}
@@ -105,6 +124,7 @@ class _Convert:
                 )
             case ProducerRealize(tensor, bounds, condition, body, scope):
                 if tensor not in self.buffers:
+                    _check_elements(self.name, tensor, [r.extent for r in bounds])
                     buffer = decl_buffer(tensor.shape, tensor.dtype, tensor.name, scope)
                     self.buffers[tensor] = buffer
                     aligned = self.aligned.get(tensor, ())

@@ -9,7 +9,7 @@ from typing import Any
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import IntrinCall, tensor_compute
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import (
     Expr,
     IntImm,
@@ -21,7 +21,7 @@ from autosched.tir.expr import (
     SizeVar,
     Var,
 )
-from autosched.tir.op import Operand, as_expr
+from autosched.tir.op import Operand, as_expr, cast
 from autosched.tir.walk import free_vars, loads, pre_order
 
 Shape = Sequence[Expr | int] | Expr | int
@@ -41,13 +41,25 @@ def size_var(name: str = "size", dtype: str | DType = "int32") -> SizeVar:
 
 
 def as_shape(shape: Shape) -> tuple[Expr, ...]:
-    """`shape` as a tuple of integer expressions; a single extent means one dimension."""
+    """`shape` as a tuple of integer expressions; a single extent means one dimension.
+
+    Numbers of 8 or 16 bits become int32, which indices are; ValueError for variables of them.
+    """
     sizes = shape if isinstance(shape, Sequence) else (shape,)
-    exprs = tuple(map(as_expr, sizes))
-    for extent in exprs:
-        if not extent.dtype.is_int:
-            raise ValueError(f"an extent is an integer, found {extent!r} of type {extent.dtype}")
-    return exprs
+    return tuple(_as_extent(as_expr(size)) for size in sizes)
+
+
+def _as_extent(extent: Expr) -> Expr:
+    if not extent.dtype.is_int:
+        raise ValueError(f"an extent is an integer, found {extent!r} of type {extent.dtype}")
+    if extent.dtype.bits >= int32.bits:
+        return extent
+    if not isinstance(extent, IntImm):
+        raise ValueError(
+            f"an extent is an int32 or int64, found {extent!r} of type {extent.dtype}, in which "
+            'indices would overflow; make it a variable of type "int32"'
+        )
+    return cast(int32, extent)
 
 
 def placeholder(shape: Shape, dtype: str | DType = "float32", name: str = "placeholder") -> Tensor:
@@ -73,15 +85,21 @@ def reduce_axis(dom: Range | Sequence[Operand], name: str = "rv") -> IterVar:
 
 
 def as_range(dom: Range | Sequence[Operand]) -> Range:
-    """`dom` as a Range; a pair is (lo, hi), hi exclusive."""
+    """`dom` as a Range; a pair is (lo, hi), hi exclusive. What has 8 or 16 bits becomes int32."""
     if isinstance(dom, Range):
-        return dom
-    low, high = map(as_expr, dom)
+        low, extent = _wide(dom.min), _wide(dom.extent)
+        return dom if low is dom.min and extent is dom.extent else Range(low, extent)
+    low, high = (_wide(as_expr(end)) for end in dom)
     if isinstance(low, IntImm) and isinstance(high, IntImm) and high.value < low.value:
         raise ValueError(
             f"a domain is (low, high), found ({low}, {high}), which ends before it begins"
         )
     return Range.of(high - low, low)
+
+
+def _wide(e: Expr) -> Expr:
+    """`e`, as an int32 if it is a smaller integer: what is made of loop variables would wrap."""
+    return cast(int32, e) if e.dtype.is_int and e.dtype.bits < int32.bits else e
 
 
 def thread_axis(

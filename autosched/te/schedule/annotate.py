@@ -5,8 +5,10 @@ The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.relations import IterVarAttr
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 _THREAD_TAGS = frozenset(
     [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"]
-    + ["vthread", "vthread.x", "vthread.y", "vthread.z", "cthread", "pipeline"]
+    + ["vthread", "vthread.x", "vthread.y", "vthread.z", "cthread"]
 )
 
 
@@ -169,8 +171,14 @@ def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> N
                 B[i, j] = A[i, j] * 2.0
     """
     leaf_position("prefetch", stage, iv)
+    if not isinstance(tensor, Tensor):
+        raise refuse("prefetch", stage, iv, f"expected a tensor it reads, {found(tensor)}")
     if tensor not in stage.op.inputs:
         raise refuse("prefetch", stage, iv, f"the stage does not read {tensor.name}")
+    whole = isinstance(offset, Integral) and not isinstance(offset, bool)
+    if not whole and not (isinstance(offset, Expr) and offset.dtype.is_integral):
+        why = f"offset: expected an integer number of iterations, {found(offset)}"
+        raise refuse("prefetch", stage, iv, why)
     _changed(stage, iv).prefetch.append((tensor, as_expr(offset)))
 
 
@@ -199,7 +207,7 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
     """
     if axis not in stage.all_iter_vars:
         raise refuse("storage_align", stage, axis, "it is not an axis of this stage")
-    if factor < 0 or not isinstance(factor, int) or not isinstance(offset, int):
+    if not isinstance(factor, int) or not isinstance(offset, int) or factor < 0:
         raise refuse(
             "storage_align",
             stage,

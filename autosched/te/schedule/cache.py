@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from autosched.arguments import found
 from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.te.bounds.message_passing import (
@@ -33,6 +34,14 @@ def _check_scope(primitive: str, stage: Stage, scope: str) -> None:
         raise refuse(primitive, stage, None, f"unknown scope {scope!r}; the scopes are {known}")
 
 
+def _check_tensor(primitive: str, tensor: object) -> None:
+    if not isinstance(tensor, Tensor):
+        why = f"{primitive}: expected a tensor, {found(tensor)}"
+        if isinstance(tensor, Operation):
+            why += "; those of an operation are its `outputs`"
+        raise ScheduleError(why)
+
+
 def cache_read(
     schedule: Schedule,
     tensor: Tensor,
@@ -59,6 +68,7 @@ def cache_read(
         for j in range(16):
             C[j] = B[j] * 2.0
     """
+    _check_tensor("cache_read", tensor)
     stage = schedule[tensor]
     _check_scope("cache_read", stage, scope)
     source = schedule.current_tensor(tensor)
@@ -121,7 +131,9 @@ def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: s
         for i in range(16):
             C[i] = C.local[i]
     """
-    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    given = list(tensors) if isinstance(tensors, Sequence) else [tensors]
+    for tensor in given:
+        _check_tensor("cache_write", tensor)
     if not given:
         raise ScheduleError("cache_write: no tensor given")
     stage = schedule[given[0]]

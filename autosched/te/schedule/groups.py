@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.te.operations.graph import sub_graph
-from autosched.te.operations.operation import Operation
+from autosched.te.operations.operation import Operation, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.refusal import refuse
 from autosched.te.schedule.stage import Stage
@@ -24,7 +24,7 @@ def create_group(
     """A group of the stages between `inputs` and `outputs`; it can be attached like a stage.
 
     Its members, unless attached themselves, are computed where the group is, and can be attached
-    only to each other or to stages of groups inside.
+    only to each other or to stages of groups inside. Placeholders are never members.
 
     before:
         realize(B[0:16], float32, "")
@@ -42,7 +42,8 @@ def create_group(
     starts = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     ends = [schedule.current_tensor(t) for t in ends]
     starts = [schedule.current_tensor(t) for t in starts]
-    members = [schedule[op] for op in sub_graph(ends, starts, include_inputs)]
+    between = sub_graph(ends, starts, include_inputs)
+    members = [schedule[op] for op in between if not isinstance(op, PlaceholderOp)]
     if not members:
         raise refuse(
             "create_group", ends[0].op.name if ends else "none", None, "nothing leads there"

@@ -5,14 +5,16 @@ The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.errors import ScheduleError
 from autosched.te.relations import Fuse, Singleton, Split
 from autosched.te.schedule.refusal import check_kind, leaf_position, names, refuse
 from autosched.tir.dtype import int32
 from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
-from autosched.tir.op import as_expr, cast
+from autosched.tir.op import cast, const
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -69,11 +71,9 @@ def split(
     check_kind("split", stage, parent, _SPLITTABLE)
     if (factor is None) == (nparts is None):
         raise refuse("split", stage, parent, "give exactly one of factor and nparts")
+    what, given = ("nparts", nparts) if factor is None else ("factor", factor)
+    size = _iterations("split", stage, parent, what, given)
     dtype = parent.var.dtype
-    size = cast(dtype, as_expr(nparts if factor is None else factor))
-    if isinstance(size, IntImm) and size.value < 1:
-        what = "nparts" if factor is None else "factor"
-        raise refuse("split", stage, parent, f"{what} must be at least 1, found {size.value}")
     outer = IterVar(None, Var(f"{parent.var.name}.outer", dtype), parent.kind)
     inner = IterVar(None, Var(f"{parent.var.name}.inner", dtype), parent.kind)
     stage.relations.append(
@@ -89,6 +89,24 @@ def split(
     stage.all_iter_vars += (outer, inner)
     stage.leaf_iter_vars[position : position + 1] = (outer, inner)
     return outer, inner
+
+
+def _iterations(primitive: str, stage: Stage, iv: IterVar, what: str, value: object) -> Expr:
+    """`value` as a number of iterations: at least 1, and no more than the type of `iv` holds."""
+    dtype = iv.var.dtype
+    if isinstance(value, Expr) and value.dtype.is_integral and not value.dtype.is_bool:
+        if not isinstance(value, IntImm):
+            return cast(dtype, value)
+        value = value.value
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise refuse(primitive, stage, iv, f"{what} must be an integer, {found(value)}")
+    number = int(value)
+    if number < 1:
+        raise refuse(primitive, stage, iv, f"{what} must be at least 1, found {number}")
+    if number > dtype.max_value:
+        most = f"{what} must be at most {dtype.max_value} (the axis is {dtype})"
+        raise refuse(primitive, stage, iv, f"{most}, found {number}")
+    return const(number, dtype)
 
 
 def fuse(stage: Stage, *axes: IterVar) -> IterVar:
@@ -199,9 +217,7 @@ def tile(
     if x is y:
         raise refuse("tile", stage, x, "the two axes must differ")
     for iv, factor in ((x, x_factor), (y, y_factor)):
-        size = as_expr(factor)
-        if isinstance(size, IntImm) and size.value < 1:
-            raise refuse("tile", stage, iv, f"a factor must be at least 1, found {size.value}")
+        _iterations("tile", stage, iv, "a factor", factor)
     x_outer, x_inner = split(stage, x, factor=x_factor)
     y_outer, y_inner = split(stage, y, factor=y_factor)
     reorder(stage, x_outer, y_outer, x_inner, y_inner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from autosched.te.bounds.thread_scope import is_virtual_thread
 from autosched.te.operations.graph import replace_inputs, rewrite_body
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
@@ -42,6 +43,7 @@ def normalize_for_feature_extraction(schedule: Schedule) -> Schedule:
 def _normalized(schedule: Schedule, for_features: bool) -> Schedule:
     new = schedule.copy()
     _inline(new, for_features)
+    _check_threads(new)
     _rebase(new)
     _legalise_attach(new)
     return new
@@ -119,6 +121,32 @@ def _inlinable(stage: Stage) -> ComputeOp:
     if stage.store_predicate is not None:
         raise refuse("compute_inline", stage, None, "it has a store predicate")
     return op
+
+
+def _check_threads(schedule: Schedule) -> None:
+    """ScheduleError when one thread index would run two loops of a stage.
+
+    Axes of one tag are one index of the hardware; virtual threads are as many as there are axes.
+    """
+    for stage in schedule.stages:
+        if stage.attach_type is AttachType.INLINED or not stage.iter_var_attrs:
+            continue
+        taken: dict[object, IterVar] = {}
+        for iv in stage.leaf_iter_vars:
+            attr = stage.iter_var_attrs.get(iv)
+            if attr is None or attr.bind_thread is None:
+                continue
+            tag = attr.bind_thread.thread_tag
+            index: object = attr.bind_thread if is_virtual_thread(tag) else tag
+            other = taken.setdefault(index, iv)
+            if other is iv:
+                continue
+            why = (
+                f"{tag} runs loop {other.var.name} of the stage too, so that only iterations "
+                f"where both are equal would run; fuse the two loops before bind, or bind one to "
+                f"another {'te.thread_axis' if is_virtual_thread(tag) else 'thread tag'}"
+            )
+            raise refuse("bind", stage, iv, why)
 
 
 def _rebase(schedule: Schedule) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autosched.arguments import found
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
 from autosched.te.relations import AttachType
 from autosched.te.schedule.refusal import leaf_position, refuse
@@ -53,6 +54,9 @@ def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
             C[j] = B[j] * 2.0
     """
     _check_movable("compute_at", stage)
+    if not isinstance(parent, type(stage)):
+        why = f"expected the stage of a consumer, e.g. s[C] for tensor C, {found(parent)}"
+        raise refuse("compute_at", stage, None, why)
     if parent is stage:
         raise refuse("compute_at", stage, axis, "a stage cannot be computed in its own loops")
     if stage.is_output:
@@ -162,6 +166,9 @@ def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
             if threadIdx.x < 16:
                 B[i, threadIdx.x] = A[i, threadIdx.x] * 2.0
     """
+    if predicate is not None and not isinstance(predicate, Expr):
+        why = f"expected a condition, e.g. te.eq(thread.var, 0), or None, {found(predicate)}"
+        raise refuse("set_store_predicate", stage, None, why)
     if predicate is not None and not predicate.dtype.is_bool:
         raise refuse("set_store_predicate", stage, None, f"{predicate!r} is not a condition")
     stage.store_predicate = predicate

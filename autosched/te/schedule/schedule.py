@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autosched.arguments import found
 from autosched.errors import ScheduleError
 from autosched.te.operations.graph import post_order_ops, replace_inputs
 from autosched.te.operations.operation import Operation, ScanOp
@@ -14,6 +15,7 @@ from autosched.te.schedule import matrix_tiles as matrix
 from autosched.te.schedule import normalize as normalization
 from autosched.te.schedule import rfactor as factoring
 from autosched.te.schedule import use_instruction as instructions
+from autosched.te.schedule.refusal import refuse
 from autosched.te.schedule.stage import Stage
 
 __all__ = ["Schedule", "Stage", "create_schedule"]
@@ -63,7 +65,7 @@ class Schedule:
         new.stage_map = {op: table[stage] for op, stage in self.stage_map.items()}
         for stage in table.values():
             if stage.attach_stage is not None:
-                stage.attach_stage = table[stage.attach_stage]
+                stage.attach_stage = _own(table, stage)
             if stage.group is not None:
                 stage.group = table[stage.group]
         return new
@@ -98,6 +100,16 @@ class Schedule:
         self.outputs = [self.stage_map[op].op for op in self.outputs]
 
 
+def _own(table: Mapping[Stage, Stage], stage: Stage) -> Stage:
+    """The copy of the stage that `stage` is computed at, from `table`."""
+    around = stage.attach_stage
+    assert around is not None
+    if around not in table:
+        why = f"stage {around.name}, which it is computed at, belongs to another schedule"
+        raise refuse("compute_at", stage, stage.attach_ivar, f"{why}; give that of this schedule")
+    return table[around]
+
+
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     """The schedule that computes `ops` (and all they need) in order, every loop as declared.
 
@@ -105,6 +117,12 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
     in order of first appearance in its body.
     """
     given = ops if isinstance(ops, Sequence) else [ops]
+    for op in given:
+        if not isinstance(op, Operation | Tensor):
+            raise ScheduleError(
+                "create_schedule: expected tensors or operations to compute, "
+                f"e.g. te.create_schedule(C.op), {found(op)}"
+            )
     outputs = list(dict.fromkeys(op.op if isinstance(op, Tensor) else op for op in given))
     if not outputs:
         raise ScheduleError("create_schedule: no operation given")

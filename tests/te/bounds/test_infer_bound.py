@@ -6,7 +6,8 @@ import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
-from autosched.te.bounds.infer_bound import attach_path, infer_bound
+from autosched.te.bounds.attach_path import attach_path
+from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IterVar, Range

@@ -69,3 +69,46 @@ def test_first_steps_of_which_only_some_are_read(check: Check) -> None:
     s = te.create_schedule(first.op)
     assert "realize(scan[0:3, 0:5]" in repr(schedule_to_prim_func(s, [X, first]))
     check(s, [X, first], lambda x: x[0] * 2 + 1)
+
+
+def test_first_steps_are_those_of_the_part_that_is_computed(check: Check) -> None:
+    """They were all of the axis, beside a buffer of a part of it: the kernel wrote out of it."""
+    m, n = 6, 16
+    X, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    doubled = te.compute((1, n), lambda _, i: X[0, i] * 2.0, name="doubled")
+    init = te.compute((1, n), lambda t, i: doubled[t, i], name="init")
+    update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    total = te.scan(init, update, state, [X], name="total")
+    more = te.compute((m, n), lambda t, i: total[t, i] + 1.0, name="more")
+    s = te.create_schedule(more.op)
+    time, axis = compute_of(more).axis
+    outer, inner = s[more].split(axis, factor=8)
+    s[more].reorder(outer, time, inner)
+    s[total].compute_at(s[more], outer)
+    s[doubled].compute_at(s[init], compute_of(init).axis[1])
+    text = repr(schedule_to_prim_func(s, [X, more]))
+    assert "realize(total[0:6, i.outer * 8:i.outer * 8 + 8]" in text
+    assert "total[0, i + i.outer * 8] = doubled[0, i + i.outer * 8]" in text
+    assert "realize(doubled[0:1, i.outer * 8 + i:i.outer * 8 + i + 1]" in text
+
+    def reference(x: Array) -> Array:
+        total = x.cumsum(0)
+        return total + x[:1] + 1
+
+    check(s, [X, more], reference)
+
+
+def test_first_steps_in_shared_memory_are_those_of_the_block(check: Check) -> None:
+    X, init, update, total = running_sum(6, 16)
+    more = te.compute((6, 16), lambda t, i: total[t, i] + 1.0, name="more")
+    s = te.create_schedule(more.op)
+    time, axis = compute_of(more).axis
+    outer, inner = s[more].split(axis, factor=8)
+    s[more].reorder(outer, time, inner)
+    s[more].bind(outer, te.thread_axis("blockIdx.x"))
+    s[more].bind(inner, te.thread_axis("threadIdx.x"))
+    s[total].compute_at(s[more], outer)
+    s[total].set_scope("shared")
+    for stage in (init, update):
+        s[stage].bind(compute_of(stage).axis[1], te.thread_axis("threadIdx.x"))
+    check(s, [X, more], lambda x: x.cumsum(0) + 1)

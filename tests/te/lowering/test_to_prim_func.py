@@ -89,3 +89,23 @@ def test_the_schedule_is_not_changed() -> None:
     before = [list(stage.leaf_iter_vars) for stage in s.stages]
     schedule_to_prim_func(s, [A, C])
     assert [list(stage.leaf_iter_vars) for stage in s.stages] == before
+
+
+def test_more_elements_than_indices() -> None:
+    """Their flat views had -1,794,967,296."""
+    A = te.placeholder((50000, 50000), name="A")
+    B = te.compute((50000, 50000), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((50000,), lambda i: B[i, 0], name="C")
+    found = (
+        r"to_prim_func main: A, of shape \(50000, 50000\), would have 2500000000 elements, at most "
+        "2147483647 can be indexed; give smaller sizes"
+    )
+    with pytest.raises(ScheduleError, match=found):
+        schedule_to_prim_func(te.create_schedule(C.op), [A, C])
+    ones = te.compute((50000, 50000), lambda i, j: te.const(1.0), name="ones")
+    C = te.compute((50000,), lambda i: ones[i, 0] + ones[i, 49999], name="C")
+    s = te.create_schedule(C.op)
+    with pytest.raises(ScheduleError, match=r"main: ones, of shape \(50000, 50000\)"):
+        schedule_to_prim_func(s, [C])
+    s[ones].compute_at(s[C], compute_of(C).axis[0])  # a row at a time is enough
+    schedule_to_prim_func(s, [C])

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from autosched import te
-from autosched.tir.expr import Add, IterKind, Mul, ProducerLoad
+from autosched.tir.expr import Add, IterKind, Mul, ProducerLoad, Range
 from kit.te import extent_of
+from kit.tir import value_of
 
 
 def test_compute_names_its_axes_after_the_parameters() -> None:
@@ -101,3 +102,18 @@ def test_an_index_is_an_integer(index: Any) -> None:
 def test_a_domain_that_ends_before_it_begins() -> None:
     with pytest.raises(ValueError, match=r"found \(0, -3\), which ends before it begins"):
         te.reduce_axis((0, -3), "k")
+
+
+def test_sizes_of_few_bits_become_int32() -> None:
+    """What is fused or flattened of them would wrap: 13 * 100 is 20 in an int8."""
+    small, more = te.const(13, "int8"), te.const(100, "int16")
+    A = te.placeholder((small, more), name="A")
+    assert [str(e.dtype) for e in A.shape] == ["int32", "int32"]
+    k = te.reduce_axis((te.const(-100, "int8"), te.const(100, "int8")), "k")
+    m = te.reduce_axis(Range(te.const(0, "int8"), more), "m")
+    for axis, length in ((k, 200), (m, 100)):
+        assert axis.dom is not None
+        assert (value_of(axis.dom.extent), str(axis.var.dtype)) == (length, "int32")
+    n = te.var("n", "int16")
+    with pytest.raises(ValueError, match="an int32 or int64, found n of type int16, in which ind"):
+        te.placeholder((n,), name="A")

@@ -91,6 +91,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, i, k: s.bind(i, te.thread_axis("laneIdx")),
         r"bind: stage C, axis i: unknown thread tag 'laneIdx'",
     ),
+    "bind to a pipeline": (
+        lambda s, i, k: s.bind(i, te.thread_axis("pipeline")),
+        r"bind: stage C, axis i: unknown thread tag 'pipeline'; the tags are blockIdx.x",
+    ),
     "foreign axis": (
         lambda s, i, k: s.unroll(te.reduce_axis((0, 2), "z")),
         r"unroll: stage C, axis z: it is not an axis",
@@ -98,6 +102,18 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "prefetch unread": (
         lambda s, i, k: s.prefetch(te.placeholder((4,), name="P"), i, 1),
         r"prefetch: stage C, axis i: the stage does not read P",
+    ),
+    "prefetch no tensor": (
+        lambda s, i, k: s.prefetch(s.op, i, 1),
+        r"prefetch: stage C, axis i: expected a tensor it reads, found ComputeOp",
+    ),
+    "prefetch a fraction": (
+        lambda s, i, k: s.prefetch(s.op.inputs[0], i, 1.5),
+        r"prefetch: stage C, axis i: offset: expected an integer .*, found 1.5 \(float\)",
+    ),
+    "align None": (
+        lambda s, i, k: s.storage_align(i, None, 0),
+        r"storage_align: stage C, axis i: factor and offset are .*, found None, 0",
     ),
     "align negative": (
         lambda s, i, k: s.storage_align(i, -1, 0),

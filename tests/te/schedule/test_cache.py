@@ -139,6 +139,14 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "write scope": (lambda s, A, B, C, D: s.cache_write(C, ""), r"cache_write: stage C: unknown"),
     "nothing": (lambda s, A, B, C, D: s.cache_write([], "local"), r"cache_write: no tensor"),
+    "read an operation": (
+        lambda s, A, B, C, D: s.cache_read(A.op, "local", [C]),
+        r"cache_read: expected a tensor, found PlaceholderOp.*; those of an operation are its",
+    ),
+    "write an operation": (
+        lambda s, A, B, C, D: s.cache_write(D.op, "local"),
+        r"cache_write: expected a tensor, found ComputeOp",
+    ),
 }
 
 

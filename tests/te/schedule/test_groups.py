@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from autosched import te
+from autosched.driver import lower
 from autosched.errors import ScheduleError
+from autosched.target import cpu_target
+from autosched.te.bounds.infer_bound import infer_bound
+from kit.tir import value_of
 
 
 @pytest.fixture
@@ -27,6 +31,15 @@ def test_members_of_a_group(chain: tuple[Any, ...]) -> None:
     g.compute_at(s[D], s[D].leaf_iter_vars[0])
     assert s[B].attach_spec() is g
     assert s[D].attach_spec() is s[D]
+
+
+def test_placeholders_are_no_members(chain: tuple[Any, ...]) -> None:
+    s, A, _B, C, D, E = chain
+    g = s.create_group(outputs=C, inputs=A, include_inputs=True)
+    assert [x.op.name for x in s.stages if x.group is g] == ["B", "C"]
+    g.compute_at(s[D], s[D].leaf_iter_vars[0])
+    assert value_of(infer_bound(s.normalize())[C.op.axis[0]].extent) == 1
+    lower(s, [A, E], cpu_target(threads=1))
 
 
 def test_groups_nest(chain: tuple[Any, ...]) -> None:

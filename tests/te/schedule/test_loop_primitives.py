@@ -104,6 +104,18 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "split no extent": (lambda s, i, j, k: s.split(j), r"split: stage C, axis j: give exactly one"),
     "split both": (lambda s, i, j, k: s.split(j, factor=2, nparts=2), r"give exactly one"),
     "split zero": (lambda s, i, j, k: s.split(j, factor=0), r"factor must be at least 1, found 0"),
+    "split fraction": (
+        lambda s, i, j, k: s.split(j, factor=5.7),
+        r"split: stage C, axis j: factor must be an integer, found 5.7 \(float\)",
+    ),
+    "split condition": (
+        lambda s, i, j, k: s.split(j, nparts=j.var < 3),
+        r"split: stage C, axis j: nparts must be an integer, found",
+    ),
+    "split huge": (
+        lambda s, i, j, k: s.split(j, factor=2**40),
+        r"factor must be at most 2147483647 \(the axis is int32\), found 1099511627776",
+    ),
     "fuse apart": (
         lambda s, i, j, k: s.fuse(j, k, i),
         r"fuse: stage C, axis i.outer: not adjacent",
@@ -113,6 +125,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "reorder foreign": (lambda s, i, j, k: s.reorder(j, s.op.axis[0]), r"reorder: stage C, axis i"),
     "tile itself": (lambda s, i, j, k: s.tile(j, j, 2, 2), r"tile: stage C, axis j: .* differ"),
     "tile factor": (lambda s, i, j, k: s.tile(i, j, 2, 0), r"tile: stage C, axis j: .* found 0"),
+    "tile fraction": (
+        lambda s, i, j, k: s.tile(i, j, 2, 2.5),
+        r"tile: stage C, axis j: a factor must be an integer, found 2.5",
+    ),
     "not an axis": (lambda s, i, j, k: s.split("j", factor=2), r"expected an axis, found 'j'"),
 }
 

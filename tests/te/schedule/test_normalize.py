@@ -32,6 +32,44 @@ def test_inlined_bodies_replace_loads_and_the_schedule_stays() -> None:
     assert s[B].attach_type is AttachType.INLINE
 
 
+@pytest.mark.parametrize("tag", ["threadIdx.x", "blockIdx.y"])
+@pytest.mark.parametrize("one", [True, False])
+def test_one_thread_index_runs_one_loop_of_a_stage(tag: str, one: bool) -> None:
+    _A, _B, _C, D, s = _chain()
+    outer, inner = s[D].split(compute_of(D).axis[0], factor=4)
+    thread = te.thread_axis(tag)
+    s[D].bind(outer, thread)
+    s[D].bind(inner, thread if one else te.thread_axis(tag))
+    with pytest.raises(
+        ScheduleError, match=rf"bind: stage D, axis i\.inner: {tag} runs loop i\.outer .* too"
+    ):
+        s.normalize()
+
+
+def test_one_thread_index_runs_one_loop_of_a_reduction() -> None:
+    A = te.placeholder((8, 8), name="A")
+    k, m = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 8), "m")
+    C = te.compute((1,), lambda i: te.sum(A[k, m], axis=[k, m]), name="C")
+    s = te.create_schedule(C.op)
+    s[C].bind(k, te.thread_axis("threadIdx.x"))
+    s[C].bind(m, te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match=r"bind: stage C, axis m: threadIdx\.x runs loop k"):
+        s.normalize()
+
+
+def test_virtual_threads_are_as_many_as_their_axes() -> None:
+    _A, _B, _C, D, s = _chain()
+    outer, inner = s[D].split(compute_of(D).axis[0], factor=4)
+    thread = te.thread_axis("vthread")
+    s[D].bind(outer, thread)
+    twice = s.copy()
+    s[D].bind(inner, te.thread_axis("vthread"))
+    s.normalize()
+    twice[D].bind(inner, thread)
+    with pytest.raises(ScheduleError, match=r"vthread runs loop .*another te\.thread_axis"):
+        twice.normalize()
+
+
 def test_inlining_between_stored_stages_rebuilds_what_follows() -> None:
     _A, B, C, D, s = _chain()
     s[B].compute_inline()

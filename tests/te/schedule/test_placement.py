@@ -72,6 +72,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, A, B, C, D: s[B].compute_at(s[C], s[D].leaf_iter_vars[0]),
         r"compute_at: stage C, axis i: it is not an axis of this stage",
     ),
+    "no stage": (
+        lambda s, A, B, C, D: s[B].compute_at(C, s[C].leaf_iter_vars[0]),
+        r"compute_at: stage B: expected the stage of a consumer, .* found Tensor",
+    ),
     "placeholder": (
         lambda s, A, B, C, D: s[A].compute_at(s[B], s[B].leaf_iter_vars[0]),
         r"compute_at: stage A: a placeholder is not computed",
@@ -92,6 +96,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "predicate": (
         lambda s, A, B, C, D: s[B].set_store_predicate(te.var("x")),
         r"set_store_predicate: stage B: .* is not a condition",
+    ),
+    "predicate True": (
+        lambda s, A, B, C, D: s[B].set_store_predicate(True),
+        r"set_store_predicate: stage B: expected a condition, .* found True \(bool\)",
     ),
     "env threads": (
         lambda s, A, B, C, D: s[B].env_threads(te.thread_axis((0, 4), "threadIdx.x")),

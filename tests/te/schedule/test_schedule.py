@@ -40,6 +40,23 @@ def test_several_outputs_one_of_which_is_read() -> None:
         te.create_schedule([])
 
 
+def test_only_tensors_and_operations_are_scheduled() -> None:
+    _A, _B, _C, D = _matmul_relu()
+    for given in (None, "D", [D, 3]):
+        with pytest.raises(ScheduleError, match="create_schedule: expected tensors or operations"):
+            te.create_schedule(given)  # type: ignore[arg-type]  # what is refused
+
+
+def test_a_stage_computed_in_another_schedule_is_refused() -> None:
+    _A, _B, C, D = _matmul_relu()
+    s, other = te.create_schedule(D), te.create_schedule(D)
+    s[C].compute_at(other[D], compute_of(D).axis[0])
+    with pytest.raises(
+        ScheduleError, match=r"compute_at: stage C, axis i: stage D, .* belongs to another schedule"
+    ):
+        s.normalize()
+
+
 def test_copies_are_independent() -> None:
     _A, _B, C, D = _matmul_relu()
     s = te.create_schedule(D)

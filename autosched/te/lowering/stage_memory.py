@@ -1,0 +1,56 @@
+"""Which memory a stage fills when it names none: it follows from the real threads around it.
+
+Virtual threads do not count: they become repeated statements of one thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.te.bounds.attach_path import attach_path
+from autosched.te.bounds.thread_scope import (
+    inferred_storage_rank,
+    is_virtual_thread,
+    scope_name,
+    storage_rank,
+)
+from autosched.te.relations import AttachType
+from autosched.tir.expr import IterVar
+
+if TYPE_CHECKING:
+    from autosched.te.schedule.stage import Stage
+
+
+def filled_rank(stage: Stage) -> int:
+    """The storage rank of the memory that the loops of `stage` fill."""
+    if stage.scope:
+        return storage_rank(stage.scope)
+    if stage.attach_type is AttachType.SCAN_UPDATE and stage.attach_stage is not None:
+        return filled_rank(stage.attach_stage)  # an update stores into the scan's own tensors
+    return inferred_storage_rank(_real_threads(stage))
+
+
+def realized_scope(stage: Stage) -> str:
+    """The scope of the realized tensors of `stage`; empty when lowering infers it as here.
+
+    Lowering goes by the innermost thread (ThreadScopePropagate); when that is a block inside of
+    the threads of another loop, each thread still has memory of its own.
+    """
+    if stage.scope:
+        return stage.scope
+    tags = _real_threads(stage)
+    rank = inferred_storage_rank(tags)
+    return scope_name(rank) if rank != inferred_storage_rank(tags[:1]) else ""
+
+
+def _real_threads(stage: Stage) -> list[str]:
+    """The tags of the threads around `stage`, innermost first."""
+    threads: dict[IterVar, IterVar] = {}
+    around = stage.attach_spec().attach_stage
+    while around is not None:
+        for iv, attr in around.iter_var_attrs.items():
+            if attr.bind_thread is not None:
+                threads[iv] = attr.bind_thread
+        around = around.attach_spec().attach_stage
+    tags = (threads.get(iv, iv).thread_tag for iv in attach_path(stage))
+    return [tag for tag in tags if tag and not is_virtual_thread(tag)]
