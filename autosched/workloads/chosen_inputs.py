@@ -27,7 +27,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.user_file import failure_in, load_object
 from autosched.user_source import require_source, source_digest
 from autosched.words import visible
-from autosched.workloads.workload import Array, shape_of
+from autosched.workloads.workload import Array, normalised, shape_of
 
 FORMS = ("uniform", "normal", "integers", "constant", "file", "function")
 _PAIRS = {"uniform": "low, high", "normal": "mean, deviation", "integers": "low, high"}
@@ -150,8 +150,11 @@ def replace_inputs(
 ) -> list[Array]:
     """`arrays` of the input `tensors`, with those in place that are chosen; equal seeds, equal
     arrays. Raises ConfigError."""
-    table, result = dict(chosen), list(arrays)
-    names = [tensor.name for tensor in tensors]
+    names, result = [tensor.name for tensor in tensors], list(arrays)
+    table = {name if name in names else normalised(name): entry for name, entry in chosen}
+    if len(table) < len(chosen):
+        twice = ", ".join(visible(name) for name, _ in chosen if name not in table)
+        raise ConfigError(f"inputs: {twice}: the same input is given by another name, too")
     for name in table:
         if name not in names:
             raise ConfigError(

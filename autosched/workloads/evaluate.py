@@ -19,17 +19,26 @@ from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_one
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
     Add,
     BinaryExpr,
     Call,
     Cast,
     Expr,
     FloatImm,
+    FloorDiv,
+    FloorMod,
     IntImm,
     IterKind,
     IterVar,
+    Mod,
     Mul,
     Not,
     ProducerLoad,
@@ -45,6 +54,7 @@ from autosched.workloads.numpy_operations import CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
 _BLOCK = 1 << 24  # elements of one intermediate array
+_ROUNDINGS = ("floor", "ceil", "round", "nearbyint", "trunc", "fmod")
 
 
 Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
@@ -58,8 +68,8 @@ def evaluate(
     """The values of the computed ones among `tensors`, given the arrays of the placeholders.
 
     Floats are computed in float64 and not rounded back; integers in int64, where those of narrower
-    types wrap as they do in a kernel. In a program that makes integers of floats every value is
-    rounded to its type, as in a kernel: integers are compared exactly. With
+    types wrap as they do in a kernel. In a program that jumps with floats every value is rounded
+    to its type, as in a kernel, for the last bit decides where; sums add up in float64 still. With
     `change(op, tensor, values)` the others read what it makes of each computed tensor.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
@@ -69,7 +79,7 @@ def evaluate(
         for tensor, array in zip(placeholders, inputs, strict=True)
     }
     ops = post_order_ops([tensor.op for tensor in results])
-    kept = _rounded if any(map(makes_integers_of_floats, ops)) else _wrapped
+    kept = _rounded if any(map(jumps_with_floats, ops)) else _wrapped
     for op in ops:
         if isinstance(op, ComputeOp):
             for tensor, array in zip(op.outputs, _compute(op, values, kept), strict=True):
@@ -80,12 +90,29 @@ def evaluate(
     return [values[tensor] for tensor in results]
 
 
-def makes_integers_of_floats(op: Operation) -> bool:
-    """Whether a body converts a float that is no constant to an integer."""
+def jumps_with_floats(op: Operation) -> bool:
+    """Whether a body makes integers of floats that are no constants, or compares such floats."""
     if not isinstance(op, ComputeOp):
         return False
-    casts = [e for body in op.body for e in pre_order(body) if isinstance(e, Cast)]
-    return any(e.value.dtype.is_float and e.dtype.is_integral for e in casts)
+    bodies = [e for body in op.body for e in (body, *_combined(body))]
+    return any(_jumps(e) for body in bodies for e in pre_order(body))
+
+
+def _combined(body: Expr) -> Sequence[Expr]:
+    return body.combiner.result if isinstance(body, Reduce) else ()
+
+
+def _jumps(e: Expr) -> bool:
+    match e:
+        case Cast(value):
+            return value.dtype.is_float and e.dtype.is_integral
+        case EQ(a) | NE(a) | LT(a) | LE(a) | GT(a) | GE(a):
+            return a.dtype.is_float
+        case FloorDiv() | FloorMod() | Mod():
+            return e.dtype.is_float
+        case Call(name):
+            return name in _ROUNDINGS
+    return False
 
 
 def _widened(array: Array) -> Array:
@@ -105,6 +132,11 @@ def _rounded(array: Array, dtype: DType) -> Array:
         return _wrapped(array, dtype)
     with np.errstate(all="ignore"):
         return array.astype(dtype.numpy).astype(np.float64)
+
+
+def _computed_in(dtype: DType) -> DType:
+    """The type that kernels compute in: bfloat16 and 8-bit floats are only stored."""
+    return float32 if dtype.is_storage_float else dtype
 
 
 def _compute(op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept) -> list[Array]:
@@ -221,7 +253,8 @@ class _Grid:
             case BinaryExpr(a, b):
                 x, y = self(a), self(b)
                 with np.errstate(all="ignore"):
-                    return self.kept(np.asarray(BINARY[type(e)](x, y)), e.dtype)
+                    found = np.asarray(BINARY[type(e)](x, y))
+                return self.kept(found, _computed_in(e.dtype))
             case Not(a):
                 return np.logical_not(self(a))
             case Cast(value):
@@ -236,7 +269,7 @@ class _Grid:
             case Call(name, args) if name in CALLS:
                 with np.errstate(all="ignore"):
                     found = CALLS[name](*map(self, args))
-                return self.kept(np.asarray(found), e.dtype)
+                return self.kept(np.asarray(found), _computed_in(e.dtype))
         raise ConfigError(f"no NumPy reference for {e!r}")
 
     def _converted(self, x: Array, dtype: DType) -> Array:
@@ -305,6 +338,7 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
         here.env.update(zip(e.combiner.lhs, state, strict=True))
         here.env.update(zip(e.combiner.rhs, [here(s) for s in e.source], strict=True))
         taken = here(e.condition)
+        here.kept = _wrapped
         new = [here(r) for r in e.combiner.result]
         state = [np.where(taken, n, old) for n, old in zip(new, state, strict=True)]
     return state

@@ -207,6 +207,12 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
             f"{where} must return the inputs, then the outputs; found "
             f"{[tensor.name for tensor in tensors]}"
         )
+    twice = next((t for k, t in enumerate(tensors) if t in tensors[:k]), None)
+    if twice is not None:
+        raise ConfigError(
+            f"{where} must return every tensor once; {twice.name} is twice among "
+            f"{[tensor.name for tensor in tensors]}"
+        )
     returned = {tensor.op for tensor in tensors}
     read = post_order_ops([tensor.op for tensor in tensors])
     for op in read:

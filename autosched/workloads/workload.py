@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,11 @@ from autosched.workloads.types import Types
 
 Array = npt.NDArray[Any]
 MAX_SIZE = 2**31 - 1  # indices are int32
+
+
+def normalised(name: str) -> str:
+    """`name` as Python reads it in a text: with letters that look alike made one (NFKC)."""
+    return unicodedata.normalize("NFKC", name)
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,11 @@ def test_what_does_not_fit_is_refused_with_its_line(
         load_config(path)
 
 
+def test_a_constant_is_finite() -> None:
+    with pytest.raises(ConfigError, match="A: constant: expected a finite number, found -inf"):
+        gather().with_inputs({"A": {"constant": float("-inf")}})
+
+
 def test_a_file_that_changed_is_another_task(tmp_path: Path) -> None:
     task = gather().with_inputs({"A": {"file": "a.npy"}})
     np.save(tmp_path / "a.npy", np.ones(50, np.float32))

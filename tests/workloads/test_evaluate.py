@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -11,11 +14,12 @@ from autosched.errors import ConfigError
 from autosched.runtime.cpu import load
 from autosched.state.dag import ComputeDAG
 from autosched.target import cpu_target
+from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr, Var
-from autosched.tir.op import call, cast, const, min_
+from autosched.tir.op import call, cast, const, eq, ge, gt, if_then_else, le, lt, min_, ne
 from autosched.workloads import evaluate as module
 from autosched.workloads.evaluate import evaluate
-from autosched.workloads.workload import random_inputs
+from autosched.workloads.workload import Array, random_inputs
 
 
 def test_argmax_of_two_outputs() -> None:
@@ -131,6 +135,69 @@ def test_integers_made_of_floats_are_those_of_rounded_floats() -> None:
     assert found.tolist() == [0, 0, 127, 0]
     kernel = load(build_steps(ComputeDAG([A, B, C]), (), cpu_target(1)))
     np.testing.assert_array_equal(kernel(*arrays), found)
+
+
+def jumping(value: Callable[[Expr], Expr], dtype: str) -> tuple[list[Tensor], Array, Array]:
+    """The tensors A and `value` of A * 0.3 * 3, the array of A, and what a kernel makes of it."""
+    A = te.placeholder((2000,), dtype, name="A")
+    C = te.compute((2000,), lambda i: value(A[i] * 0.3 * 3.0), name="C")
+    array = (np.arange(2000) * 5 / 9).astype(A.dtype.numpy)
+    return [A, C], array, load(build_steps(ComputeDAG([A, C]), (), cpu_target(1)))(array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(partial(call, name) for name in ("floor", "ceil", "round", "nearbyint", "trunc")),
+        lambda x: x // const(0.5, x.dtype),
+        lambda x: x % const(0.5, x.dtype),
+        lambda x: call("fmod", x, const(0.5, x.dtype)),
+        *(
+            lambda x, f=compared: if_then_else(f(x, call("nearbyint", x)), x, const(0, x.dtype))
+            for compared in (lt, le, gt, ge, eq, ne)
+        ),
+        lambda x: cast(x.dtype, cast("int32", x)),
+    ],
+)
+def test_where_functions_jump_is_where_those_of_rounded_floats_do(
+    value: Callable[[Expr], Expr], dtype: str
+) -> None:
+    """Where a product is rounded to a whole number, `floor` and `>` tell."""
+    tensors, array, kernel = jumping(value, dtype)
+    (found,) = evaluate(tensors, [array])
+    np.testing.assert_array_equal(kernel.astype(np.float64), found)
+
+
+def test_the_quotient_is_rounded_before_it_jumps() -> None:
+    """0.3 / 0.1 is 3 in float32, but the float64 of the two floats is a little more than 3."""
+    A = te.placeholder((1000,), name="A")
+    C = te.compute((1000,), lambda i: call("floor", A[i] / te.const(0.1, "float32")), name="C")
+    array = np.arange(1000, dtype=np.float32) / np.float32(10)
+    (found,) = evaluate([A, C], [array])
+    np.testing.assert_array_equal(found, np.floor(array / np.float32(0.1)))
+
+
+def test_the_larger_of_rounded_floats_is_found() -> None:
+    A = te.placeholder((9, 7), name="A")
+    k = te.reduce_axis((0, 7), name="k")
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    index, value = te.compute((9,), lambda i: argmax((k.var, A[i, k] + 8.0), axis=k), name="B")
+    array = 1 + np.arange(63, dtype=np.float32).reshape(9, 7) * np.float32(2**-23)
+    found, _ = evaluate([A, index, value], [array])
+    np.testing.assert_array_equal(found, (array + np.float32(8)).argmax(axis=1))
+
+
+def test_sums_beside_a_jump_add_up_in_float64() -> None:
+    """In float16 a sum of ones comes to a stop at 2048."""
+    A = te.placeholder((4000,), "float16", name="A")
+    k = te.reduce_axis((0, 4000), name="k")
+    B = te.compute((1,), lambda i: te.sum(call("floor", A[k]), axis=k, where=k < 3000), name="B")
+    assert evaluate([A, B], [np.ones(4000, np.float16)])[0] == [3000]
 
 
 def test_what_is_changed_is_what_others_read() -> None:

@@ -47,6 +47,14 @@ def leaves_one_out():
     C = te.placeholder((4,), name="C")
     return [A, te.compute((4,), lambda i: B[i] + C[i], name="D")]
 
+def input_twice():
+    A, B = scale()
+    return [A, A, B]
+
+def output_twice():
+    A, B = scale()
+    return A, B, B
+
 def sums_up():
     A = te.placeholder((4, 3), name="A")
     s = te.placeholder((4, 3), name="s")
@@ -83,6 +91,8 @@ def test_reference(source: Path, name: str, args: dict[str, int]) -> None:
             r"must return every input that it reads, .*; A is missing among \['B'\]",
         ),
         ("leaves_one_out", "C is missing among"),
+        ("input_twice", r"must return every tensor once; A is twice among \['A', 'A', 'B'\]"),
+        ("output_twice", r"must return every tensor once; B is twice among \['A', 'B', 'B'\]"),
         ("sums_up", r"computes sums by ScanOp; .* \(te.create_schedule\)"),
         ("backwards", "must return the inputs, then the outputs"),
         ("nothing", "must return a list of tensors"),

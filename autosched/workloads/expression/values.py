@@ -1,14 +1,15 @@
 """What the syntax trees of values mean: operators, functions and types.
 
 Literals take the type of what they meet, index arithmetic is done in int64 where int32 might not
-hold it, and an element of a narrower type is widened to the type of the statement's result first.
+hold it, and an element of a narrower type is widened to the type of the statement's result first;
+but integers in conditions stay integers, for a float result may not hold what is compared.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
@@ -75,7 +76,8 @@ class Translation:
     """Values of syntax trees: `env` has the indices, `result` the type of the statement, if given.
 
     Conditions are bool; literals stay numbers until they meet something that has a type. What is
-    read `in_index` has at least 32 bits, so that arithmetic on it does not wrap.
+    read `in_index` has at least 32 bits, so that arithmetic on it does not wrap; so have integers
+    `in_condition` of a float result, and floats that are made of them there.
     """
 
     env: Mapping[str, Expr]
@@ -83,6 +85,7 @@ class Translation:
     extents: Mapping[str, int]
     result: DType | None
     in_index: bool = False
+    in_condition: bool = False
 
     def typed(self, e: ast.expr) -> Expr:
         """The value as an expression; a lone literal has the statement's type."""
@@ -95,10 +98,13 @@ class Translation:
 
     def _float(self, *others: DType) -> DType:
         """The type in which to compute what needs a float."""
-        floats = [t for t in (*others, self.result) if t is not None and t.is_float]
+        result = self.result
+        if self.in_condition and result is not None and result.is_float and result.bits < 32:
+            result = None
+        floats = [t for t in (*others, result) if t is not None and t.is_float]
         if floats:
             return max(floats, key=lambda t: t.bits)
-        wide = any(t.bits > 32 or self.result is not None for t in others if t.is_integral)
+        wide = any(t.bits > 32 or result is not None for t in others if t.is_integral)
         return _FLOAT64 if wide else float32
 
     def value(self, e: ast.expr) -> Value:
@@ -122,9 +128,10 @@ class Translation:
                 join = op.all_ if isinstance(operator, ast.And) else op.any_
                 return join(*map(self.condition, values))
             case ast.Compare(left=left, ops=operators, comparators=comparators):
-                terms = [self.value(t) for t in (left, *comparators)]
+                inside = replace(self, in_condition=True)
+                terms = [inside.value(t) for t in (left, *comparators)]
                 pairs = zip(terms, operators, terms[1:], strict=False)
-                return op.all_(*(self._combine(_OPERATORS[type(o)], a, b) for a, o, b in pairs))
+                return op.all_(*(inside._compare(_OPERATORS[type(o)], a, b) for a, o, b in pairs))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._choice(test, body, orelse)
             case ast.Call(func=ast.Name(id="where"), args=[test, body, orelse]):
@@ -135,7 +142,7 @@ class Translation:
 
     def condition(self, e: ast.expr) -> Expr:
         """The value as a truth value; a number is true unless it is 0."""
-        value = self.value(e)
+        value = replace(self, in_condition=True).value(e)
         if not isinstance(value, Expr):
             return op.const(bool(value))
         return value if value.dtype.is_bool else op.ne(value, op.const(0, value.dtype))
@@ -145,8 +152,9 @@ class Translation:
     def _load(self, e: ast.Subscript) -> Expr:
         name = tensor_of(e)
         load: Expr = self.tensors[name][tuple(map(self._index, index_list(e)))]
-        if self.in_index and load.dtype.is_integral and load.dtype.bits < 32:
-            return op.cast(int32, load)
+        to_float = self.result is not None and self.result.is_float
+        if load.dtype.is_integral and (self.in_index or (self.in_condition and to_float)):
+            return op.cast(int32, load) if load.dtype.bits < 32 else load
         if self.result is None or self.result is load.dtype:
             return load
         if load.dtype.is_float and not self.result.is_float:
@@ -235,6 +243,14 @@ class Translation:
     def _combine(self, function: Callable[[Expr, Expr], Expr], a: Value, b: Value) -> Expr:
         return function(*self._unified(a, b))
 
+    def _compare(self, function: Callable[[Expr, Expr], Expr], a: Value, b: Value) -> Expr:
+        """Two values in a type that holds both, where there is one."""
+        if isinstance(a, Expr) and isinstance(b, Expr):
+            kind = _holds_both(a.dtype, b.dtype)
+            if kind is not None:
+                a, b = op.cast(kind, a), op.cast(kind, b)
+        return self._combine(function, a, b)
+
     def _unified(self, a: Value, b: Value) -> tuple[Expr, Expr]:
         """Both with one type; a literal takes that of the other side, if it can."""
         if isinstance(a, Expr) and isinstance(b, Expr):
@@ -317,6 +333,19 @@ class Translation:
             op.cast(kind, a) if isinstance(a, Expr) else op.const(float(a), kind) for a in args
         ]
         return op.call(_SPELLING.get(name, name), *floats)
+
+
+def _holds_both(a: DType, b: DType) -> DType | None:
+    """The type in which to compare, unless it is the one of the two that arithmetic takes."""
+    if a.is_bool or b.is_bool:
+        return None
+    if a.is_integral and b.is_integral:
+        signed, unsigned = (a, b) if a.is_int else (b, a)
+        unlike = signed.is_int and not unsigned.is_int
+        return int32 if unlike and signed.bits <= unsigned.bits else None
+    if a.is_float and b.is_float:
+        return None
+    return float32 if max(a, b, key=lambda t: t.is_float).bits < 32 else None
 
 
 def _literal(number: float) -> float:

@@ -31,7 +31,7 @@ from autosched.workloads.expression.syntax import statements_of
 from autosched.workloads.expression.values import CASTS
 from autosched.workloads.index_values import drawn_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.workload import MAX_SIZE, Array, random_inputs
+from autosched.workloads.workload import MAX_SIZE, Array, normalised, random_inputs
 
 DTypes = str | tuple[tuple[str, str], ...]
 """One type for all tensors, or (tensor, type) pairs."""
@@ -94,18 +94,24 @@ class ExpressionWorkload:
         dtype: str | Mapping[str, str] = "float32",
         layout_free: Sequence[str] = (),
     ) -> ExpressionWorkload:
-        """The workload, checked; ConfigError says which statement is wrong and why."""
+        """The workload, checked; ConfigError says which statement is wrong and why.
+
+        Names are those of Python in every place: the micro sign is the Greek letter (NFKC).
+        """
         if not isinstance(expr, str) or not isinstance(shapes, Mapping):
             raise ConfigError("expr must be a text and shapes a mapping from tensors to sizes")
-        checked = tuple((name, _shape(name, shape)) for name, shape in shapes.items())
+        named = _normalised("shapes", shapes)
+        checked = tuple((name, _shape(name, shape)) for name, shape in named.items())
         if not isinstance(layout_free, list | tuple):
             raise ConfigError(f"layout_free: expected a list of inputs, found {layout_free!r}")
         types: DTypes
         if isinstance(dtype, Mapping):
-            types = tuple((str(name), str(kind)) for name, kind in dtype.items())
+            kinds = _normalised("dtype", dtype)
+            types = tuple((str(name), str(kind)) for name, kind in kinds.items())
         else:
             types = str(dtype)
-        return ExpressionWorkload(expr, checked, types, tuple(dict.fromkeys(map(str, layout_free))))
+        free = tuple(dict.fromkeys(normalised(str(name)) for name in layout_free))
+        return ExpressionWorkload(expr, checked, types, free)
 
     @staticmethod
     def parse_einsum(
@@ -221,6 +227,17 @@ def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
             raise ConfigError(f"shapes: {name} does not occur in expr")
     outputs = tuple(name for name in computed if name not in read)
     return Program(tuple(statements), known, tuple(sorted(inputs, key=inputs.__getitem__)), outputs)
+
+
+def _normalised(where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` by the names that expressions have. Raises ConfigError when two become one."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = normalised(key) if isinstance(key, str) else key
+        if name in found:
+            raise ConfigError(f"{where}: {name} is given twice: Python takes {key!a} for {name!a}")
+        found[name] = value
+    return found
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:

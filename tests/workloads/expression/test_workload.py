@@ -11,6 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from autosched.errors import ConfigError
+from autosched.task import Task
+from autosched.te.operations.operation import ComputeOp
 from autosched.workloads.expression.workload import ExpressionWorkload
 from autosched.workloads.source import source_from_json
 from autosched.workloads.workload import shape_of
@@ -241,6 +243,95 @@ D[i, j] = int8(clip(round(C[i, j] * S[j]), -128, 127))"""
     (d,) = workload.reference([np.full_like(a, 100), np.full_like(b, 100), np.full_like(s, 1e-3)])
     assert d.dtype == np.int8 and (d == 40).all()
     assert ExpressionWorkload.parse(**workload.to_json()) == workload
+
+
+LARGE = [0, 255, 257, 2049, 2**24 + 1, -1]
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(
+    ("condition", "want"),
+    [
+        ("L[i] == M[j]", lambda m, n, j: m == n),
+        ("L[i] + 1 <= M[j]", lambda m, n, j: m + 1 <= n),
+        ("L[i] == 257 + j", lambda m, n, j: m == 257 + j),
+        ("j < L[i] and not M[j] > 256", lambda m, n, j: (j < m) & ~(n > 256)),
+        ("(L[i] & 1) == 1", lambda m, n, j: (m & 1) == 1),
+        ("L[i] > 2048.5", lambda m, n, j: m > 2048.5),
+    ],
+)
+def test_integers_in_conditions_stay_integers(
+    condition: str, want: Callable[[Array, Array, Array], Array], dtype: str
+) -> None:
+    """The type of the result does not hold them: 257 is 256 in bfloat16."""
+    types = {"L": "int32", "M": "int32", "D": dtype}
+    shapes = {"L": [6], "M": [6], "D": [6, 6]}
+    read = {name for name in shapes if name in f"D {condition}"}
+    workload = ExpressionWorkload.parse(
+        f"D[i, j] = where({condition}, 1, 0)",
+        {name: shapes[name] for name in sorted(read)},
+        {name: types[name] for name in sorted(read)},
+    )
+    m = np.array(LARGE, np.int32)
+    n = np.array([m[1] + 1, *m[1:]], np.int32)
+    values: dict[str, Array] = {"L": m, "M": n}
+    arrays = [values[name] for name in workload.program.inputs]
+    (found,) = workload.reference(arrays)
+    expected = want(m[:, None], n, np.arange(6))
+    np.testing.assert_array_equal(found.astype(bool), np.broadcast_to(expected, (6, 6)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "float16"])
+def test_signed_and_unsigned_integers_are_compared_as_numbers(dtype: str) -> None:
+    types = {"A": "int8", "B": "uint8", "D": dtype}
+    workload = ExpressionWorkload.parse("D[i] = A[i] < B[i]", {"A": [3], "B": [3]}, types)
+    a, b = np.array([-1, -128, 5], np.int8), np.array([5, 128, 5], np.uint8)
+    assert workload.reference([a, b])[0].astype(int).tolist() == [1, 1, 0]
+
+
+def test_integers_are_compared_with_floats_in_32_bits() -> None:
+    """2049 is 2048 in float16."""
+    types = {"X": "float16", "L": "int32", "D": "float16"}
+    workload = ExpressionWorkload.parse("D[i] = L[i] > X[i]", {"L": [2], "X": [2]}, types)
+    labels, x = np.array([2049, 2048], np.int32), np.array([2048, 2048], np.float16)
+    assert workload.reference([labels, x])[0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        ("where(A[i] > 0, A[i], 0)", "if_then_else(A[i] > 0.0, A[i], 0.0)"),
+        ("where(i < 4, A[i], 0)", "if_then_else(i < 4, A[i], 0.0)"),
+        ("where(H[i] * H[i] > A[i], 1, 0)", "float32(H[i]) * float32(H[i]) > A[i]"),
+        ("relu(A[i]) + L[i]", "max(A[i], 0.0) + float32(L[i])"),
+    ],
+)
+def test_conditions_of_one_type_and_values_are_typed_as_before(value: str, body: str) -> None:
+    types = {"A": "float32", "H": "float16", "L": "int32", "Y": "float32"}
+    used = {name: types[name] for name in types if f"{name}[" in f"Y[ {value}"}
+    shapes = {name: [8] for name in used if name != "Y"}
+    workload = ExpressionWorkload.parse(f"Y[i] = {value}", shapes, used)
+    op = workload.tensors()[-1].op
+    assert isinstance(op, ComputeOp) and body in repr(op.body[0])
+
+
+@pytest.mark.parametrize("key", ["\u00b5", "\u03bc"])
+def test_names_are_those_that_python_reads(key: str) -> None:
+    """The micro sign in a text is the Greek letter."""
+    expr = "C[i] = \u00b5[i] * \u03bc[i]"
+    entry = {"expr": expr, "shapes": {key: [3]}, "dtype": {key: "int8"}, "layout_free": [key]}
+    task = Task.from_json_workload(entry, "cpu").with_inputs({key: {"constant": 7}})
+    assert task.reference(task.inputs())[0].tolist() == [49] * 3
+    assert Task.from_json(task.to_json()) == task
+
+
+def test_one_name_in_two_spellings_is_refused() -> None:
+    with pytest.raises(ConfigError, match="shapes: \u03bc is given twice"):
+        ExpressionWorkload.parse("C[i] = \u00b5[i]", {"\u00b5": [3], "\u03bc": [3]})
+    task = Task.from_expression("C[i] = \u00b5[i]", {"\u00b5": [3]})
+    chosen = {"constant": 1}
+    with pytest.raises(ConfigError, match=r"inputs: .*: the same input is given by another name"):
+        task.with_inputs({"\u00b5": chosen, "\u03bc": chosen})
 
 
 def test_a_gather_reads_inside() -> None:
