@@ -25,6 +25,8 @@ from autosched.tir.expr import (
     Cast,
     Div,
     Expr,
+    FloorDiv,
+    FloorMod,
     Max,
     Min,
     Mod,
@@ -105,6 +107,23 @@ def division(w: Writer, e: Expr) -> Text:
     if e.dtype.bits >= 32:
         return whole
     return Text(f"({value_type(e.dtype)})({whole.text})", Level.UNARY)
+
+
+def floor_division(w: Writer, e: Expr) -> Text:
+    """FloorDiv and FloorMod of floats; those of integers are lowered before.
+
+    No product and sum in the operands are fused: the last bit may decide for another whole number.
+    """
+    assert isinstance(e, FloorDiv | FloorMod)
+    if not e.dtype.is_float:
+        raise CompileError(
+            f"{type(e).__name__} reached CUDA code generation: run the lowering passes first: {e!r}"
+        )
+    name = "floordiv" if isinstance(e, FloorDiv) else "floormod"
+    fusing, w.may_fuse = w.may_fuse, False
+    a, b = w.widened(e.a).text, w.widened(e.b).text
+    w.may_fuse = fusing
+    return w.narrowed(w.call(f"{name}_f{max(e.dtype.bits, 32)}", a, b), e.dtype)
 
 
 def comparison(w: Writer, e: Expr) -> Text:

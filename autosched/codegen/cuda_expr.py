@@ -21,6 +21,8 @@ from autosched.tir.expr import (
     Div,
     Expr,
     FloatImm,
+    FloorDiv,
+    FloorMod,
     IntImm,
     Let,
     Max,
@@ -71,6 +73,7 @@ def _let(w: Writer, e: Expr) -> Text:
 HANDLERS: dict[type[Expr], Handler] = {
     **dict.fromkeys((Add, Sub, Mul), cuda_arith.arithmetic),
     **dict.fromkeys((Div, Mod), cuda_arith.division),
+    **dict.fromkeys((FloorDiv, FloorMod), cuda_arith.floor_division),
     **dict.fromkeys((EQ, NE, LT, LE, GT, GE), cuda_arith.comparison),
     **dict.fromkeys((And, Or), cuda_arith.logical),
     **dict.fromkeys((Min, Max), cuda_arith.extremum),

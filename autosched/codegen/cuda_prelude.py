@@ -92,6 +92,32 @@ template <class T> __device__ __forceinline__ T remainder_int(T a, T b) {
   return b == 0 || ((T)-1 < (T)0 && b == (T)-1) ? (T)0 : (T)(a % b);
 }"""
 
+# NumPy's, of floats. What is rounded by name is not fused with what the operands are made of.
+_FLOORMOD_F32 = """\
+__device__ __forceinline__ float floormod_f32(float a, float b) {
+  float m = fmodf(a, b);
+  if (m == 0.0f) return copysignf(0.0f, b);
+  return (m < 0.0f) != (b < 0.0f) ? __fadd_rn(m, b) : m;
+}"""
+
+_FLOORDIV_F32 = """\
+__device__ __forceinline__ float floordiv_f32(float a, float b) {
+  if (b == 0.0f) return a / b;
+  float m = fmodf(a, b), q = __fdiv_rn(__fsub_rn(a, m), b);
+  if (m != 0.0f && (m < 0.0f) != (b < 0.0f)) q -= 1.0f;
+  if (q == 0.0f) return copysignf(0.0f, a / b);
+  float n = floorf(q);
+  return q - n > 0.5f ? n + 1.0f : n;
+}"""
+
+
+def _of_doubles(text: str) -> str:
+    """The same function of float64."""
+    text = re.sub(r"(fmod|floor|copysign)f\b", r"\1", text.replace("_f32", "_f64"))
+    text = re.sub(r"__f(\w+_rn)", r"__d\1", text.replace("float", "double"))
+    return re.sub(r"(\d\.\d)f\b", r"\1", text)
+
+
 _F32_TO_INT = """\
 __device__ __forceinline__ int f32_to_i32(float x) { return __float2int_rz(x); }
 __device__ __forceinline__ unsigned f32_to_u32(float x) { return __float2uint_rz(x); }
@@ -137,6 +163,10 @@ PARTS: dict[str, str] = {
     "abs_int": _ABS_INT,
     "quotient_int": _QUOTIENT_INT,
     "remainder_int": _REMAINDER_INT,
+    "floormod_f32": _FLOORMOD_F32,
+    "floormod_f64": _of_doubles(_FLOORMOD_F32),
+    "floordiv_f32": _FLOORDIV_F32,
+    "floordiv_f64": _of_doubles(_FLOORDIV_F32),
     "f32_to_int": _F32_TO_INT,
     "f64_to_int": _F64_TO_INT,
     "classify": _CLASSIFY,

@@ -14,6 +14,7 @@ from autosched.codegen.llvm_arith import (
     operands,
 )
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_math import apply
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
 from autosched.tir.data import is_data
@@ -179,10 +180,10 @@ def _positive_constant(e: Expr) -> int | None:
 
 def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
     """FloorDiv: toward minus infinity."""
+    if e.dtype.is_float:
+        return _floor_divide_floats(b, e)
     first, second, dtype = operands(b, e)
     kind = llvm_type(dtype)
-    if dtype.is_float:
-        return _floor_divide_floats(b, e, first, second, dtype)
     divisor = _positive_constant(e.b)
     if dtype.code != "int":
         return _int_divide(b, e, "div", first, second, dtype)
@@ -198,30 +199,35 @@ def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
     return b.emit(f"add {kind} {quotient}, {extended}")
 
 
-def _floor_divide_floats(
-    b: FunctionBuilder, e: BinaryExpr, first: str, second: str, dtype: DType
-) -> str:
-    """floor(first / second); float16 is rounded at the end only."""
-    half = dtype.bits == 16
-    if half:
-        first, second = (convert(b, x, dtype, float32_like(dtype)) for x in (first, second))
-        dtype = float32_like(dtype)
-    kind = llvm_type(dtype)
-    quotient = b.emit(f"fdiv {kind} {first}, {second}")
-    result = b.call(f"llvm.floor.{suffix(dtype)}", kind, [(kind, quotient)])
-    return convert(b, result, dtype, e.dtype) if half else finish(b, e, result)
+def _floor_divide_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """NumPy's: (a - fmod(a, b)) / b, next to a whole number, and that number.
+
+    1.0 // 0.1 is 9, though 1.0 / 0.1 rounds to 10.
+    """
+    first, second, dtype = _float_operands(b, e)
+    kind, flags, f = llvm_type(dtype), flags_type(dtype), Lanes(b, dtype)
+    rest = _float_remainder(b, first, second, dtype)
+    ratio = f.div(first, second)
+    quotient = f.div(b.emit(f"fsub {kind} {first}, {rest}"), second)
+    adjust = _float_adjustment(b, rest, second, dtype)
+    less = b.emit(f"fsub {kind} {quotient}, {splat(1.0, dtype)}")
+    quotient = b.emit(f"select {flags} {adjust}, {kind} {less}, {kind} {quotient}")
+    floor = f.intrinsic("floor", quotient)
+    more = b.emit(f"fadd {kind} {floor}, {splat(1.0, dtype)}")
+    beyond = f.test("ogt", b.emit(f"fsub {kind} {quotient}, {floor}"), f.const(0.5))
+    whole = f.choose(beyond, more, floor)
+    zero = f.test("oeq", quotient, f.const(0.0))
+    whole = f.choose(zero, f.intrinsic("copysign", f.const(0.0), ratio), whole)
+    undefined = f.test("oeq", second, f.const(0.0))
+    return convert(b, f.choose(undefined, ratio, whole), dtype, e.dtype)
 
 
 def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
     """FloorMod: it has the sign of the divisor."""
+    if e.dtype.is_float:
+        return _floor_remainder_of_floats(b, e)
     first, second, dtype = operands(b, e)
     kind = llvm_type(dtype)
-    if dtype.is_float:
-        rest = _float_remainder(b, first, second, dtype)
-        adjust = _float_adjustment(b, rest, second, dtype)
-        corrected = b.emit(f"fadd {kind} {rest}, {second}")
-        chosen = b.emit(f"select {flags_type(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
-        return finish(b, e, chosen)
     divisor = _positive_constant(e.b)
     if dtype.code != "int":
         return _int_divide(b, e, "rem", first, second, dtype)
@@ -233,6 +239,31 @@ def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
     adjust = _adjustment(b, rest, second, dtype)
     corrected = b.emit(f"add {kind} {rest}, {second}")
     return b.emit(f"select {flags_type(dtype)} {adjust}, {kind} {corrected}, {kind} {rest}")
+
+
+def _floor_remainder_of_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
+    """NumPy's: fmod(a, b), and b more where the signs differ; a zero has the sign of b."""
+    first, second, dtype = _float_operands(b, e)
+    kind, f = llvm_type(dtype), Lanes(b, dtype)
+    rest = _float_remainder(b, first, second, dtype)
+    adjust = _float_adjustment(b, rest, second, dtype)
+    corrected = b.emit(f"fadd {kind} {rest}, {second}")
+    chosen = f.choose(adjust, corrected, rest)
+    zero = f.test("oeq", rest, f.const(0.0))
+    chosen = f.choose(zero, f.intrinsic("copysign", f.const(0.0), second), chosen)
+    return convert(b, chosen, dtype, e.dtype)
+
+
+def _float_operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
+    """The operands, in float32 at least. No product and sum in them are fused: the last bit may
+    decide for another whole number."""
+    fusing, b.may_fuse = b.may_fuse, False
+    first, second, dtype = operands(b, e)
+    b.may_fuse = fusing
+    if dtype.bits >= 32:
+        return first, second, dtype
+    wide = float32_like(dtype)
+    return convert(b, first, dtype, wide), convert(b, second, dtype, wide), wide
 
 
 def _adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:

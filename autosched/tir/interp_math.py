@@ -149,12 +149,8 @@ def divide_data(kind: str, a: Any, b: Any) -> Any:
 
 
 def floor_div_float(a: Any, b: Any) -> Any:
-    """floor(a / b), the quotient rounded first; small floats are rounded at the end only."""
-    dtype = np.result_type(a, b)
-    if dtype.itemsize > 2:
-        return np.floor(np.true_divide(a, b))
-    a, b = (np.asarray(x).astype(np.float32)[()] for x in (a, b))
-    return np.floor(np.true_divide(a, b)).astype(dtype)
+    """The whole number below a / b as fmod finds it; small floats are rounded at the end only."""
+    return np.floor_divide(a, b)
 
 
 def select_one(condition: Any, a: Any, b: Any) -> Any:

@@ -95,6 +95,18 @@ EXPRESSIONS = {
         "quotient_int((signed char)A[0], (signed char)A[1])",
     ),
     "a remainder by data": ("int32", "truncmod(3, A[0])", "remainder_int((int)3, (int)A[0])"),
+    "floor division of floats": ("float32", "A[0] // x", "floordiv_f32(A[0], x)"),
+    "a floor remainder of doubles": ("float64", "A[0] % x", "floormod_f64(A[0], x)"),
+    "a floor remainder of halves": (
+        "float16",
+        "A[0] % x",
+        "f32_to_f16(floormod_f32(f16_to_f32(A[0]), f16_to_f32(x)))",
+    ),
+    "floor division, not fused": (
+        "float32",
+        "(A[0] * x + A[1]) // x * x",
+        "floordiv_f32(__fmul_rn(A[0], x) + A[1], x) * x",
+    ),
     "a quotient by an index": ("int32", "truncdiv(A[0], n)", "A[0] / n"),
     "a mask": ("int32", "bitwise_and(n + 1, 7)", "(n + 1) & 7"),
     "a shift": ("int32", "shift_right(n, 3) + 1", "(n >> 3) + 1"),

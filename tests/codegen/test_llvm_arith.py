@@ -152,6 +152,36 @@ def test_remainders_of_vectors(dtype: str, elementwise: Elementwise, run: RunKer
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["floordiv", "floormod"])
+def test_floor_division_of_floats_is_numpys(
+    name: str, dtype: str, lanes: int, elementwise: Elementwise, same_as_interpreted: RunKernel
+) -> None:
+    """Bit for bit: near whole quotients, by zeros and infinities, and of them."""
+    kind, random = DType(dtype).numpy, np.random.default_rng(5)
+    near = np.array([0.1, 0.2, 0.3, 1 / 3, 0.7, 2.5, 1e4, -0.1, -0.3, -7.0], kind)
+    odd = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0], kind)
+    b = random.choice(np.concatenate([near, odd]), 2048)
+    with np.errstate(all="ignore"):
+        a = (random.integers(-40, 40, 2048) * b).astype(kind)
+        a[::3] = np.nextafter(a[::3], kind.type(0))
+        a[::7] = random.choice(odd, len(a[::7]))
+        expected = (np.floor_divide if name == "floordiv" else np.mod)(a, b)
+    out = np.zeros(2048, kind)
+    same_as_interpreted(elementwise(getattr(op, name), [dtype] * 2, dtype, 2048, lanes), a, b, out)
+    np.testing.assert_array_equal(out, expected)
+    real = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(out[real]), np.signbit(expected[real]))
+
+
+@pytest.mark.parametrize("name", ["floordiv", "floormod"])
+def test_operands_of_floor_division_are_not_fused(name: str, elementwise: Elementwise) -> None:
+    """The last bit of the dividend decides for one whole number or the next."""
+    f = elementwise(lambda a, b: getattr(op, name)(a * b + a, b), ["float32"] * 2, "float32", 8)
+    assert "contract" not in emit_llvm(f, cpu_target(2))
+
+
 @pytest.mark.parametrize("source", ["float16", "float32"])
 @pytest.mark.parametrize("dtype", STORED)
 def test_floats_that_are_only_stored_are_those_of_ml_dtypes(

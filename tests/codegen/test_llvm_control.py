@@ -122,3 +122,38 @@ def f(A: Buffer((8,), float32), B: Buffer((8,), float32), k: int32):
     run(func, a, b, -3)
     np.testing.assert_array_equal(b[:6], 2 * a[:6])
     assert "nuw" in emit_llvm(func, TARGET)  # of the loop inside
+
+
+def products(count: int, dtype: str, stride: int, step: int = 1) -> PrimFunc:
+    """Each of 64 rounds multiplies `count` elements; rounds start `stride` apart."""
+    factors = "".join(f" * A[i * {stride} + {k * step}]" for k in range(1, count + 1))
+    return parse_func(
+        f"def f(A: Buffer((4096,), {dtype}), B: Buffer((64,), {dtype})):\n"
+        f"    for i in range(64):\n        B[i] = A[i * {stride}]{factors}\n"
+    )
+
+
+STAYS_SCALAR = '!"llvm.loop.vectorize.enable", i1 false'
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_many_strided_products_of_bytes_stay_scalar(
+    dtype: str, same_as_interpreted: RunKernel
+) -> None:
+    f = products(12, dtype, 16)
+    text = emit_llvm(f, TARGET)
+    (flag,) = re.findall(rf"^(!\d+) = !\{{{STAYS_SCALAR}\}}$", text, re.MULTILINE)
+    (loop,) = re.findall(rf"^(!\d+) = distinct !\{{!\d+, {flag}\}}$", text, re.MULTILINE)
+    assert f"!llvm.loop {loop}\n" in text
+    assert not text.startswith("; innermost loops of scalars: 0")
+    a = np.random.default_rng(0).integers(0, 100, 4096).astype(dtype)
+    same_as_interpreted(f, a, np.zeros(64, dtype))
+
+
+@pytest.mark.parametrize(
+    ("count", "dtype", "stride", "step"),
+    [(8, "int8", 16, 1), (12, "int8", 1, 1), (12, "int8", 1, 64), (12, "int16", 16, 1)],
+)
+def test_other_products_may_become_vectors(count: int, dtype: str, stride: int, step: int) -> None:
+    """Few ones, of bytes next to one another from round to round, and of wider integers."""
+    assert STAYS_SCALAR not in emit_llvm(products(count, dtype, stride, step), TARGET)

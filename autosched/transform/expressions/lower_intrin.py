@@ -15,8 +15,9 @@ after:
             A[2] = truncdiv(x, 3) + shift_right(truncmod(x, 3), 31)
             A[3] = truncdiv(i - 5 + 6, 3) - 2
 
-Mathematical intrinsics stay: the code generators have their own forms of them. With `rules` they
-become what the tables of the function's target say (`intrin_rules.py`):
+Mathematical intrinsics, and floor division and remainder of floats, stay: the code generators have
+their own forms of them. With `rules` intrinsics become what the tables of the function's target say
+(`intrin_rules.py`):
 
 before:
     def main(A: Buffer((8,), float32), x: float32):
@@ -45,7 +46,6 @@ from autosched.tir.expr import (
     Broadcast,
     Call,
     Cast,
-    Div,
     Expr,
     FloorDiv,
     FloorMod,
@@ -87,7 +87,7 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class LowerIntrin(FunctionPass):
-    """Lowers floordiv and floormod to shifts, masks and truncating division.
+    """Lowers floordiv and floormod of integers to shifts, masks and truncating division.
 
     With `rules` also intrinsics, and `x * y + z` on floats where the target has a rule for `fma`.
     Raises CompileError for a function without a target then.
@@ -196,10 +196,10 @@ class _Lower:
 
     def _floordiv(self, e: Expr) -> Expr:
         assert isinstance(e, FloorDiv)
+        if e.dtype.is_float:
+            return map_expr_children(e, self.expr)
         a, b = self.expr(e.a), self.expr(e.b)
         dtype = e.dtype
-        if dtype.is_float:
-            return call("floor", Div(a, b))
         divisor = _constant(b)
         shift = _power_of_two(divisor)
         if shift is not None:
@@ -220,10 +220,10 @@ class _Lower:
 
     def _floormod(self, e: Expr) -> Expr:
         assert isinstance(e, FloorMod)
+        if e.dtype.is_float:
+            return map_expr_children(e, self.expr)
         a, b = self.expr(e.a), self.expr(e.b)
         dtype = e.dtype
-        if dtype.is_float:
-            return sub(a, mul(b, call("floor", Div(a, b))))
         divisor = _constant(b)
         shift = _power_of_two(divisor)
         if shift is not None:

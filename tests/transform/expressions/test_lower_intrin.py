@@ -192,13 +192,22 @@ def test_vectors(make_func: MakeFunc, same_result: SameResult) -> None:
         same_result(before, after)
 
 
-def test_floats(make_func: MakeFunc, same_result: SameResult) -> None:
+@pytest.mark.parametrize("divide", [floordiv, floormod])
+def test_floats_stay(make_func: MakeFunc, divide: Callable[..., Expr]) -> None:
+    """floor(a / b) is no whole number of divisors below a: 1.0 / 0.1 rounds to 10."""
     A, i = decl_buffer((16,), "float32", "A"), Var("i")
-    loop = For(
-        i, IntImm(0), IntImm(16), ForKind.SERIAL, BufferStore(A, floordiv(A[i], const(3.0)), (i,))
+    store = BufferStore(A, divide(A[i], const(0.1)), (i,))
+    before = make_func(For(i, IntImm(0), IntImm(16), ForKind.SERIAL, store), A)
+    assert LowerIntrin()(before) is before
+
+
+def test_integers_in_divisions_of_floats(make_func: MakeFunc) -> None:
+    A, n = decl_buffer((16,), "float32", "A"), Var("n")
+    store = BufferStore(
+        A, floordiv(A[floordiv(n, 3)], floormod(A[floormod(n, 7)], const(0.1))), (IntImm(0),)
     )
-    before = make_func(loop, A)
-    same_result(before, LowerIntrin()(before))
+    text = repr(LowerIntrin()(make_func(For(n, IntImm(0), IntImm(9), ForKind.SERIAL, store), A)))
+    assert "A[truncdiv(n, 3)] // (A[truncmod(n, 7)] % 0.1)" in text
 
 
 def test_mathematics_stays(make_func: MakeFunc) -> None:
