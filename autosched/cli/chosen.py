@@ -60,7 +60,7 @@ def chosen_of(
         reason = next((r.result.failure.message for r in records if r.result.failure), "no times")
         raise ConfigError(
             f"{path}: none of its {count(len(records), 'record')} is valid, for example: "
-            f"{last_line(reason):.300}; `autosched failures` lists the reasons, --index chooses one"
+            f"{last_line(reason):.300}; choose one with --index, or see `autosched failures`"
         )
     if choice == "all":
         return valid
