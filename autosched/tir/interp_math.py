@@ -150,7 +150,11 @@ def divide_data(kind: str, a: Any, b: Any) -> Any:
 
 def floor_div_float(a: Any, b: Any) -> Any:
     """The whole number below a / b as fmod finds it; small floats are rounded at the end only."""
-    return np.floor_divide(a, b)
+    dtype = np.result_type(a, b)
+    if dtype.itemsize > 2:
+        return np.floor_divide(a, b)
+    a, b = (np.asarray(x).astype(np.float32)[()] for x in (a, b))  # ml_dtypes 0.4: nan
+    return np.floor_divide(a, b).astype(dtype)
 
 
 def select_one(condition: Any, a: Any, b: Any) -> Any:
