@@ -24,7 +24,7 @@ from autosched.words import visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
 _RAN: set[Path] = set()
-_RUNNING: list[Path] = []
+_RUNNING: ContextVar[frozenset[Path]] = ContextVar("running", default=frozenset())
 
 
 @contextmanager
@@ -104,7 +104,8 @@ class _AsItIsNow(SourceFileLoader):
 
 def _load(path: Path, key: str) -> ModuleType:
     """The file as a module; its folder is on the path while it runs."""
-    if path.resolve() in _RUNNING:
+    running = _RUNNING.get()  # by this thread
+    if path.resolve() in running:
         raise ConfigError(
             f"{key}: {visible(str(path))} asks for itself while it is run; put what makes tasks "
             'of its functions under `if __name__ == "__main__":`'
@@ -117,14 +118,14 @@ def _load(path: Path, key: str) -> ModuleType:
         raise ConfigError(f"{key}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
-    _RUNNING.append(path.resolve())
+    token = _RUNNING.set(running | {path.resolve()})
     try:
         _RAN.add(path.resolve())
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{key}: {failure_in(path, error)}") from error
     finally:
-        _RUNNING.pop()
+        _RUNNING.reset(token)
         sys.path.remove(str(path.resolve().parent))
     return module
 

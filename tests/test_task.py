@@ -1,9 +1,12 @@
 """Tasks: their keys, their records, their layout option."""
 
+import builtins
 import copy
 import json
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -225,3 +228,21 @@ def test_a_file_that_asks_for_itself_is_not_run_again_and_again(tmp_path: Path) 
     )
     with pytest.raises(ConfigError, match=r"my_ops\.py:11: .*asks for itself.*__main__"):
         Task.from_python(f"{path}:double", n=8)
+
+
+def test_threads_run_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, both = threading.Event(), threading.Barrier(2)
+
+    def meet() -> None:
+        inside.set()
+        both.wait(60)
+
+    monkeypatch.setattr(builtins, "autosched_meet", meet, raising=False)
+    path = python_file(tmp_path, "\n\nimport builtins\n\nbuiltins.autosched_meet()\n")
+    with ThreadPoolExecutor(1) as other:
+        task = other.submit(Task.from_python, f"{path}:double", n=8)
+        try:
+            assert inside.wait(60)
+            assert Task.from_python(f"{path}:double", n=8) == task.result()
+        finally:
+            both.abort()
