@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ConfigError
+from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.te.operations.operation import LAYOUT_FREE
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import DType
@@ -21,7 +22,7 @@ from autosched.workloads.type_rules import TypeRules
 from autosched.workloads.types import Types
 
 Array = npt.NDArray[Any]
-MAX_SIZE = 2**31 - 1  # indices are int32
+MAX_SIZE = MOST_ITERATIONS  # indices are int32
 
 
 def normalised(name: str) -> str:

@@ -21,15 +21,16 @@ from autosched.workloads import evaluate as module
 from autosched.workloads.evaluate import evaluate
 from autosched.workloads.workload import Array, random_inputs
 
+argmax = te.comm_reducer(
+    lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+    lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+    name="argmax",
+)
+
 
 def test_argmax_of_two_outputs() -> None:
     A = te.placeholder((5, 7), name="A")
     k = te.reduce_axis((0, 7), name="k")
-    argmax = te.comm_reducer(
-        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
-        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
-        name="argmax",
-    )
     index, value = te.compute((5,), lambda i: argmax((k.var, A[i, k]), axis=k), name="B")
     (array,) = random_inputs([A])
     found = evaluate([A, index, value], [array])
@@ -181,11 +182,6 @@ def test_the_quotient_is_rounded_before_it_jumps() -> None:
 def test_the_larger_of_rounded_floats_is_found() -> None:
     A = te.placeholder((9, 7), name="A")
     k = te.reduce_axis((0, 7), name="k")
-    argmax = te.comm_reducer(
-        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
-        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
-        name="argmax",
-    )
     index, value = te.compute((9,), lambda i: argmax((k.var, A[i, k] + 8.0), axis=k), name="B")
     array = 1 + np.arange(63, dtype=np.float32).reshape(9, 7) * np.float32(2**-23)
     found, _ = evaluate([A, index, value], [array])

@@ -12,17 +12,12 @@ from autosched.arguments import found
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.relations import IterVarAttr
-from autosched.te.schedule.refusal import check_kind, leaf_position, refuse
+from autosched.te.schedule.refusal import check_kind, check_thread_tag, leaf_position, refuse
 from autosched.tir.expr import Expr, IterKind, IterVar
 from autosched.tir.op import as_expr
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
-
-_THREAD_TAGS = frozenset(
-    [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"]
-    + ["vthread", "vthread.x", "vthread.y", "vthread.z", "cthread"]
-)
 
 
 def _changed(stage: Stage, iv: IterVar) -> IterVarAttr:
@@ -49,11 +44,7 @@ def bind(stage: Stage, iv: IterVar, thread: IterVar) -> None:
     check_kind("bind", stage, iv, (IterKind.DATA_PAR, IterKind.REDUCE))
     if not isinstance(thread, IterVar) or thread.kind != IterKind.THREAD:
         raise refuse("bind", stage, iv, f"expected a te.thread_axis, found {thread!r}")
-    if thread.thread_tag not in _THREAD_TAGS:
-        known = ", ".join(sorted(_THREAD_TAGS))
-        raise refuse(
-            "bind", stage, iv, f"unknown thread tag {thread.thread_tag!r}; the tags are {known}"
-        )
+    check_thread_tag("bind", stage, iv, thread)
     attr = stage.iter_var_attrs.get(iv)
     if attr is not None and attr.bind_thread is not None:
         tag = attr.bind_thread.thread_tag

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from autosched.arguments import found
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
 from autosched.te.relations import AttachType
-from autosched.te.schedule.refusal import leaf_position, refuse
+from autosched.te.schedule.refusal import check_thread_tag, leaf_position, refuse
 from autosched.tir.expr import Expr, IterKind, IterVar, Reduce
 
 if TYPE_CHECKING:
@@ -219,4 +219,5 @@ def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
     for iv in axes:
         if iv.kind != IterKind.THREAD or iv.dom is None:
             raise refuse("env_threads", stage, iv, "expected a te.thread_axis with a domain")
+        check_thread_tag("env_threads", stage, iv, iv)
     stage.env_thread_axes = axes

@@ -12,6 +12,11 @@ from autosched.tir.expr import IterVar
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
 
+_THREAD_TAGS = frozenset(
+    [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz"]
+    + ["vthread", "vthread.x", "vthread.y", "vthread.z", "cthread"]
+)
+
 
 def refuse(
     primitive: str, stage: Stage | Operation | str, axis: IterVar | str | None, why: str
@@ -51,3 +56,11 @@ def check_kind(primitive: str, stage: Stage, iv: IterVar, allowed: Iterable[str]
         raise refuse(
             primitive, stage, iv, f"a {iv.kind} axis, only {', '.join(kinds)} axes are allowed"
         )
+
+
+def check_thread_tag(primitive: str, stage: Stage, iv: IterVar, thread: IterVar) -> None:
+    """ScheduleError unless `thread`, which is for axis `iv`, has a tag of threads."""
+    if thread.thread_tag not in _THREAD_TAGS:
+        known = ", ".join(sorted(_THREAD_TAGS))
+        why = f"unknown thread tag {thread.thread_tag!r}; the tags are {known}"
+        raise refuse(primitive, stage, iv, why)

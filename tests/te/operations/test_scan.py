@@ -56,6 +56,8 @@ def test_env_threads() -> None:
         s[scan].env_threads([thread])
     with pytest.raises(ScheduleError, match=r"axis threadIdx.x: expected .* with a domain"):
         te.create_schedule(scan.op)[scan].env_threads(te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match=r"env_threads: .*unknown thread tag 'pipeline'; the"):
+        te.create_schedule(scan.op)[scan].env_threads(te.thread_axis((0, 4), "pipeline"))
 
 
 def test_caching_the_state_rebuilds_the_scan() -> None:
