@@ -315,26 +315,3 @@ def make_cost_model(kind: str, seed: int) -> CostModel:
     if kind == "xgboost":
         return XGBoostModel(seed)
     raise ConfigError(f"cost model {kind!r} is unknown, expected {' or '.join(COST_MODELS)}")
-
-
-def require_cost_model(name: str, model: Any) -> CostModel:
-    """`model`, if it has all that `CostModel` asks for.
-
-    Raises ConfigError, which begins with `name`, and says what is missing.
-    """
-    if isinstance(model, type):
-        missing = ["it is a class, not an object of it"]
-    else:
-        missing = [
-            f"it has no {method}()"
-            for method in ("prepare", "fit", "opinions")
-            if not callable(getattr(model, method, None))
-        ]
-        missing += [] if hasattr(model, "trained") else ["it has no attribute trained"]
-    if missing:
-        raise ConfigError(
-            f"{name}: expected {', '.join(COST_MODELS)} or an object like "
-            f"autosched.search.cost_model.CostModel, found {model!r}: {', '.join(missing)}"
-        )
-    found: CostModel = model
-    return found

@@ -1,8 +1,9 @@
 """Cost models and searches compared on recorded candidates: nothing is measured."""
 
 from autosched.arena.contest import Settings, contest
-from autosched.arena.models import Estimator, Model, contestant
+from autosched.arena.models import contestant
 from autosched.arena.pools import Pool, pools_of
 from autosched.arena.results import Results
+from autosched.search.own_model import Estimator, Model
 
 __all__ = ["Estimator", "Model", "Pool", "Results", "Settings", "contest", "contestant", "pools_of"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched import arguments
-from autosched.arena.models import Model, contestant, fit, opinions_of, tell_seed
+from autosched.arena.models import Player, contestant
 from autosched.arena.pools import Pool
 from autosched.arena.results import TOP, Results, Run
 from autosched.errors import ConfigError
@@ -61,7 +61,6 @@ def contest(
     players = [contestant(model) for model in models]
     require_different(players, searches)
     runs = []
-    pools = [replace(pool, programs=list(map(_unchangeable, pool.programs))) for pool in pools]
     for pool in pools:
         for player in players:
             if progress is not None:
@@ -73,7 +72,7 @@ def contest(
     return Results(tuple(runs), settings.seeds)
 
 
-def require_different(players: Sequence[Model], searches: Sequence[str]) -> None:
+def require_different(players: Sequence[Player], searches: Sequence[str]) -> None:
     """Raise ConfigError unless there are models of different names, and different searches."""
     for search in searches:
         arguments.one_of("search", search, SEARCHES)
@@ -81,13 +80,6 @@ def require_different(players: Sequence[Model], searches: Sequence[str]) -> None
     for kind, given in (("models of different names", names), ("different searches", searches)):
         if not given or len(set(given)) < len(given):
             raise ConfigError(f"expected {kind}, found {', '.join(given) or 'none'}")
-
-
-def _unchangeable(program: FeatureRows) -> FeatureRows:
-    """The same values; a model that writes to them is refused, and spoils no other's."""
-    seen = program.view()
-    seen.flags.writeable = False
-    return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +111,18 @@ def _others(pool: Pool, pools: Sequence[Pool], settings: Settings, seed: int) ->
 def _played(
     pool: Pool,
     others: _Known,
-    model: Model,
+    model: Player,
     searches: Sequence[str],
     settings: Settings,
     seed: int,
 ) -> list[Run]:
     """One run of each search, and how well the model ranked the pool before it."""
-    tell_seed(model, seed)
+    model.seed(seed)
     accuracy, recall = float("nan"), float("nan")
     before: Scores | None = None
     if others.programs:
-        fit(model, others.programs, others.throughputs)
-        before = opinions_of(model, pool.programs)
+        model.fit(others.programs, others.throughputs)
+        before = model.opinions(pool.programs)
         found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), TOP)
         if found is not None:
             accuracy = found.rank_accuracy
@@ -156,7 +148,7 @@ def _order(
     pool: Pool,
     others: _Known,
     before: Scores | None,
-    model: Model,
+    model: Player,
     search: str,
     settings: Settings,
     seed: int,
@@ -170,8 +162,8 @@ def _order(
         if measured and search != "random":
             best = pool.seconds[measured].min() / pool.seconds[measured]
             programs = [*others.programs, *(pool.programs[k] for k in measured)]
-            fit(model, programs, np.concatenate([others.throughputs, best]))
-            opinions = opinions_of(model, pool.programs)
+            model.fit(programs, np.concatenate([others.throughputs, best]))
+            opinions = model.opinions(pool.programs)
         count = min(settings.batch, most - len(measured))
         open_ = np.setdiff1d(np.arange(len(pool.programs)), measured)
         measured += _batch(search, open_, measured, opinions, count, rng)

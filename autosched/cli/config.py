@@ -26,7 +26,9 @@ from autosched.measure.cluster.connect import require_address
 from autosched.measure.flush import parse_flush
 from autosched.measure.gpu_pool import ALL
 from autosched.measure.run_options import MIN_REPEAT_MS, RunOptions
+from autosched.search.cost_model import COST_MODELS
 from autosched.search.options import SearchOptions, SpaceName
+from autosched.search.own_model import spec_problem
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target, require_threads
 from autosched.task import Task
@@ -191,7 +193,11 @@ class SearchSection(_Section):
 class CostModelSection(_Section):
     """What ranks candidates before they are measured."""
 
-    kind: Literal["xgboost", "random"] = "xgboost"
+    kind: str = Field(
+        default="xgboost",
+        description="xgboost, random, or file.py:name of a model of your own",
+        json_schema_extra={"anyOf": [{"enum": [*COST_MODELS]}, {"pattern": "[.]py:[^:]+$"}]},
+    )
     features: FeatureSetName = Field(
         default=TUNING, description="the feature set that it learns from"
     )
@@ -201,6 +207,13 @@ class CostModelSection(_Section):
     pretrained: bool = Field(
         default=True, description="start from the model that comes with autosched, if one fits"
     )
+
+    @field_validator("kind")
+    @classmethod
+    def _kind(cls, value: str) -> str:
+        if problem := spec_problem(value):
+            raise ValueError(problem)
+        return value
 
 
 class MeasureSection(_Section):

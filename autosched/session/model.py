@@ -14,6 +14,7 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel, make_cost_model
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
+from autosched.search.own_model import OwnCostModel, WatchedModel
 from autosched.search.pretrained import start_pretrained
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import believed
@@ -25,14 +26,14 @@ from autosched.words import count
 class ModelOptions:
     """Which cost model a session has, what it starts from, and where it goes.
 
-    `model` is a name or any object of the protocol `CostModel`, which is used as it is; one that is
-    made by name starts from the file `load`, otherwise from the model that comes with autosched, if
+    `model` is a name, the user's, or a whole `CostModel`, which is used as it is; one that is made
+    by name starts from the file `load`, otherwise from the model that comes with autosched, if
     `pretrained` and there is one. `warm_start` are record files of other tasks to train it on;
     `keys` names the computations of Ansor's lines whose workload keys are not built in. `save` is
     the file for the trained model.
     """
 
-    model: str | CostModel = "xgboost"
+    model: str | CostModel | WatchedModel = "xgboost"
     pretrained: bool = True
     load: Path | None = None
     save: Path | None = None
@@ -69,9 +70,7 @@ def make_learner(
     Raises ConfigError when a file is wrong or the model cannot be loaded, saved or warm-started.
     """
     named = isinstance(options.model, str)
-    model = (
-        make_cost_model(options.model, seed) if isinstance(options.model, str) else options.model
-    )
+    model = _made(options.model, seed)
     _require_possible(model, options)
     if isinstance(model, XGBoostModel):
         if options.load is not None:
@@ -103,6 +102,12 @@ def save_model(
     return True
 
 
+def _made(model: str | CostModel | WatchedModel, seed: int) -> CostModel:
+    if isinstance(model, str):
+        return make_cost_model(model, seed)
+    return OwnCostModel(model, seed) if isinstance(model, WatchedModel) else model
+
+
 def _require_possible(model: CostModel, options: ModelOptions) -> None:
     if isinstance(model, XGBoostModel):
         return
@@ -113,8 +118,9 @@ def _require_possible(model: CostModel, options: ModelOptions) -> None:
                 "warm-started; set cost_model.kind to xgboost"
             )
     elif options.load is not None or options.save is not None:
+        name = model.model.name if isinstance(model, OwnCostModel) else type(model).__name__
         raise ConfigError(
-            f"the cost model {type(model).__name__} has no files that autosched knows; load it "
+            f"the cost model {name} has no files that autosched knows; load it "
             "before and save it after the run"
         )
 

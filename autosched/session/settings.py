@@ -17,8 +17,9 @@ from autosched.measure.measurer import CHECKS
 from autosched.measure.run_options import RunOptions
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.allocation import STRATEGIES
-from autosched.search.cost_model import COST_MODELS, CostModel, require_cost_model
+from autosched.search.cost_model import CostModel
 from autosched.search.options import SearchOptions
+from autosched.search.own_model import Model, any_cost_model
 from autosched.search.progress import Observer
 from autosched.search.rules.custom import require_rule
 from autosched.search.rules.protocol import SketchRule
@@ -50,7 +51,9 @@ class TuneSettings:
         batch: candidates measured between two rounds of search.
         time_budget_s: stop after the round in which this is reached.
         early_stopping: stop (a task of several: leave it) after so many trials without a new best.
-        cost_model: xgboost, random or any object of `autosched.search.cost_model.CostModel`.
+        cost_model: xgboost, random, `file.py:name` of a model of one's own, or the model itself: an
+            object like `autosched.search.own_model.Model`, a regressor of scikit-learn, or a whole
+            `autosched.search.cost_model.CostModel`.
         features: the feature set that the cost model learns from.
         pretrained: start from the cost model that comes with autosched, where there is one.
         load_model: a saved cost model to start from instead.
@@ -86,7 +89,7 @@ class TuneSettings:
     batch: int = 16
     time_budget_s: float | None = None
     early_stopping: int | None = None
-    cost_model: str | CostModel = "xgboost"
+    cost_model: str | Model | CostModel | Any = "xgboost"
     features: str = TUNING
     pretrained: bool = True
     load_model: PathLike | None = None
@@ -142,7 +145,7 @@ class TuneSettings:
     def model_options(self) -> ModelOptions:
         """Which cost model the run has."""
         return ModelOptions(
-            model=_model(self.cost_model),
+            model=any_cost_model(self.cost_model, "cost_model"),
             pretrained=arguments.flag("pretrained", self.pretrained),
             load=_optional(self.load_model, arguments.file_path, "load_model"),
             save=_optional(self.save_model, arguments.file_path, "save_model"),
@@ -183,12 +186,6 @@ class TuneSettings:
             messages=messages,
             overwrite=self.force,
         )
-
-
-def _model(cost_model: Any) -> str | CostModel:
-    if isinstance(cost_model, str):
-        return arguments.one_of("cost_model", cost_model, COST_MODELS)
-    return require_cost_model("cost_model", cost_model)
 
 
 def _rules(rules: Any) -> tuple[SketchRule, ...]:

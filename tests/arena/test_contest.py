@@ -152,7 +152,8 @@ def test_the_parts_of_a_regressor_get_the_seed_too() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("xgbost", "model 'xgbost': expected xgboost, random or file.py:name"),
+        ("xgbost", "model: expected xgboost, random or file.py:name, found 'xgbost'"),
+        (Knowing, r"model: Knowing is a class, not an object of it; give Knowing\(\)"),
         (object(), r"fit\(\), predict\(\), name \(text\) is missing"),
         (type("Nameless", (Knowing,), {"name": None})(), r"name \(text\) is missing"),
         ("gone.py:Mine", "model: there is no file gone.py"),

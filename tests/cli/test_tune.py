@@ -253,6 +253,34 @@ def test_what_is_refused(
 
 
 @pytest.mark.usefixtures("learning")
+def test_a_file_of_the_users_has_the_cost_model(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    mine = """
+class Mine:
+    name = "mine"
+
+    def fit(self, programs, throughputs):
+        with open("taught.txt", "a") as file:
+            print(len(programs), file=file)
+
+    def predict(self, programs):
+        return [float(program.sum()) for program in programs]
+"""
+    (tmp_path / "mine.py").write_text(mine)
+    status, _, err = run("a.yaml", "--set", "cost_model.kind=mine.py:Mine")
+    assert status == 0, err
+    assert (tmp_path / "taught.txt").read_text().split()[0] == "4"
+    status, _, err = run("a.yaml", "--set", "cost_model.kind=mine.py:Gone")
+    assert status == 2
+    assert "cost_model: mine.py defines no cost model Gone" in " ".join(err.split())
+    status, _, err = run("a.yaml", "--set", "cost_model.kind=trees")
+    assert status == 2
+    expected = "cost_model.kind: expected xgboost, random or file.py:name, found 'trees'"
+    assert expected in " ".join(err.split())
+
+
+@pytest.mark.usefixtures("learning")
 def test_models_are_saved_loaded_and_warm_started(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

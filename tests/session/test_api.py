@@ -260,6 +260,44 @@ def test_a_cost_model_of_the_users_own(
     assert len(quick(tasks, cost_model=LongIsGood()).records) == 8
 
 
+class Counting:
+    """A model of three members: the number of stores; notes what it is taught."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.taught: list[int] = []
+
+    def fit(self, programs: Sequence[Array], throughputs: Array) -> None:
+        assert max(throughputs) == 1
+        self.taught.append(len(programs))
+
+    def predict(self, programs: Sequence[Array]) -> Array:
+        return np.array([-len(program) for program in programs])
+
+
+def test_a_model_of_the_arenas_form_searches_too(
+    quick: Callable[..., Tuned], task: Task, tmp_path: Path
+) -> None:
+    model = Counting()
+    result = quick(task, cost_model=model)
+    assert model.taught[0] == 4
+    assert result.records[0].search["predicted"] is None
+    assert result.records[-1].search["predicted"] > 0
+    (tmp_path / "mine.py").write_text(
+        "class Stores:\n"
+        "    name = 'stores'\n"
+        "    def fit(self, programs, throughputs):\n"
+        "        pass\n"
+        "    def predict(self, programs):\n"
+        "        return [len(program) / 0 for program in programs]\n"
+    )
+    with pytest.raises(ConfigError, match=r"model stores: predict failed at .*mine\.py:6: ZeroDi"):
+        quick(task, cost_model=f"{tmp_path / 'mine.py'}:Stores")
+    with pytest.raises(ConfigError, match="the cost model counting has no files that autosched"):
+        quick(task, cost_model=model, save_model=tmp_path / "m.json")
+
+
 def test_a_model_that_was_given_is_not_replaced_by_the_one_that_comes_along(
     learning: Callable[..., Tuned], task: Task
 ) -> None:
@@ -373,9 +411,12 @@ FINE = object()
         ({"save_model": 5}, "save_model: expected the path of a file"),
         ({"warm_start": "."}, "warm_start: expected a file, found the folder"),
         ({"warm_start": [5]}, r"warm_start\[0\]: expected the path of a file"),
-        ({"cost_model": "trees"}, "cost_model: expected one of xgboost, random, found 'trees'"),
-        ({"cost_model": 7}, r"cost_model: expected xgboost, random or an object .*no fit\(\)"),
-        ({"cost_model": LongIsGood}, "cost_model: .* it is a class, not an object"),
+        (
+            {"cost_model": "trees"},
+            "cost_model: expected xgboost, random or file.py:name, found 'trees'",
+        ),
+        ({"cost_model": 7}, r"cost_model 7: expected fit\(.*; fit\(\), .*name \(text\) is missing"),
+        ({"cost_model": LongIsGood}, "cost_model: LongIsGood is a class, not an object"),
         ({"features": "all"}, "features: expected one of ansor-0.19, autosched-1, found 'all'"),
         ({"features": ["autosched-1"]}, "features: expected one of"),
         ({"pretrained": "no"}, "pretrained: expected True or False, found 'no'"),

@@ -1,0 +1,243 @@
+"""Cost models of the user: an object of three members, a regressor, or a file that has one."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched import arguments
+from autosched.errors import ConfigError
+from autosched.features.ansor.rows import FeatureRows
+from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
+from autosched.user_file import failure_in, load_object
+
+Numbers = npt.NDArray[np.float64]
+_LARGEST = 40.0  # logarithm of a relative throughput; keeps exp finite in float32
+
+
+class Model(Protocol):
+    """A cost model of the user, for `autosched.tune` and the arena.
+
+    `name` is what tables and errors call it. A model that has `seed(number)` is told the seed of
+    each run. One that has `opinions(programs)`, the scores of several members (programs, members),
+    is asked for them instead of `predict`; the search has the members choose in turns.
+    """
+
+    name: str
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
+        """Learn anew from programs and their throughputs, relative to the best of each task.
+
+        What an earlier call taught is forgotten.
+        """
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+        """A score for each program, higher for faster ones: (programs,)."""
+
+
+class Estimator:
+    """A regressor of scikit-learn's form, which sees one vector for each program.
+
+    `vector` makes it of a program's rows. The target is the logarithm of the throughput.
+    """
+
+    def __init__(
+        self, regressor: Any, name: str = "", vector: Callable[[FeatureRows], Numbers] | None = None
+    ) -> None:
+        self.name = name or type(regressor).__name__
+        self._regressor = regressor
+        self._vector = vector or program_vector
+
+    def seed(self, number: int) -> None:
+        """Becomes the `random_state` of the regressor and its parts (of a pipeline's steps)."""
+        names = [
+            name
+            for name in self._regressor.get_params()
+            if name == "random_state" or name.endswith("__random_state")
+        ]
+        if names:
+            self._regressor.set_params(**dict.fromkeys(names, number))
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
+        """Scikit-learn's regressors start anew at each call."""
+        self._regressor.fit(self._vectors(programs), np.log(throughputs))
+
+    def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
+        """The regressor's own."""
+        return np.asarray(self._regressor.predict(self._vectors(programs)), float)
+
+    def _vectors(self, programs: Sequence[FeatureRows]) -> Numbers:
+        return np.stack([self._vector(program) for program in programs])
+
+
+def program_vector(rows: FeatureRows) -> Numbers:
+    """Mean and largest value of each column, and the number of stores: (2 columns + 1,)."""
+    exact = rows.astype(float)
+    return np.concatenate([exact.mean(axis=0), exact.max(axis=0), [len(rows)]])
+
+
+class WatchedModel:
+    """A user's model: its answers are checked, and what goes wrong in it is a ConfigError.
+
+    The error names the model, the method and the line. Programs are handed on so that the model
+    cannot write to them.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The name of the user's model."""
+        return self._model.name
+
+    def seed(self, number: int) -> None:
+        """Of a run; for a model that wants to know."""
+        tell = getattr(self._model, "seed", None)
+        if callable(tell):
+            with self._watched("seed"):
+                tell(number)
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float] | Numbers) -> None:
+        """Have the model learn anew."""
+        with self._watched("fit"):
+            self._model.fit([_unchangeable(each) for each in programs], np.array(throughputs))
+
+    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        """The scores of its members: (programs, members); of a model without members its own."""
+        ask, name = getattr(self._model, "opinions", None), "opinions"
+        if ask is None:
+            ask, name = self._model.predict, "predict"
+        with self._watched(name):
+            answered = ask([_unchangeable(each) for each in programs])
+        expected = f"model {self.name}: expected {len(programs)} scores"
+        try:
+            found = numbers_of(answered)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"{expected}, {arguments.found(answered)}: {error}") from error
+        found = found[:, None] if found.ndim == 1 else found
+        fits = found.ndim == 2 and len(found) == len(programs) and found.size > 0
+        if not fits or (name == "predict" and found.shape[1] > 1) or np.isnan(found).any():
+            raise ConfigError(
+                f"{expected}, found an array of shape "
+                f"{found.shape}{' with nan in it' if np.isnan(found).any() else ''}"
+            )
+        return found
+
+    @contextmanager
+    def _watched(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            theirs = [frame for frame in frames if frame.filename != __file__]
+            place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
+            raise ConfigError(
+                f"model {self.name}: {method} failed at {place}: {type(error).__name__}: {error}"
+            ) from error
+
+
+class OwnCostModel:
+    """A user's model as the cost model of a search, which reads scores as throughputs.
+
+    Scores may be of any scale: they become logarithms of throughputs with the mean and the spread
+    of those that the model last learned from.
+    """
+
+    def __init__(self, model: WatchedModel, seed: int = 0) -> None:
+        self.model = model
+        model.seed(seed)
+        self._shift, self._slope = 0.0, 0.0  # from scores to logarithms
+        self.trained = False
+
+    def prepare(self) -> None:
+        """Needs no preparation."""
+
+    def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
+        """Have the model learn anew, and see on which scale it answers."""
+        self.model.fit(programs, throughputs)
+        self.trained = True
+        answered = self.model.opinions(programs).astype(float)
+        scores, logs = answered[np.isfinite(answered)], np.log(throughputs)
+        center, spread = (scores.mean(), scores.std()) if scores.size else (0.0, 0.0)
+        self._slope = float((logs.std() or 1.0) / (spread or 1.0))
+        self._shift = float(logs.mean() - self._slope * center)
+
+    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+        """Throughputs by each member: (programs, members); -inf where a score is -inf."""
+        scores = self.model.opinions(programs)
+        logs = np.clip(self._shift + self._slope * scores, -_LARGEST, _LARGEST)
+        return np.where(scores == -np.inf, scores, np.exp(logs)).astype(np.float32)
+
+
+def own_model(given: Any, where: str) -> WatchedModel:
+    """The model that `given` is: an object, or text, `file.py:name` (the file is run).
+
+    An object has `fit`, `predict` and `name`, or is a regressor of scikit-learn's form, which has
+    `get_params` instead of a name. Raises ConfigError that begins with `where`.
+    """
+    if isinstance(given, type):
+        name = given.__name__
+        raise ConfigError(f"{where}: {name} is a class, not an object of it; give {name}()")
+    if not isinstance(given, str):
+        return _checked(given, f"{where} {given!r}")
+    problem = spec_problem(given)
+    if problem:
+        raise ConfigError(f"{where}: {problem}")
+    _, found = load_object(given, where, "cost model")
+    made = _made(found, given, where) if isinstance(found, type) else found
+    return _checked(made, f"{where} {given}")
+
+
+def spec_problem(text: str) -> str:
+    """Why text can be no cost model, or an empty text: it is a name or `file.py:name`."""
+    if text in COST_MODELS or ":" in text:
+        return ""
+    return f"expected {', '.join(COST_MODELS)} or file.py:name, found {text!r}"
+
+
+def any_cost_model(given: Any, where: str) -> str | CostModel | WatchedModel:
+    """A name of COST_MODELS, a whole `CostModel`, or what `own_model` takes."""
+    if isinstance(given, str) and given in COST_MODELS:
+        return given
+    members = ("trained", "prepare", "fit", "opinions")
+    if not isinstance(given, type) and all(hasattr(given, name) for name in members):
+        whole: CostModel = given
+        return whole
+    return own_model(given, where)
+
+
+def _made(kind: type, spec: str, where: str) -> Any:
+    path, _, name = spec.rpartition(":")
+    try:
+        return kind()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{where}: {failure_in(path, error, f'{name}()')}") from error
+
+
+def _checked(model: Any, where: str) -> WatchedModel:
+    missing = [
+        f"{name}()" for name in ("fit", "predict") if not callable(getattr(model, name, None))
+    ]
+    if not missing and hasattr(model, "get_params") and not hasattr(model, "name"):
+        return WatchedModel(Estimator(model))
+    if not isinstance(getattr(model, "name", None), str):
+        missing.append("name (text)")
+    if missing:
+        raise ConfigError(
+            f"{where}: expected fit(programs, throughputs), predict(programs) and name, or a "
+            f"regressor of scikit-learn; {', '.join(missing)} is missing"
+        )
+    return WatchedModel(model)
+
+
+def _unchangeable(program: FeatureRows) -> FeatureRows:
+    """The same values; a model that writes to them is refused, and spoils no other's."""
+    seen = program.view()
+    seen.flags.writeable = False
+    return seen
