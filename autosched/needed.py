@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.words import visible
+from autosched.words import in_shell, visible
 
 XGBOOST = (
     "install one of xgboost-cpu and xgboost anew, or go without: cost_model.kind random "
@@ -15,22 +15,33 @@ XGBOOST = (
 """What to do where XGBoost cannot be imported."""
 
 
-def needed(name: str, remedy: str) -> Any:
+def needed(name: str, remedy: str, broken: str = "") -> Any:
     """The package. Raises ConfigError, which ends with `remedy`, where its import fails.
 
     A broken installation raises whatever it meets: a library that cannot be loaded, a name that
-    another version does not have.
+    another version does not have. `broken` is what to do then, where that is something else.
     """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:
-            raise _broken(name, error, remedy) from error
+            raise _broken(name, error, broken or remedy) from error
         raise ConfigError(f"{error.name} is not installed; {remedy}") from error
     except Exception as error:
-        raise _broken(name, error, remedy) from error
+        raise _broken(name, error, broken or remedy) from error
+
+
+def needed_for(use: str, name: str, install: str) -> Any:
+    """As `needed`, for a `use` such as "a plot"; `install` is what pip is to install."""
+    package = name.partition(".")[0]
+    return needed(
+        name,
+        f"{use} needs it: pip install {in_shell(install)}",
+        f"{use} needs it: pip install --force-reinstall {package}",
+    )
 
 
 def _broken(name: str, error: Exception, remedy: str) -> ConfigError:
     why = visible(f"{type(error).__name__}: {error}".splitlines()[0])
-    return ConfigError(f"{name} is installed and cannot be imported ({why}); {remedy}")
+    package = name.partition(".")[0]
+    return ConfigError(f"{package} is installed and cannot be imported ({why}); {remedy}")

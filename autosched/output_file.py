@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -91,15 +92,23 @@ def require_apart(
 def replacing(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to; it takes the place of `path` when the block succeeds.
 
-    What a link points to is replaced, not the link; a device is written to as it is.
+    What a link points to is replaced, not the link; a device is written to as it is. Who may read
+    and write what stands there may do so afterwards, and its owner alone meanwhile.
     """
     if path.exists() and not path.is_file():  # /dev/stdout is a link to what has no path
         yield path
         return
     target = _resolved(path) if path.is_symlink() else path
     partial = target.with_name(f"{target.name}.{os.getpid()}.part")
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
     try:
+        if mode is not None:
+            with suppress(OSError):  # who writes to it says what is wrong
+                partial.touch(0o600)
         yield partial
+        if mode is not None:
+            with suppress(OSError):  # a file system without them
+                partial.chmod(mode)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

@@ -28,8 +28,8 @@ from autosched.measure.records import (
     line_of,
     read_log,
     task_hash,
-    write_whole,
 )
+from autosched.measure.whole_lines import write_whole
 from autosched.output_file import real_path
 from autosched.state.steps import Step, steps_from_json
 
@@ -60,19 +60,32 @@ class RunLog(RecordLog):
         self._file_itself = real_path(self.path)  # runs may know it by several links
         self._journal_path = self._next_name()
         self._journal = -1
+        self._noted: set[Steps] = set()  # the candidates of which the journal holds a result
         self._remove: weakref.finalize[..., RunLog] | None = None
 
     def append(self, records: Sequence[Record] = ()) -> None:
         """As of RecordLog; the batch is no longer in the journal then.
 
-        When it fails the journal stays, and the next run takes over what it holds.
+        When it fails a journal that holds the batch stays, nothing is written, and the next run
+        takes over what it holds.
         """
+        held = bool(records) and self._noted.issuperset(record.steps for record in records)
         try:
-            super().append(records)
-        except RecordsError:
-            self._leave()
-            raise
+            stamped = [self.stamped(record) for record in records]
+            self._write(self.environment, stamped, partly=not held)
+        except RecordsError as error:
+            if self._noted:
+                self._leave()
+            else:
+                self._drop()
+            if not held:
+                raise
+            raise RecordsError(
+                f"{error}; {self._journal_path} holds the results of the batch, and the next run "
+                f"on {self.path} takes them over"
+            ) from error
         if self._journal >= 0:
+            self._noted.clear()
             os.ftruncate(self._journal, 0)
 
     def claim(
@@ -96,6 +109,7 @@ class RunLog(RecordLog):
         if self._journal >= 0:
             try:
                 write_whole(self._journal, line_of(self.stamped(record).to_json()))
+                self._noted.add(record.steps)
             except OSError:  # no room for a second copy: the record file goes first
                 self._drop()
 
@@ -108,18 +122,22 @@ class RunLog(RecordLog):
         """Let go of the journal as it is."""
         if self._remove is not None and self._remove.detach() is not None:
             os.close(self._journal)
-            self._remove, self._journal = None, -1
+            self._forget()
 
     def _drop(self) -> None:
         """Go on without a journal."""
         if self._remove is not None:
             self._remove()
-            self._remove, self._journal = None, -1
+            self._forget()
+
+    def _forget(self) -> None:
+        self._remove, self._journal = None, -1
+        self._noted.clear()
 
     def recover(self) -> int:
         """Write what runs that were killed left to the record file; how many records that are.
 
-        What a later version left stays for it.
+        What a later version left stays for it. Raises RecordsError where there is no room for them.
         """
         found = 0
         for path in self._others():
@@ -136,7 +154,10 @@ class RunLog(RecordLog):
         last = {(r.task["key"], r.steps): r for r in contents.records}
         contents.records[:] = [r for r in last.values() if r.result.seconds or r.result.failure]
         if contents.records:
-            self.copy(contents)
+            try:
+                self.copy(contents)
+            except RecordsError as error:
+                raise RecordsError(f"{error}; results of an earlier run stay in {path}") from error
         path.unlink(missing_ok=True)
         return len(contents.records)
 
@@ -169,6 +190,7 @@ class RunLog(RecordLog):
                 return
             self._remove = weakref.finalize(self, _remove, file, self._journal_path)
             self._journal = file
+        self._noted.clear()
         os.ftruncate(self._journal, 0)
         heads = head_lines(self.environment, {key: task})
         lines = [{"claims": [[key, state] for state in states]}, *heads.values()]

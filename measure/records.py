@@ -25,6 +25,7 @@ from autosched.measure import ansor_log
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.log_lines import log_lines
 from autosched.measure.result import MeasureResult, short
+from autosched.measure.whole_lines import kept_elsewhere, write_fitting, write_whole
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.output_file import FileKind, is_kind, require_replaceable
 from autosched.state.steps import Step, steps_from_json, steps_to_json
@@ -209,9 +210,10 @@ class RecordLog:
         Without records it writes the environment alone, so that a file that cannot be written is
         known before anything is measured.
 
-        Raises ConfigError when the file cannot be written or is one of another kind.
+        Raises ConfigError when the file cannot be written or is one of another kind. On a full
+        disk it keeps the records that fit, and the message says where the others are.
         """
-        self._write(self.environment, [self.stamped(record) for record in records])
+        self._write(self.environment, [self.stamped(r) for r in records], partly=True)
 
     def close(self) -> None:
         """Let go of the file; who writes again opens it again."""
@@ -275,18 +277,39 @@ class RecordLog:
         self._write(contents.environments, contents.records)
 
     def _write(
-        self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+        self,
+        environments: Mapping[str, Mapping[str, Any]],
+        records: Sequence[Record],
+        *,
+        partly: bool = False,
     ) -> None:
-        with self.locked() as size:
-            self._append(size, environments, records)
+        """Write what is new to the file, as whole lines: all, or none on an error.
 
-    def _append(
+        With `partly` those that fit stay. Raises RecordsError when the file cannot be written.
+        """
+        with self.locked() as size:
+            heads, lines = self._lines(size, environments, records)
+            new = [head for head in heads if head not in self._heads]
+            texts = [*(heads[head] for head in new), *lines]
+            written, problem = len(texts), ""
+            if partly:
+                written, problem = write_fitting(self._file, texts)
+            else:
+                write_whole(self._file, "".join(texts))
+            self._heads.update(new[:written])
+            if problem:
+                left = lines[max(0, written - len(new)) :]
+                kept = kept_elsewhere(self.path, list(heads.values()), left) if left else ""
+                where = f"cannot write the record file {self.path}"
+                raise RecordsError("; ".join(filter(None, (f"{where}: {problem}", kept))))
+
+    def _lines(
         self,
         size: int,
         environments: Mapping[str, Mapping[str, Any]],
         records: Sequence[Record],
-    ) -> None:
-        """Write what is new to the file of that size, as whole lines: all, or none on an error."""
+    ) -> tuple[dict[str, str], list[str]]:
+        """The lines of records for the file of that size; those that they name, by their hashes."""
         if size <= self._first:  # a new file, or somebody emptied it
             self._heads.clear()
         if not self._heads:
@@ -294,10 +317,8 @@ class RecordLog:
         tasks = {id(record.task): record.task for record in records}
         hashes = {key: task_hash(task) for key, task in tasks.items()}
         heads = head_lines(environments, {hashes[key]: task for key, task in tasks.items()})
-        new = [line for head, line in heads.items() if head not in self._heads]
-        lines = (*new, *(record.to_json(hashes[id(record.task)]) for record in records))
-        write_whole(self._file, "".join(map(line_of, lines)))
-        self._heads |= heads.keys()
+        lines = [line_of(record.to_json(hashes[id(record.task)])) for record in records]
+        return {head: line_of(line) for head, line in heads.items()}, lines
 
     def _open(self) -> None:
         """Open the file that has the name now; a new one gets what is lost with the one before."""
@@ -346,21 +367,6 @@ def head_lines(
 def line_of(data: Mapping[str, Any]) -> str:
     """One line of a file."""
     return json.dumps(data, separators=(",", ":")) + "\n"
-
-
-def write_whole(file: int, text: str) -> None:
-    """Append lines to a file: all of them, or none when that fails."""
-    size = os.fstat(file).st_size
-    if text and size and os.pread(file, 1, size - 1) != b"\n":
-        text = "\n" + text  # a torn line must not swallow this one
-    data = text.encode()
-    try:
-        while data:
-            data = data[os.write(file, data) :]
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(file, size)
-        raise
 
 
 def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:

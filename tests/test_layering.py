@@ -71,7 +71,12 @@ ALLOWED["autosched.session"] = ALLOWED["autosched.search"] | {
 }
 ALLOWED["autosched.arena"] = ALLOWED["autosched.search"] | {"autosched.search"}
 ALLOWED["autosched.torch"] = COMPILER | {"autosched.measure", "autosched.session"}
-ALLOWED["autosched.records"] = {"autosched.measure", "autosched.session", "autosched.task"}
+ALLOWED["autosched.records"] = {
+    "autosched.display",
+    "autosched.measure",
+    "autosched.session",
+    "autosched.task",
+}
 ALLOWED["autosched.report"] = ALLOWED["autosched.session"] | {"autosched.session"}
 EVERYWHERE = {
     "autosched.errors",
@@ -182,18 +187,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.measure.cluster.connect", "autosched.measure.cluster.ray_link"): OPTIONAL,
     ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
     ("autosched.target", "llvmlite.binding"): NATIVE,
-    ("autosched.arena.results", "pandas"): OPTIONAL,
-    ("autosched.arena.results", "plotly.graph_objects"): OPTIONAL,
-    ("autosched.arena.results", "plotly.subplots"): OPTIONAL,
-    ("autosched.features.datasets.dataset_info", "pyarrow.parquet"): OPTIONAL,
-    ("autosched.display.frame", "pandas"): OPTIONAL,
-    ("autosched.display.plot", "plotly"): OPTIONAL,
     ("autosched.display.notebook", "IPython.display"): "a notebook has imported it already",
-    ("autosched.report.page", "jinja2"): OPTIONAL,
-    ("autosched.report.page", "markupsafe"): OPTIONAL,
-    ("autosched.report.page", "plotly.offline"): OPTIONAL,
-    ("autosched.features.datasets.writers", "pyarrow"): OPTIONAL,
-    ("autosched.features.datasets.writers", "pyarrow.parquet"): OPTIONAL,
 }
 
 

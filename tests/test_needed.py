@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.needed import needed
+from autosched.needed import needed, needed_for
 from autosched.search.cost_model import XGBoostModel
 
 BROKEN = {
@@ -33,6 +33,23 @@ def test_a_broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line:
 def test_a_missing_package() -> None:
     with pytest.raises(ConfigError, match=r"^not_there is not installed; install it$"):
         needed("not_there", "install it")
+
+
+def test_what_needs_it_and_how_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken one is there already for pip."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "brittle.py").write_text("None.x")
+    for name, message in (
+        ("not_there.part", "not_there is not installed; a plot needs it: pip install 'us[more]'"),
+        (
+            "brittle.part",
+            r"^brittle is .*; a plot needs it: pip install --force-reinstall brittle$",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message.replace("[", r"\[")):
+            needed_for("a plot", name, "us[more]")
 
 
 def test_one_that_is_there() -> None:

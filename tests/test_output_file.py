@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -241,6 +242,29 @@ def test_a_link_stays_and_a_failure_leaves_what_was_there(tmp_path: Path) -> Non
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "target"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o664])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path, mode: int, linked: bool) -> None:
+    """0600 became 0644."""
+    path = target = tmp_path / "file"
+    target.write_text("old")
+    target.chmod(mode)
+    if linked:
+        path = tmp_path / "link"
+        path.symlink_to(target)
+    with replacing(path) as partial:
+        partial.write_text("new")
+        assert stat.S_IMODE(partial.stat().st_mode) == 0o600
+    assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", mode)
+
+
+def test_a_new_file_has_the_mode_of_new_files(tmp_path: Path) -> None:
+    with replacing(tmp_path / "file") as partial:
+        partial.write_text("new")
+    (tmp_path / "other").write_text("new")
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

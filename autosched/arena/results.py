@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.errors import ConfigError
+from autosched.needed import needed_for
 from autosched.words import count
 
 SHOWN = (16, 32, 64, 128)
@@ -182,10 +182,7 @@ class Results:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame. Raises ConfigError without pandas."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise ConfigError("to_pandas needs pandas: pip install pandas") from error
+        pandas = needed_for("to_pandas", "pandas", "pandas")
         return pandas.DataFrame(list(self.rows()))
 
     def plot(self) -> Any:
@@ -195,9 +192,8 @@ class Results:
         left to try.
         """
         require_plotly()
-        import plotly.graph_objects as go
-        from plotly.subplots import make_subplots
-
+        go = needed_for("plot", "plotly.graph_objects", "autosched[report]")
+        make_subplots = needed_for("plot", "plotly.subplots", "autosched[report]").make_subplots
         tasks = self._tasks()
         columns = min(2, len(tasks))
         figure = make_subplots(
@@ -286,10 +282,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 def require_plotly() -> None:
     """Raise ConfigError, which says what to install, where plotly is missing."""
-    try:
-        import plotly.graph_objects  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ConfigError("plot needs plotly: pip install 'autosched[report]'") from error
+    needed_for("plot", "plotly.graph_objects", "autosched[report]")
 
 
 def _mean(values: Sequence[float]) -> float:

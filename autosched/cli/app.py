@@ -18,7 +18,7 @@ from autosched.cli.complete import operators
 from autosched.cli.console import open_closed_streams, plain, warn
 from autosched.cli.dataset_app import dataset_app
 from autosched.cli.help import Group, examples, fit, start
-from autosched.cli.interrupt import interrupts_end
+from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.cli.options import TARGETS, Json
 from autosched.cli.records_app import records_app
 from autosched.cli.tuning_app import lower, tune
@@ -80,6 +80,7 @@ def doctor(
     """
     from autosched.cli import doctor as command
 
+    interrupts_raise()  # the folder of its stages is removed then
     command.run(target, arch, as_json=as_json)
 
 

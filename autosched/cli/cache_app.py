@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from autosched.cli.help import Group, examples
+from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import Json, Trust
 from autosched.user_file import trusting
 
@@ -43,6 +44,7 @@ def add(
     """Take the records of files, so that autosched.kernel finds them."""
     from autosched.cli import cache as command
 
+    interrupts_raise()  # what is half written then is removed
     with trusting(trust):
         command.add(records)
 

@@ -186,6 +186,7 @@ def report(
     """
     from autosched.cli import report as command
 
+    interrupts_raise()
     with trusting(trust):
         command.run(records, output, measure=not no_measure, force=force, workloads=workload or ())
 
@@ -239,6 +240,7 @@ def arena(
     from autosched.arena import Settings
     from autosched.cli import arena as command
 
+    interrupts_raise()  # what is half written then is removed
     with trusting(trust):
         command.run(
             records,

@@ -6,6 +6,7 @@ Nothing in them is evaluated.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,6 +215,8 @@ def _kind(value: Any, whole: bool = False) -> str:
         return {True: "true", False: "false", None: "nothing"}[value]
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a very large number"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: ".inf", -math.inf: "-.inf"}.get(value, ".nan")
     shown = repr(str(value) if isinstance(value, str) else value)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return f"text {shown}" if isinstance(value, str) else shown
@@ -226,7 +229,7 @@ _SEVERAL = {
     ("workload", "args", "*"): "an integer or a type's name",
     ("workload", "dtype"): "a type, or one for each tensor, e.g. {A: int8, B: float32}",
     ("measure", "devices"): "all, or a list of numbers and UUIDs",
-    ("inputs", "*", "*"): "a number, text or two numbers [low, high]",
+    ("inputs", "*", "*"): "a finite number, text or two finite numbers [low, high]",
 }
 
 # Pydantic's messages in the words of YAML.

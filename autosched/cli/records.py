@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched import records
 from autosched.cli.console import plain, print_json, rate_text, say, seconds_text, warn, warning
+from autosched.cli.files import require_files, require_records
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.record_summary import Summary
 from autosched.errors import ConfigError
@@ -25,6 +26,8 @@ def merge(
     sources: Sequence[Path], output: Path, *, force: bool = False, workloads: Sequence[str] = ()
 ) -> None:
     """Write the records of all files to `output`."""
+    require_records(*sources)
+    require_files(("--output", output))
     keys = workload_keys(workloads)
     done = records.merge(sources, output, force=force, keys=keys, warning=warning)
     tell_unused(keys)
@@ -39,6 +42,8 @@ def trim(
     source: Path, output: Path, best: int, *, force: bool = False, workloads: Sequence[str] = ()
 ) -> None:
     """Write the `best` best candidates of each task to `output`."""
+    require_records(source)
+    require_files(("--output", output))
     keys = workload_keys(workloads)
     done = records.trim(source, output, best=best, force=force, keys=keys, warning=warning)
     tell_unused(keys)
@@ -56,6 +61,8 @@ def convert(
     """Write the records of `source` in another format, or this program's schema, to `output`."""
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: expected one of {', '.join(FORMATS)}")
+    require_records(source)
+    require_files(("--output", output))
     keys = workload_keys(workloads)
     done = records.convert(source, output, to, force=force, keys=keys, warning=warning)
     tell_unused(keys)

@@ -15,6 +15,7 @@ from autosched.cli.console import (
     text_width,
     warning,
 )
+from autosched.cli.files import require_files
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.records_shown import interval_text
 from autosched.cli.table import table
@@ -26,6 +27,7 @@ _HEAD = ("", "time", "95% interval", "rate", "candidates", "record")
 
 def diff(a: Path, b: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
     """Print what the files say of each task that is in both, and which tasks are in one only."""
+    require_files(("A", a), ("B", b))
     keys = workload_keys(workloads)
     found = records.diff(a, b, keys=keys, warning=warning)
     tell_unused(keys)

@@ -15,6 +15,7 @@ from autosched.cli.console import (
     text_width,
     warning,
 )
+from autosched.cli.files import require_records
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.table import table
 from autosched.measure.flush import flush_text
@@ -30,6 +31,7 @@ def top(
     number: int, sources: Sequence[Path], *, as_json: bool = False, workloads: Sequence[str] = ()
 ) -> None:
     """Print the best candidates of each task and machine, a table for each."""
+    require_records(*sources)
     keys = workload_keys(workloads)
     groups = records.top(sources, number, keys=keys, warning=warning)
     tell_unused(keys)
@@ -74,6 +76,7 @@ def top(
 
 def best(sources: Sequence[Path], *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
     """Print the best candidate of each task, a line for each."""
+    require_records(*sources)
     keys = workload_keys(workloads)
     found = records.best(sources, keys=keys, warning=warning)
     tell_unused(keys)

@@ -21,12 +21,15 @@ from autosched.measure.standing import is_race, timed_among
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import Doubts
 from autosched.session.reading import tell_problems
-from autosched.state.steps import steps_to_json
+from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
 from autosched.words import count, escaped
 
 _AT_ONCE = 2048  # records that are read ahead, and whose rows are worked out together
 _TASKS_AT_ONCE = 16  # whose tables are kept
+_MOST_KNOWN = 8192  # candidates whose rows are kept, 4 kB each
+
+_Candidate = tuple[int, bool, tuple[Step, ...]]  # identity of its task, Ansor's limits, steps
 
 
 class _Ahead:
@@ -69,6 +72,7 @@ class RecordSamples:
         self._tasks: dict[str, Task | None] = {}
         self._last: tuple[dict[str, Any], Task | None] = {}, None
         self._batched: dict[tuple[int, bool], BatchedFeatures] = {}  # by the identity of a task
+        self._known: dict[_Candidate, Rows | None] = {}
         self._read: list[int] = []  # records of each file, once all were gone through
         self.environments: dict[str, dict[str, Any]] = {}
 
@@ -131,7 +135,21 @@ class RecordSamples:
         return self._tasks[name]
 
     def _rows(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
-        """The rows of the records' candidates, those of one task at once where that can be done."""
+        """The rows of the records' candidates, those of one that was measured again only once."""
+        names = [(id(task), record.ansor_limits, record.steps) for task, record in records]
+        new: dict[_Candidate, tuple[Task, Record]] = {}
+        for name, each in zip(names, records, strict=True):
+            if name not in self._known:
+                new.setdefault(name, each)
+        worked_out = dict(zip(new, self._worked_out(list(new.values())), strict=True))
+        rows = {name: self._known.get(name) for name in names} | worked_out
+        self._known |= worked_out
+        for name in list(self._known)[:-_MOST_KNOWN]:
+            del self._known[name]
+        return [rows[name] for name in names]
+
+    def _worked_out(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
+        """The rows of the candidates, those of one task at once where that can be done."""
         found: list[Rows | None] = [None] * len(records)
         by_task: dict[tuple[int, bool], list[int]] = {}
         for k, (task, record) in enumerate(records):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from math import inf, nan
 from typing import Any
 
-from autosched.errors import ConfigError
 from autosched.measure.records import Record
 from autosched.measure.steady import interval
+from autosched.needed import needed_for
 from autosched.task import Task
 
 COLUMNS = (
@@ -26,37 +26,41 @@ def rows_of(task: Task, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """
     best, operations = inf, task.dag.flop_count
     for trial, record in enumerate(records):
-        result, failure = record.result, record.result.failure
-        best = min(best, result.cost)
-        seconds = result.cost if result.valid else nan
-        low, high = interval(result.seconds) if result.valid else (nan, nan)
+        best = min(best, record.result.cost)
         yield {
             "task": task.name,
             "key": task.key,
             "trial": trial,
             "round": record.search.get("round"),
-            "seconds": seconds,
-            "low": low,
-            "high": high,
-            "flops_per_second": operations / seconds,
             "best_seconds": nan if best == inf else best,
-            "valid": result.valid,
-            "checked": result.checked,
-            "largest_error": nan if result.accuracy is None else result.accuracy,
-            "stage": None if failure is None else failure.stage,
-            "kind": None if failure is None else failure.kind,
-            "message": None if failure is None else failure.message,
-            "predicted": record.search.get("predicted"),
-            "build_seconds": result.build_seconds,
-            "total_seconds": result.total_seconds,
-            "steps": len(record.steps),
+            **measured(record, operations),
         }
+
+
+def measured(record: Record, operations: float) -> dict[str, Any]:
+    """What a record says of its candidate, whose call has so many operations (0: not counted)."""
+    result, failure = record.result, record.result.failure
+    seconds = result.cost if result.valid else nan
+    low, high = interval(result.seconds) if result.valid else (nan, nan)
+    return {
+        "seconds": seconds,
+        "low": low,
+        "high": high,
+        "flops_per_second": operations / seconds if operations > 0 else nan,
+        "valid": result.valid,
+        "checked": result.checked,
+        "largest_error": nan if result.accuracy is None else result.accuracy,
+        "stage": None if failure is None else failure.stage,
+        "kind": None if failure is None else failure.kind,
+        "message": None if failure is None else failure.message,
+        "predicted": record.search.get("predicted"),
+        "build_seconds": result.build_seconds,
+        "total_seconds": result.total_seconds,
+        "steps": len(record.steps),
+    }
 
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> Any:
     """The rows as a pandas.DataFrame. Raises ConfigError without pandas."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ConfigError("to_pandas needs pandas: pip install pandas") from error
+    pandas = needed_for("to_pandas", "pandas", "pandas")
     return pandas.DataFrame(list(rows), columns=list(COLUMNS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autosched.errors import ConfigError
+from autosched.needed import needed_for
 from autosched.words import seconds_text
 
 # Of the charts themselves; text and grid are grey on nothing, which shows on light and dark pages.
@@ -20,10 +20,7 @@ def tuning_curve(rows: Sequence[dict[str, Any]]) -> Any:
 
     `rows` are those of `display.frame`. Raises ConfigError without plotly.
     """
-    try:
-        from plotly import graph_objects
-    except ImportError as error:
-        raise ConfigError("plot needs plotly: pip install plotly") from error
+    graph_objects = needed_for("plot", "plotly.graph_objects", "plotly")
     figure = graph_objects.Figure()
     tasks: dict[str, list[dict[str, Any]]] = {}
     for row in rows:

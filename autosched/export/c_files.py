@@ -161,11 +161,13 @@ def example(name: str, functions: Sequence[Function]) -> str:
     calls = "\n".join(
         f'  if (wanted("{f.symbol}", count, names) && call_{f.symbol}()) return 1;' for f in kernels
     )
+    names = ",\n    ".join(f'"{f.symbol}"' for f in kernels)
     return f"""/* Calls every kernel of {name} on 0, 1, ... 12, 0, 1, ...; prints sums and times.
  *
  *   cc -O2 {name}_example.c -I. -L. -l{name} -Wl,-rpath,'$ORIGIN' -o example && ./example
  *
- * Arguments are names of kernels: the others are left out.
+ * Arguments are names of kernels: the others are left out. The status is 2 where there is no such
+ * kernel, and where this machine cannot run the library.
  */
 #define _POSIX_C_SOURCE 200112L
 #include <stdio.h>
@@ -196,6 +198,18 @@ static int wanted(const char *kernel, int count, char **names) {{
 
 {bodies}
 int main(int count, char **names) {{
+  static const char *const kernels[] = {{
+    {names}}};
+  const int most = (int)(sizeof kernels / sizeof *kernels);
+  for (int i = 1; i < count; i++) {{
+    int k = 0;
+    while (k < most && strcmp(kernels[k], names[i])) k++;
+    if (k < most) continue;
+    fprintf(stderr, "%s: no such kernel; expected", names[i]);
+    for (k = 0; k < most; k++) fprintf(stderr, "%s %s", k ? "," : "", kernels[k]);
+    fprintf(stderr, "\\n");
+    return 2;
+  }}
   const char *problem = {name}_problem();
   if (problem) {{
     fprintf(stderr, "%s\\n", problem);

@@ -12,8 +12,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from autosched.errors import ConfigError
 from autosched.measure.environment import fingerprint
+from autosched.needed import needed_for
 from autosched.output_file import REPORT_MARK
 from autosched.report.chart import Chart
 from autosched.report.sections import Row, Section
@@ -77,38 +77,22 @@ def in_script(data: Any) -> str:
 @lru_cache(maxsize=1)
 def packed_plotly() -> str:
     """plotly.js compressed, in base64: 2 MB instead of the 4.8 MB of its text."""
-    _require()
-    from plotly.offline import get_plotlyjs
-
-    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
+    script: str = _needed("plotly.offline").get_plotlyjs()
+    return base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
 
 
 def require_extra() -> None:
-    """Raise ConfigError, which says what to install, where the extra `report` is missing."""
-    _require()
+    """Raise ConfigError where what the extra `report` brings is missing or broken: what to do."""
+    _needed("plotly.offline")
+    _needed("jinja2")
 
 
-def _require() -> None:
-    missing = []
-    try:
-        import plotly.offline  # noqa: F401
-    except ImportError:
-        missing.append("plotly")
-    try:
-        import jinja2  # noqa: F401
-    except ImportError:
-        missing.append("jinja2")
-    if missing:
-        raise ConfigError(
-            f"a report needs {' and '.join(missing)}, which cannot be imported here; install "
-            "autosched's extra: pip install 'autosched[report]'"
-        )
+def _needed(name: str) -> Any:
+    return needed_for("a report", name, "autosched[report]")
 
 
 def _templates() -> Any:
-    _require()
-    import jinja2
-
+    jinja2 = _needed("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text),
         autoescape=True,
@@ -122,8 +106,7 @@ def _templates() -> Any:
 
 def _highlighted(text: str) -> Any:
     """Code with its keywords in bold; all else is escaped."""
-    import markupsafe
-
+    markupsafe = _needed("markupsafe")
     escaped = str(markupsafe.escape(text))
     return markupsafe.Markup(_KEYWORDS.sub(r"<b>\1</b>", escaped))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autosched import arguments
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record
+from autosched.measure.records import Record
 from autosched.measure.standing import best_of
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.runtime.cpu import CpuKernel
@@ -18,21 +19,42 @@ from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
 from autosched.session.named_workloads import workload_keys
-from autosched.session.reading import identity, read_records
-from autosched.session.this_cpu import best_elsewhere, cpu_name, for_this_cpu, measured_here
+from autosched.session.reading import each_once, identity, read_records
+from autosched.session.this_cpu import (
+    UNKNOWN_CPU,
+    best_elsewhere,
+    cpu_name,
+    for_this_cpu,
+    measured_here,
+)
 from autosched.session.this_gpu import gpu_of
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
 from autosched.words import count, in_shell
 
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The valid records of files that are believed, as if one file held them in this order.
+
+    `paths` has the file of each record by its identity, `name` is what messages call all of them.
+    """
+
+    name: str
+    environments: Mapping[str, Mapping[str, Any]]
+    valid: Sequence[Record]
+    paths: Mapping[int, Path]
+
 
 def load_best(
-    records: str | os.PathLike[str],
+    records: PathLike | Sequence[PathLike],
     task: Task | None = None,
     *,
     workloads: Task | Mapping[str, Task] | None = None,
 ) -> CpuKernel | GpuKernel:
-    """The best kernel that the record file holds for a task; nothing is measured or checked.
+    """The best kernel that record files hold for a task; nothing is measured or checked.
 
         >>> import autosched
         >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
@@ -43,55 +65,77 @@ def load_best(
 
     The best is the fastest, or the one that won a race against it at the end of a run.
     A time that no kernel can have is not believed, says a warning, and the next is taken.
-    `task` may be left out when the file is about one task only. Records that were measured on this
-    machine's CPU (model and features) come first, however fast others were, and of those the ones
-    that were timed without emptying the caches. Where there is none,
-    the best of the others is built for this CPU, which gives the same results at another speed,
-    and a warning says so; another warning says that a record was never compared with NumPy.
+    `records` is a file, or several, which count as one that holds the records of the first, then
+    those of the next. `task` may be left out when they are about one task only. Records that were
+    measured on this machine's CPU (model and features) come first, however fast others were, and of
+    those the ones that were timed without emptying the caches. Where there is none, the best of the
+    others is built for this CPU, which gives the same results at another speed, and a warning says
+    so; another warning says that a record was never compared with NumPy.
     A record for CUDA is built for the first GPU of this machine. `kernel.origin` says which record
     it was. Of Ansor's logs, `workloads` is what workload keys compute that do not tell it: a task
     for the only one, or `{key: task}`.
 
-    Raises ConfigError when the file has no valid record of the task; CompileError or ScheduleError
+    Raises ConfigError when no file has a valid record of the task; CompileError or ScheduleError
     when the candidate cannot be built; MeasureError for a record for CUDA without a driver.
     """
     if task is not None:
         arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=8, N=8, K=8)')
-    path, contents, valid = _read(records, workload_keys(workloads))
-    return _best(path, contents, _of_task(path, valid, task)).build()
+    read = _read(records, workload_keys(workloads))
+    return _best(read, _of_task(read, task)).build()
 
 
-def best_kernels(records: str | os.PathLike[str]) -> list[TunedKernel]:
+def best_kernels(records: PathLike) -> list[TunedKernel]:
     """The best kernel of each task of the file, as `load_best` chooses it; not built yet."""
-    path, contents, valid = _read(records)
+    read = _read(records)
     tasks: dict[str, list[Record]] = {}
-    for record in valid:
+    for record in read.valid:
         tasks.setdefault(str(record.task["key"]), []).append(record)
     if not tasks:
-        raise _nothing_in(path)
-    return [_best(path, contents, mine) for mine in tasks.values()]
+        raise _nothing_in(read)
+    return [_best(read, mine) for mine in tasks.values()]
 
 
-def _read(
-    records: str | os.PathLike[str], keys: WorkloadKeys | None = None
-) -> tuple[Path, LogContents, list[Record]]:
-    """The file, what it holds, and those of its records that are valid and believed."""
-    path = arguments.file_path("records", records)
-    contents = read_records(path, _warn, keys)
+def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = None) -> _Read:
+    """What the files hold. Raises ConfigError when one cannot be read."""
+    paths = each_once(_paths(records), _warn)
+    environments: dict[str, Mapping[str, Any]] = {}
+    valid: list[Record] = []
+    files: dict[int, Path] = {}
+    for number, path in enumerate(paths):
+        contents = read_records(path, _warn, keys)
+        names = {}
+        for name, environment in contents.environments.items():
+            known = environments.get(name, environment)
+            names[name] = name if known == environment else f"{name} of file {number}"
+            environments[names[name]] = environment
+        for record in believed(path, (r for r in contents.records if r.result.valid), _warn):
+            mine = replace(record, environment=names.get(record.environment, ""))
+            valid.append(mine)
+            files[id(mine)] = path
     for source in () if keys is None else keys.unused:
         _warn(f"workloads: {source}: no line has such a workload key; it was not used")
-    valid = believed(path, (r for r in contents.records if r.result.valid), _warn)
-    return path, contents, list(valid)
+    return _Read(", ".join(map(str, paths)), environments, valid, files)
 
 
-def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKernel:
+def _paths(records: PathLike | Sequence[PathLike]) -> list[Path]:
+    if not isinstance(records, list | tuple):
+        return [arguments.file_path("records", records)]
+    if not records:
+        raise ConfigError("records: expected at least one record file, found none")
+    return [arguments.file_path(f"records[{k}]", each) for k, each in enumerate(records)]
+
+
+def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel:
     """The best of the records of one task, for this machine."""
     gpu = gpu_of(mine[0])
-    best = best_for_here(mine, contents.environments, gpu)
+    best = best_for_here(mine, read.environments, gpu)
+    path = read.paths[id(best)]
     recorded = Task.from_json(best.task)
     here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
     if here is not recorded:
-        cpu = str(recorded.target) if recorded.target.cpu else "an unknown CPU"
+        name = cpu_name(best, read.environments)
+        named = "an unknown CPU" if name == UNKNOWN_CPU else name
+        cpu = str(recorded.target) if recorded.target.cpu else named
         _warn(
             f"{path}: the best record of {recorded.name} was measured on {cpu}; the kernel is "
             f"built for this machine's {here.target} and others may be faster here: tune again to "
@@ -102,7 +146,7 @@ def _best(path: Path, contents: LogContents, mine: Sequence[Record]) -> TunedKer
             f"{path}: the best record of {recorded.name} was never compared with NumPy; "
             f"`autosched replay {in_shell(path)}` does that"
         )
-    return TunedKernel(here, best, origin_of(path, here.name, best, contents.environments, gpu))
+    return TunedKernel(here, best, origin_of(path, here.name, best, read.environments, gpu))
 
 
 def best_for_here(
@@ -149,30 +193,30 @@ def origin_of(
     )
 
 
-def _of_task(path: Path, valid: Sequence[Record], task: Task | None) -> list[Record]:
+def _of_task(read: _Read, task: Task | None) -> list[Record]:
     """The records of `task`, or of the only task there is. ConfigError when there is none."""
-    if not valid:
-        raise _nothing_in(path)
-    kinds = {str(r.task["key"]): r.task for r in valid}
+    if not read.valid:
+        raise _nothing_in(read)
+    kinds = {str(r.task["key"]): r.task for r in read.valid}
     if task is None and len(kinds) > 1:
         names = "; ".join(identity(entry) for entry in kinds.values())
         raise ConfigError(
-            f"{path} holds {count(len(kinds), 'task')}: {names}; say which with load_best(records, "
-            "task)"
+            f"{read.name} holds {count(len(kinds), 'task')}: {names}; say which with "
+            "load_best(records, task)"
         )
     key = next(iter(kinds)) if task is None else task.key
-    mine = [r for r in valid if r.task["key"] == key]
+    mine = [r for r in read.valid if r.task["key"] == key]
     if not mine:
         assert task is not None
         names = "; ".join(identity(entry) for entry in kinds.values())
         raise ConfigError(
-            f"{path} holds no valid record of {identity(task.to_json())}; it holds {names}"
+            f"{read.name} holds no valid record of {identity(task.to_json())}; it holds {names}"
         )
     return mine
 
 
-def _nothing_in(path: Path) -> ConfigError:
-    return ConfigError(f"{path} holds no valid record; expected one that `tune` wrote")
+def _nothing_in(read: _Read) -> ConfigError:
+    return ConfigError(f"{read.name} holds no valid record; expected one that `tune` wrote")
 
 
 def _warn(text: str) -> None:

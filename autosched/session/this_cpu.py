@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -83,8 +84,8 @@ def measured_here(
 def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
     """The CPU or GPU that a record was measured on, for messages: the model, if it is known.
 
-    Where only the target differs from this machine's, it is that, as LLVM names it; `UNKNOWN_CPU`
-    where nothing tells.
+    Where only the target differs from this machine's, it is that, as LLVM names it, or as the
+    `-mcpu=` of a line of Ansor's does; `UNKNOWN_CPU` where nothing tells.
     """
     environment = environments.get(record.environment, {})
     names = gpu_names(environment)
@@ -94,7 +95,19 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
     if model == cpu_model() and not measured_here(record, environments):
         model = None
     target = record.task.get("target")
-    return visible(str(model or (isinstance(target, Mapping) and target.get("cpu")) or UNKNOWN_CPU))
+    code = isinstance(target, Mapping) and target.get("cpu")
+    return visible(str(model or code or _ansors_cpu(record.task) or UNKNOWN_CPU))
+
+
+def _ansors_cpu(task: Mapping[str, Any]) -> str:
+    """What the target of a line of Ansor's names; empty where it names none, or is no such line.
+
+    Code is not made for it: whether LLVM and this machine know it, the line does not say.
+    """
+    words = task.get("ansor")
+    target = words[1] if isinstance(words, list) and len(words) > 1 else ""
+    found = re.search(r"(?<!\S)-mcpu=(\S+)", target) if isinstance(target, str) else None
+    return found[1] if found else ""
 
 
 def machine_of(

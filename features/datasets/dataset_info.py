@@ -19,6 +19,7 @@ from autosched.errors import ConfigError
 from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.sample import LEADING, ORIGIN
 from autosched.features.sets import FEATURE_SETS
+from autosched.needed import needed_for
 from autosched.words import count, visible
 
 _MOST_LETTERS = 1 << 22  # of a line: Python's reader takes 131,072 in each field
@@ -154,11 +155,8 @@ def _csv(path: Path) -> _Heads:
 
 
 def _parquet(path: Path) -> _Heads:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(".parquet needs pyarrow: pip install 'autosched[data]'") from error
-    with path.open("rb") as data, pyarrow.parquet.ParquetFile(data) as file:
+    parquet = needed_for("a .parquet file", "pyarrow.parquet", "autosched[data]")
+    with path.open("rb") as data, parquet.ParquetFile(data) as file:
         metadata = file.schema_arrow.metadata or {}
         if b"schema" not in metadata:
             raise ConfigError(f"{path} is not an autosched dataset: it names no feature set")

@@ -16,9 +16,9 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from autosched.errors import ConfigError
 from autosched.features.datasets.sample import LEADING, ORIGIN, Index, Sample
 from autosched.features.sets import FeatureSet, Rows
+from autosched.needed import needed_for
 
 ROW_GROUP = 16384  # rows held at a time, about 11 MB
 
@@ -116,11 +116,8 @@ class _Parquet:
     """Row groups of about ROW_GROUP rows; workloads, splits and failures as dictionaries."""
 
     def __init__(self, path: Path, index: Index, features: FeatureSet) -> None:
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as error:
-            raise ConfigError(".parquet needs pyarrow: pip install 'autosched[data]'") from error
+        parquet = needed_for("a .parquet file", "pyarrow.parquet", "autosched[data]")
+        pyarrow = needed_for("a .parquet file", "pyarrow", "autosched[data]")
         self._arrow = pyarrow
         self._leading = _Leading(index)
         self._columns = features.columns
@@ -143,7 +140,7 @@ class _Parquet:
         metadata = {"schema": features.schema, "tasks": json.dumps(index.tasks)}
         self._schema = pyarrow.schema(types.items(), metadata)
         self._file = path.open("wb")  # pyarrow takes no name that is not text
-        self._writer = pyarrow.parquet.ParquetWriter(self._file, self._schema)
+        self._writer = parquet.ParquetWriter(self._file, self._schema)
         self._candidates: list[int] = []
         self._origins: list[tuple[Any, ...]] = []
         self._blocks: list[Rows] = []

@@ -9,8 +9,10 @@ import pytest
 
 from autosched.arena import Pool, Results, Settings, contest
 from autosched.cli import arena as command
+from autosched.errors import ConfigError
 from autosched.features.sets import TUNING
 from kit.cli import Outcome
+from kit.packages import broken
 
 LOG = Path(__file__).parents[1] / "golden" / "ansor_log_matmul.json"
 
@@ -43,6 +45,18 @@ def test_regret_is_blank_once_every_candidate_was_tried(size: int) -> None:
     frame = results.to_pandas()
     assert set(frame["trial"][frame["regret"].isna()]) == {size}
     assert set(frame["candidates"]) == {size} and len(frame) == 3 * size
+
+
+@pytest.mark.parametrize(("name", "method"), [("pandas", "to_pandas"), ("plotly", "plot")])
+def test_a_broken_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, method: str
+) -> None:
+    """It was a traceback."""
+    results = played(16)
+    broken(monkeypatch, tmp_path / "other", name)
+    message = f"^{name} is .* cannot open\\); {method} needs it: .*--force-reinstall {name}$"
+    with pytest.raises(ConfigError, match=message):
+        getattr(results, method)()
 
 
 def test_one_candidate_left_to_try_can_still_be_missed() -> None:

@@ -59,7 +59,7 @@ def test_the_table_fits_the_terminal(
     [
         (("-o", "mm.json"), "expected a file name ending in .csv or .html"),
         (("-o", "old.csv"), "old.csv exists; give another file with -o, or --force"),
-        (("--model", "xgbost"), "model 'xgbost': expected xgboost, random or file.py:name"),
+        (("--model", "xgbost"), "model: expected xgboost, random or file.py:name, found 'xgbost'"),
         (("--held-out", "nothing"), "held_out: expected"),
         (("--search", "gready"), "search: expected"),
         (("--model", "random", "--model", "random"), "models of different names, found random"),
@@ -86,7 +86,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_contest(
         assert done.status == 2 and message in done.err and "nothing is measured" not in done.err
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     done = cli("arena", log, *QUICK, "-o", "runs.html")
-    assert done.status == 2 and "pip install 'autosched[report]'" in done.err
+    assert done.status == 2 and "plot needs it: pip install --force-reinstall plotly" in done.err
     assert "nothing is measured" not in done.err
 
 

@@ -1,6 +1,7 @@
 """Configuration files: what is accepted, and how the rest is refused."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,12 +106,20 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
                 (
                     "inputs: {A: {integers: [0, .inf]}}",
                     r"inputs\.A\.integers",
-                    r"a number, text or two numbers \[low, high\], found \[0, inf\]",
+                    r"a finite number, text or two finite numbers \[low, high\], found \[0, inf\]",
+                ),
+                *(
+                    (
+                        f"inputs: {{A: {{constant: {value}}}}}",
+                        r"inputs\.A\.constant",
+                        rf"a finite number, text or two finite .*, found {re.escape(value)}",
+                    )
+                    for value in (".inf", "-.inf", ".nan")
                 ),
                 (
                     "inputs: {A: {1: true}}",
                     r"inputs\.A\.1",
-                    r"a number, text or two numbers \[low, high\], found true",
+                    r"a finite number, text or two finite numbers \[low, high\], found true",
                 ),
                 (
                     "measure: {devices: 3.5}",

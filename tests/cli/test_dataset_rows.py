@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from autosched.cli import samples
 from autosched.errors import ScheduleError
 from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
-from autosched.features.sets import TUNING, feature_set
+from autosched.features.sets import TUNING, Rows, feature_set
 from autosched.measure.records import LogContents, Record, RecordLog, stream_log
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.task import Task
@@ -79,6 +79,41 @@ def test_rows_of_records_read_ahead_are_those_of_each(
         found = sample.rows()
         assert found is not None and found.buffers == expected.buffers
         assert found.values.tobytes() == expected.values.tobytes()
+
+
+@pytest.mark.parametrize("features", ["autosched-1", "ansor-0.19"])
+def test_the_rows_of_a_candidate_are_worked_out_once(
+    log: Path, record: Callable[..., Record], monkeypatch: pytest.MonkeyPatch, features: str
+) -> None:
+    """However often it was measured, in whichever file; those beyond the most are forgotten."""
+    other = log.parent / "other.jsonl"
+    illegal = record(steps=steps_from_json([["SP", 9, 0, 16, [4], 1]]))
+    records = [illegal, *stream_log(log, LogContents())]
+    RecordLog(other).append([*records, *reversed(records)])
+    steps = [r.steps for r in [*records[1:], *records, *reversed(records)]]
+    monkeypatch.setattr(samples, "_AT_ONCE", 3)
+    real, asked = samples.RecordSamples._worked_out, []
+
+    def counted(
+        own: samples.RecordSamples, new: Sequence[tuple[Task, Record]]
+    ) -> list[Rows | None]:
+        asked.extend([r.steps for _, r in new])
+        return real(own, new)
+
+    monkeypatch.setattr(samples.RecordSamples, "_worked_out", counted)
+    files = samples.RecordSamples([log, other], features)
+    found = [sample.rows() for sample in files]
+    assert len(asked) == len(set(asked)) == len(set(steps)) < len(steps)
+    each = {own.steps: rows for own, rows in zip(records[1:], found, strict=False)}
+    for own, rows in zip(steps, found, strict=True):
+        assert rows is each.get(own)
+    monkeypatch.setattr(samples, "_MOST_KNOWN", 2)
+    files._known.clear()
+    assert [None if r is None else r.values.tobytes() for r in found] == [
+        None if rows is None else rows.values.tobytes()
+        for rows in (sample.rows() for sample in files)
+    ]
+    assert len(files._known) == 2
 
 
 def test_rows_are_those_of_the_machine_of_the_record(

@@ -99,6 +99,10 @@ WRITING = [
     ("records", "merge", ("records", "merge", "mm.jsonl", "-o", "x.jsonl")),
     ("records", "trim", ("records", "trim", "mm.jsonl", "--best", "1", "-o", "x.jsonl")),
     ("records", "convert", ("records", "convert", "mm.jsonl", "-o", "x.jsonl")),
+    ("report", "run", ("report", "mm.jsonl")),
+    ("arena", "run", ("arena", "mm.jsonl", "-o", "x.csv")),
+    ("doctor", "run", ("doctor",)),
+    ("cache", "add", ("cache", "add", "mm.jsonl")),
 ]
 
 
@@ -109,7 +113,8 @@ def test_what_writes_files_for_long_can_remove_them(
     command = importlib.import_module(f"autosched.cli.{module}")
 
     def interrupted(*_: object, **__: object) -> None:
-        assert signal.getsignal(signal.SIGINT) is interrupt._raise  # not the one that leaves
+        for number in ENDING_SIGNALS:  # Ctrl-C's is not the one that leaves
+            assert signal.getsignal(number) is interrupt._raise
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, function, interrupted)

@@ -1,6 +1,7 @@
 """`autosched records`: conversion both ways, summaries, files that are none."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from autosched.measure.environment import fingerprint
 from autosched.measure.plausible import least_of
 from autosched.measure.records import RecordLog, read_log
 from autosched.session import this_gpu
+from autosched.session.load_best import load_best
 from autosched.task import Task
 from kit.cli import Cli, MakeRecord
 from kit.measurer import failure_of
@@ -94,7 +96,7 @@ def test_a_conversion_does_not_claim_this_machine_as_the_origin(cli: Cli, log: P
         ),
         (("mm.jsonl", "-o", "no/x", "--to", "autosched"), "cannot write no/x"),
         (("mm.jsonl", "-o", "no/x", "--to", "ansor-v0.6"), "cannot write no/x"),
-        ((".", "-o", "x", "--to", "autosched"), "source: expected a file, found the folder ."),
+        ((".", "-o", "x", "--to", "autosched"), "RECORDS: expected a file, found the folder ."),
     ],
 )
 def test_what_cannot_be_converted_is_said(
@@ -143,6 +145,30 @@ def test_force_replaces_the_output_but_not_the_source(cli: Callable[..., Any], l
         done = cli("records", "convert", "x", "-o", "x", "--to", "autosched", "--force")
         assert "the output: x is a file that is read" in done.err
         assert len(read_log(output).records) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("best", "mm.jsonl", "."), "RECORDS"),
+        (("top", "3", "."), "RECORDS"),
+        (("diff", ".", "mm.jsonl"), "A"),
+        (("diff", "mm.jsonl", "."), "B"),
+        (("merge", "mm.jsonl", ".", "-o", "x"), "RECORDS"),
+        (("merge", "mm.jsonl", "-o", "."), "--output"),
+        (("trim", ".", "--best", "1", "-o", "x"), "RECORDS"),
+        (("trim", "mm.jsonl", "--best", "1", "-o", "."), "--output"),
+        (("convert", ".", "-o", "x"), "RECORDS"),
+        (("convert", "mm.jsonl", "-o", "."), "--output"),
+    ],
+)
+@pytest.mark.usefixtures("log")
+def test_a_folder_is_refused_under_the_name_of_its_argument(
+    cli: Cli, words: tuple[str, ...], name: str
+) -> None:
+    """It was `sources[0]`, which is the name in Python."""
+    done = cli("records", *words)
+    assert (done.status, done.err) == (2, f"error: {name}: expected a file, found the folder .\n")
 
 
 def test_info_as_json(cli: Callable[..., Any], log: Path) -> None:
@@ -217,9 +243,25 @@ def test_times_of_another_cpu_are_said_to_be_its(
     assert "elsewhere" not in done.out
 
 
-def test_ansors_lines_are_of_an_unknown_cpu(cli: Cli, log: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [("", "an unknown CPU"), (" -mcpu=core-avx2 -x", "core-avx2"), (" -xmcpu=y", "an unknown CPU")],
+)
+def test_ansors_lines_are_of_the_cpu_that_their_target_names(
+    cli: Cli, log: Path, words: str, shown: str
+) -> None:
+    """It is shown only: code is made as if the line named none."""
     cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
-    assert "on an unknown CPU, not this machine\n" in cli("records", "info", "a.v06").out
+    path = log.parent / "a.v06"
+    path.write_text(re.sub(r"llvm -keys=cpu[^\"]*", f"llvm -keys=cpu{words}", path.read_text()))
+    for name in ("a.v06", "b.jsonl"):
+        assert f"on {shown}, not this machine\n" in cli("records", "info", name).out
+        assert f"{shown}\n" in cli("records", "best", name).out
+        cli("records", "convert", "a.v06", "-o", "b.jsonl")
+    assert not Task.from_json(read_log(path).records[0].task).target.cpu
+    with pytest.warns(UserWarning) as told:
+        load_best(path)
+    assert f"was measured on {shown}; the kernel is built for this" in str(told[0].message)
 
 
 def test_commands_take_the_next_best_where_a_time_is_impossible(

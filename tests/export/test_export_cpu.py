@@ -135,6 +135,11 @@ def test_the_example_in_c_prints_the_same(folder: Path, tmp_path: Path) -> None:
     words = [str(program), "softmax_16x32"]  # that one only
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["softmax_16x32"]
+    done = subprocess.run([*words, "softmax"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")  # it was 0, as if all were well
+    assert done.stderr.startswith("softmax: no such kernel; expected ")
+    expected = {"matmul_64x32x16", "matmul_48x32x16", "softmax_16x32"}
+    assert expected <= set(done.stderr.rpartition("expected ")[2].strip().split(", "))
     done = subprocess.run([str(program)], capture_output=True, text=True, check=True)
     sums = {
         line.split()[0]: float(line.split()[2].rstrip(",")) for line in done.stdout.splitlines()

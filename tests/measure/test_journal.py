@@ -8,6 +8,7 @@ import itertools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from autosched.measure.records import (
     Record,
     RecordLog,
     RecordsError,
+    is_at,
     line_of,
     read_log,
     task_hash,
@@ -289,19 +291,94 @@ def test_what_cannot_be_recorded_is_left_to_the_next_run(
     path = tmp_path / "r.jsonl"
     log = RunLog(path)
     log.append([record(task_json, 0, 1.0)])
+    batch = [record(task_json, 1, 0.5), record(task_json, 2, 0.25)]
+    log.claim(task_json, ["s1", "s2"])
+    for each in batch:
+        log.note(each)
+    before, write = path.read_bytes(), os.write
+    most = len(before) + len(before.splitlines()[-1]) * 3 // 2  # one of two lines fits
+
+    def full(file: int, data: bytes) -> int:
+        room = most - path.stat().st_size
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left")
+        return write(file, data[:room])
+
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match="No space left") as no:
+        patch.setattr(os, "write", full)
+        log.append(batch)
+    log.close()
+    assert path.read_bytes() == before
+    (left,) = journals(tmp_path)
+    assert str(no.value).endswith(
+        f"; {left} holds the results of the batch, and the next run on {path} takes them over"
+    )
+    with monkeypatch.context() as patch, pytest.raises(RecordsError) as no:
+        patch.setattr(os, "write", full)
+        RunLog(path).recover()
+    assert str(no.value).endswith(f"No space left; results of an earlier run stay in {left}")
+    assert len(journals(tmp_path)) == 1
+    assert RunLog(path).recover() == 2
+    assert [r.result.seconds for r in read_log(path).records] == [(1.0,), (0.5,), (0.25,)]
+    assert journals(tmp_path) == []
+
+
+@pytest.mark.parametrize("noted", [0, 1])
+def test_a_batch_without_a_journal_is_kept_as_far_as_it_fits(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch, noted: int
+) -> None:
+    """It was lost as a whole: the journal had no room, and went, and the batch had none."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append([record(task_json, 0, 1.0)])
+    log.claim(task_json, ["s1", "s2"])
+    write, line = os.write, len(path.read_bytes().splitlines()[-1])
+    most = path.stat().st_size + line + line // 2
+
+    def full(file: int, data: bytes) -> int:
+        room = most - path.stat().st_size if is_at(file, path) else len(data)
+        left[0] -= file == log._journal
+        if room <= 0 or (file == log._journal and left[0] < 0):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:room])
+
+    left = [noted]
+    batch = [record(task_json, k, 1.0 + k) for k in (1, 2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        for each in batch:
+            log.note(each)
+        assert journals(tmp_path) == []
+        with pytest.raises(RecordsError, match=r"1 result of the batch is in .*elsewhere"):
+            log.append(batch)
+    log.close()
+    (rest,) = (tmp_path / "elsewhere").iterdir()
+    assert [r.result.cost for r in read_log(path).records] == [1.0, 2.0]
+    assert [r.result.cost for r in read_log(rest).records] == [3.0]
+    assert (RunLog(path).recover(), journals(tmp_path)) == (0, [])
+
+
+def test_a_record_beside_the_batches_leaves_no_journal(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a race, which no journal holds."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append()
     log.claim(task_json, ["s1"])
     log.note(record(task_json, 1, 0.5))
+    log.append([record(task_json, 1, 0.5)])
+    assert len(journals(tmp_path)) == 1
 
     def full(file: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(RecordsError, match="No space left"):
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match=r"and is lost$"):
         patch.setattr(os, "write", full)
-        log.append([record(task_json, 1, 0.5)])
-    log.close()
-    assert len(journals(tmp_path)) == 1
-    assert RunLog(path).recover() == 1
-    assert [r.result.seconds for r in read_log(path).records] == [(1.0,), (0.5,)]
+        log.append([record(task_json, 1, 0.25)])
     assert journals(tmp_path) == []
 
 

@@ -6,6 +6,8 @@ import fcntl
 import json
 import multiprocessing
 import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,15 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError
-from autosched.measure.records import SCHEMA, LogContents, Record, RecordLog, read_log
+from autosched.measure.records import (
+    SCHEMA,
+    LogContents,
+    Record,
+    RecordLog,
+    RecordsError,
+    is_at,
+    read_log,
+)
 from autosched.measure.result import Failure, MeasureResult
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.state.steps import steps_from_json
@@ -297,23 +307,77 @@ def test_an_emptied_file_gets_its_head_again(tmp_path: Path, task_json: dict[str
 def test_a_full_disk_leaves_whole_lines(
     tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those that fit stay; the others come back from where the message says that they are."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path)
+    log.append([record(task_json, 1.0)])
+    line = len(path.read_bytes().splitlines()[-1])
+    most, write = path.stat().st_size + 2 * line + line // 2, os.write
+
+    def full(file: int, data: bytes) -> int:
+        room = most - path.stat().st_size if is_at(file, path) else len(data)
+        if room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:room])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(RecordsError, match="No space left on device; 3 results of") as refused:
+        log.append([record(task_json, float(k)) for k in range(2, 7)])
+    assert [r.result.seconds for r in read_log(path).records] == [(1.0,), (2.0,), (3.0,)]
+    monkeypatch.undo()
+    log.append([record(task_json, 9.0)])
+    command = str(refused.value).split("`")[1]
+    subprocess.run(command, shell=True, check=True)
+    contents = read_log(path)
+    assert [r.result.cost for r in contents.records] == [1.0, 2.0, 3.0, 9.0, 4.0, 5.0, 6.0]
+    assert contents.problems == []
+    assert set(contents.environments) == {r.environment for r in contents.records}
+    (rest,) = (tmp_path / "elsewhere").iterdir()
+    assert len(read_log(rest).records) == 3  # with the lines that they name
+
+
+def test_a_head_that_has_no_room_is_written_with_the_next(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path)
+    log.append()
+    before, write = path.read_bytes(), os.write
+
+    def full(file: int, data: bytes) -> int:
+        if is_at(file, path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match="1 result of"):
+        patch.setattr(os, "write", full)
+        log.append([record(task_json)])
+    assert path.read_bytes() == before
+    log.append([record(task_json)])
+    assert len(read_log(path).records) == 1
+
+
+def test_what_is_copied_is_written_whole_or_not_at_all(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source is still there."""
     path = tmp_path / "r.jsonl"
     log = RecordLog(path)
     log.append([record(task_json)])
     before, write = path.read_bytes(), os.write
 
     def full(file: int, data: bytes) -> int:
-        if path.stat().st_size > len(before):
+        if path.stat().st_size > len(before) + 1000:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:100])
+        return write(file, data[:1001])
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(ConfigError, match="No space left on device"):
-        log.append([record(task_json)] * 5)
+    with pytest.raises(RecordsError, match=r"No space left on device$"):
+        log.copy(LogContents([record(task_json)] * 9))
     assert path.read_bytes() == before
-    monkeypatch.undo()
-    log.append([record(task_json)])
-    assert len(read_log(path).records) == 2
 
 
 ODD: list[Any] = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -19,6 +18,7 @@ from autosched.report.page import html_of, in_script
 from autosched.report.roofline import Roof
 from autosched.report.write import page_of, write_report
 from autosched.task import Task
+from kit.packages import broken, missing
 from kit.reports import HOSTILE, charts_of, elements
 
 CHARTS = {"curve", "roofline", "accuracy", "predicted", "time", "importance", "failures"}
@@ -178,7 +178,22 @@ def test_pages_of_one_file_are_equal(log: Path, page: str, roof: Roof) -> None:
 def test_without_the_extra_it_says_what_to_install(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(ConfigError, match=r"needs plotly, .*pip install 'autosched\[report\]'"):
+    missing(monkeypatch, "plotly")
+    remedy = r"a report needs it: pip install 'autosched\[report\]'"
+    with pytest.raises(ConfigError, match=rf"^plotly is not installed; {remedy}$"):
         write_report(log, tmp_path / "r.html")
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize("package", ["plotly", "jinja2"])
+def test_a_broken_extra_is_told(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    """It was a traceback."""
+    broken(monkeypatch, tmp_path / "other", package)
+    with pytest.raises(ConfigError) as refused:
+        write_report(log, tmp_path / "r.html")
+    assert str(refused.value) == (
+        f"{package} is installed and cannot be imported (OSError: libx.so.1: cannot open); "
+        f"a report needs it: pip install --force-reinstall {package}"
+    )

@@ -1,7 +1,7 @@
 """`autosched.load_best`: the best recorded kernel, built for the CPU it is to run on."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,14 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError, MeasureError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.environment import cpu_model
+from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.measure.result import Failure, MeasureResult
+from autosched.measure.standing import candidate_hash
 from autosched.runtime import cuda_kernel
 from autosched.runtime.cpu import CpuArtifact, CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
+from autosched.runtime.origin import Origin
 from autosched.session import tuned
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step, steps_from_json
@@ -195,3 +198,63 @@ def test_a_record_for_cuda_without_a_driver(
     monkeypatch.setattr(cuda_kernel, "driver_problem", lambda: "libcuda.so.1 not found")
     with pytest.raises(MeasureError, match=r"no CUDA driver \(libcuda.so.1 not found\)"):
         autosched.load_best(log(record(matmul(target=cuda_target()), 1e-3, BOUND)))
+
+
+def origin_of(kernel: CpuKernel | GpuKernel) -> Origin:
+    assert isinstance(kernel.origin, Origin)
+    return kernel.origin
+
+
+def test_several_files_count_as_one(tmp_path: Path, built: Built) -> None:
+    """The best of each task, and a kernel says which file it is of."""
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    RecordLog(first).append([record(matmul(), 2e-3), record(matmul(32), 1e-3)])
+    RecordLog(second).append([record(matmul(), 1e-3, TILED), record(matmul(32), 2e-3, TILED)])
+    several: list[Sequence[Path | str]] = [[first, str(second)], (second, first)]
+    for files in several:
+        assert_multiplies(found := autosched.load_best(files, matmul()))
+        assert_multiplies(other := autosched.load_best(files, matmul(32)), 32)
+        assert (origin_of(found).file, origin_of(other).file) == (second, first)
+    assert [steps for _, steps in built] == [TILED, ()] * 2
+    with pytest.raises(ConfigError, match=r"a\.jsonl, .*b\.jsonl holds 2 tasks"):
+        autosched.load_best([first, second])
+    with pytest.warns(UserWarning, match="is given twice"):
+        autosched.load_best([first, first], matmul())
+
+
+def test_a_race_stays_behind_what_it_is_about_in_several_files(tmp_path: Path) -> None:
+    """As in one file: the winner is the best, though a loser was faster once."""
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    lucky = record(matmul(), 1e-3)
+    race = replace(
+        record(matmul(), 2e-3, TILED), search={"race": {"against": [candidate_hash(())]}}
+    )
+    RecordLog(first).append([lucky])
+    RecordLog(second).append([record(matmul(), 3e-3, TILED), race])
+    found = origin_of(autosched.load_best([first, second]))
+    assert (found.file, found.seconds) == (second, 2e-3)
+
+
+def test_one_name_of_two_environments_in_two_files(tmp_path: Path) -> None:
+    """Each record keeps the machine of its own file; it has none where its line is missing."""
+    paths = [tmp_path / name for name in "abc"]
+    for path, cpu in zip(paths, ("a Z80", cpu_model(), ""), strict=True):
+        seconds = {"a Z80": 1e-3, "": 5e-3}.get(cpu, 2e-3)
+        own = replace(record(matmul(), seconds), environment="e")
+        log = RecordLog(path)
+        log.copy(LogContents([own], {"e": {"cpu": cpu}} if cpu else {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = origin_of(autosched.load_best(paths[:2]))
+        assert (found.file, found.here) == (paths[1], True)
+        found = origin_of(autosched.load_best([paths[0], paths[2]]))
+        assert (found.file, found.here) == (paths[2], True)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^records: expected at least one record file, found none"
+    ):
+        autosched.load_best([])
+    with pytest.raises(ConfigError, match=r"^records\[1\]: expected a file, found the folder "):
+        autosched.load_best(["a.jsonl", tmp_path])

@@ -1,10 +1,9 @@
 """A run's result as a data frame, a chart and a table, and its progress in a notebook."""
 
-import builtins
 import json
 from collections.abc import Callable
 from html.parser import HTMLParser
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,7 @@ from autosched.session.tuned import Tuned
 from autosched.task import Task
 from kit.measurer import StubMeasurer
 from kit.notebook import Cell
+from kit.packages import broken, missing
 from kit.types import UseMeasurer
 
 
@@ -66,15 +66,19 @@ def test_a_chart_shows_every_trial(result: Tuned) -> None:
 def test_what_is_not_installed_is_named(
     result: Tuned, monkeypatch: pytest.MonkeyPatch, name: str, method: str
 ) -> None:
-    load = builtins.__import__
+    missing(monkeypatch, name)
+    message = f"^{name} is not installed; {method} needs it: pip install {name}$"
+    with pytest.raises(ConfigError, match=message):
+        getattr(result, method)()
 
-    def without(module: str, *args: Any, **options: Any) -> Any:
-        if module.partition(".")[0] == name:
-            raise ImportError(f"No module named {name!r}")
-        return load(module, *args, **options)
 
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=f"^{method} needs {name}: pip install {name}$"):
+@pytest.mark.parametrize(("name", "method"), [("pandas", "to_pandas"), ("plotly", "plot")])
+def test_what_is_broken_is_named(
+    result: Tuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, method: str
+) -> None:
+    broken(monkeypatch, tmp_path / "other", name)
+    message = f"^{name} is .* cannot open\\); {method} needs it: .*--force-reinstall {name}$"
+    with pytest.raises(ConfigError, match=message):
         getattr(result, method)()
 
 

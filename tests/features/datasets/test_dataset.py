@@ -1,7 +1,6 @@
 """Datasets: what is written comes back, failures included; splits do not leak."""
 
 import json
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from autosched.features.datasets.dataset import FORMATS
 from autosched.features.datasets.dataset_info import describe
 from autosched.features.datasets.sample import ORIGIN, Sample
 from autosched.features.sets import DEFAULT, Rows, feature_set
+from kit.packages import broken, missing
 
 
 def sample(op: str, size: int, seconds: float, rows: int = 2, failure: str = "") -> Sample:
@@ -106,10 +106,21 @@ def test_the_formats_hold_the_same(tmp_path: Path) -> None:
 
 
 def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"pip install 'autosched\[data\]'"):
-        dataset.export(SAMPLES, tmp_path / "d.parquet")
-    assert not list(tmp_path.iterdir())
+    dataset.export(SAMPLES, tmp_path / "d.parquet")
+    missing(monkeypatch, "pyarrow")
+    _refused(
+        tmp_path, r"^pyarrow is not installed; a .parquet .*: pip install 'autosched\[data\]'$"
+    )
+    broken(monkeypatch, tmp_path / "other", "pyarrow")
+    _refused(tmp_path, r"^pyarrow is installed and .*cannot open\); .*--force-reinstall pyarrow$")
+    assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "d.parquet.md", "other"}
+
+
+def _refused(folder: Path, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataset.export(SAMPLES, folder / "e.parquet")
+    with pytest.raises(ConfigError, match=message):
+        describe(folder / "d.parquet")
 
 
 @pytest.mark.parametrize(("by", "groups"), [("workload", "op"), ("shape", "key")])

@@ -1,0 +1,76 @@
+"""The records of files as a data frame of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autosched.display.frame import measured
+from autosched.measure.records import LogContents, stream_log
+from autosched.measure.standing import is_race
+from autosched.measure.workload_keys import WorkloadKeys
+from autosched.needed import needed_for
+from autosched.records.machine import Machines
+from autosched.records.standings import TaskEntry, Tell, warn
+from autosched.records.writing import PathLike, source_paths
+from autosched.session.reading import each_once, tell_problems
+
+COLUMNS = (
+    *("file", "record", "task", "key", "cpu", "here", "time", "round", "race", "cache_flush"),
+    *("seconds", "low", "high", "flops_per_second", "valid", "believed", "checked"),
+    *("largest_error", "stage", "kind", "message", "predicted"),
+    *("build_seconds", "total_seconds", "steps"),
+)
+
+
+def to_pandas(
+    sources: PathLike | Sequence[PathLike],
+    *,
+    keys: WorkloadKeys | None = None,
+    warning: Tell = warn,
+) -> Any:
+    """A pandas.DataFrame with a row for each record of the files, in their order.
+
+        frame = autosched.records.to_pandas(["monday.jsonl", "tuesday.jsonl"])
+        frame[frame.believed].groupby("task").seconds.min()
+
+    `record` is the place in the `file`, as `autosched show --index` takes it; `cpu` what it was
+    measured on (CPU or GPU), `here` whether that is this machine; `race` whether it is the second
+    record of a candidate, of a race at the end of a run; `cache_flush` the bytes that emptied the
+    caches before each call. Times are in seconds: `low` and `high` are where that of a call lies
+    with 95% confidence. Of failures they are NaN, and `stage`, `kind` and `message` say why. A time
+    that no kernel can have is `valid` and not `believed`. `predicted` is the score that the cost
+    model gave, `steps` how many transform steps there are.
+
+    Lines that cannot be read are left out, and `warning` is told. Raises ConfigError without pandas
+    and when a file cannot be read.
+    """
+    pandas = needed_for("to_pandas", "pandas", "pandas")
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    entries: dict[str, TaskEntry] = {}
+    for path in each_once(source_paths(sources), warning):
+        contents, machines = LogContents(), Machines()
+        for index, record in enumerate(stream_log(path, contents, keys)):
+            key = record.task["key"]
+            if key not in entries:
+                entries[key] = TaskEntry(record.task)
+            entry = entries[key]
+            machine = machines.of(record, contents.environments)
+            row = {
+                "file": str(path),
+                "record": index,
+                "task": entry.name,
+                "key": entry.key,
+                "cpu": machine.name,
+                "here": machine.here,
+                "time": record.time,
+                "round": record.search.get("round"),
+                "race": is_race(record),
+                "cache_flush": record.result.cache_flush,
+                "believed": record.result.valid and record.result.cost >= entry.least_seconds,
+                **measured(record, entry.operations),
+            }
+            for name, values in columns.items():
+                values.append(row[name])
+        tell_problems(path, contents, warning)
+    return pandas.DataFrame(columns)

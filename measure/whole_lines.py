@@ -1,0 +1,78 @@
+"""Lines appended to a file whole: where room runs out, no half of one stays."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from autosched.words import count, in_shell
+
+
+def write_whole(file: int, text: str) -> None:
+    """Append lines to a file: all of them, or none when that fails."""
+    size = os.fstat(file).st_size
+    data = _after_torn(file, size) + text.encode()
+    try:
+        while data:
+            data = data[os.write(file, data) :]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(file, size)
+        raise
+
+
+def write_fitting(file: int, lines: Sequence[str]) -> tuple[int, str]:
+    """Append the lines as far as they fit, each whole: how many are there, and why no more."""
+    size = os.fstat(file).st_size
+    before = _after_torn(file, size)
+    data, written = before + "".join(lines).encode(), 0
+    try:
+        while written < len(data):
+            written += os.write(file, data[written:])
+    except OSError as error:
+        end = data.rfind(b"\n", 0, written) + 1
+        with suppress(OSError):
+            os.ftruncate(file, size + end)
+        return max(0, data.count(b"\n", 0, end) - len(before)), error.strerror or str(error)
+    return len(lines), ""
+
+
+def kept_elsewhere(path: Path, heads: Sequence[str], left: Sequence[str]) -> str:
+    """Write what has no room in the record file `path` to the folder of temporary files.
+
+    `heads` are the lines that those `left` refer to. Returns a sentence that says where they are,
+    or that they are lost.
+    """
+    results = count(len(left), "result")
+    try:
+        rest = _new_file("".join((*heads, *left)))
+    except OSError as error:
+        why = f"cannot be written to the folder of temporary files either ({error.strerror})"
+        return f"{results} of the batch {why} and {'is' if len(left) == 1 else 'are'} lost"
+    there = f"{'is' if len(left) == 1 else 'are'} in {rest}"
+    return (
+        f"{results} of the batch {there}: once there is room, "
+        f"`cat {in_shell(rest)} >> {in_shell(path)}` adds what is there"
+    )
+
+
+def _new_file(text: str) -> Path:
+    """A file of these lines among the temporary files. Raises OSError, and leaves none then."""
+    file, name = tempfile.mkstemp(prefix="autosched-", suffix=".jsonl")
+    path = Path(name)
+    try:
+        write_whole(file, text)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(file)
+    return path
+
+
+def _after_torn(file: int, size: int) -> bytes:
+    """What must come first, so that a torn last line does not swallow the next."""
+    return b"\n" if size and os.pread(file, 1, size - 1) != b"\n" else b""
