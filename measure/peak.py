@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -11,12 +10,13 @@ from itertools import pairwise
 
 from autosched.codegen.llvm_compile import compile_object
 from autosched.measure.at_once import seconds_at_once
-from autosched.runtime.native import Library, load_object
+from autosched.runtime.native import Library, load_object, processor
 from autosched.target import Target, cpu_target
 
 # Multiply-adds under way at once: two units of up to five cycles need ten; twelve accumulators and
-# two operands fit sixteen registers.
-_CHAINS = 12
+# two operands fit sixteen registers. ARM's larger cores have four units of four cycles, and all
+# have 32 registers.
+_CHAINS, _CHAINS_ARM = 12, 24
 _BLOCK_SECONDS = 2e-3
 _ROUNDS = 8
 _TYPES = {"float16": ("half", 2), "float32": ("float", 4), "float64": ("double", 8)}
@@ -38,7 +38,7 @@ def float16_peak(target: Target) -> float | None:
 
 def _peak(target: Target, dtype: str) -> float:
     lanes = target.vector_bytes // _TYPES[dtype][1]
-    return rate(_function(target, dtype), 2 * lanes * _CHAINS, target.threads)
+    return rate(_function(target, dtype), 2 * lanes * _chains(), target.threads)
 
 
 def rate(function: Callable[[int], None], operations: int, threads: int) -> float:
@@ -76,18 +76,22 @@ def _function(target: Target, dtype: str) -> Callable[[int], None]:
 @lru_cache(maxsize=3)
 def _library(vector_bytes: int, dtype: str) -> Library:
     target = cpu_target(1)
-    fused = "+fma" in target.features.split(",") or platform.machine() == "aarch64"
+    fused = "+fma" in target.features.split(",") or processor() == "aarch64"
     text = peak_ir(vector_bytes, dtype, fused=fused)
     return load_object(compile_object(text, target, "light"), ["autosched_peak"])
 
 
+def _chains() -> int:
+    return _CHAINS_ARM if processor() == "aarch64" else _CHAINS
+
+
 def vector_register(vector_bytes: int) -> str:
     """The constraint of inline assembly for a vector register of that width."""
-    return {"aarch64": "w"}.get(platform.machine(), "v" if vector_bytes == 64 else "x")
+    return {"aarch64": "w"}.get(processor(), "v" if vector_bytes == 64 else "x")
 
 
 def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
-    """LLVM assembly of `autosched_peak(iterations)`: `_CHAINS` vector multiply-adds a turn.
+    """LLVM assembly of `autosched_peak(iterations)`: `_chains()` vector multiply-adds a turn.
 
     `fused`: the machine has an instruction for both; otherwise they are two.
     """
@@ -106,9 +110,9 @@ def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
         "loop:",
         "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
     ]
-    for k in range(_CHAINS):
+    for k in range(_chains()):
         lines.append(f"  %a{k} = phi {vector} [ zeroinitializer, %entry ], [ %b{k}, %loop ]")
-    for k in range(_CHAINS):
+    for k in range(_chains()):
         if fused:
             lines.append(f"  %b{k} = call {vector} {fma}({vector} %a{k}, {vector} %x, {vector} %x)")
         else:
@@ -120,6 +124,6 @@ def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
         "  br i1 %more, label %loop, label %done",
         "done:",
     ]
-    for k in range(_CHAINS):
+    for k in range(_chains()):
         lines.append(f'  call void asm sideeffect "", "{register}"({vector} %b{k})')
     return "\n".join([*lines, "  ret void", "}", ""])

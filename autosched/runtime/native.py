@@ -100,12 +100,19 @@ class Library:
     keep: Any
 
 
+def processor() -> str:
+    """The kind of this machine's processor, as Linux calls it: x86_64, aarch64 ..."""
+    found = platform.machine()
+    return {"AMD64": "x86_64", "arm64": "aarch64"}.get(found, found)
+
+
 @lru_cache(maxsize=1)
 def _jit() -> Any:
     cpu_target()  # sets LLVM up for this machine
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm.create_lljit_compiler()
+    # LLVM's older linker ends the process where sections of one object lie too far apart for ARM.
+    return llvm.create_lljit_compiler(use_jit_link=processor() == "aarch64")
 
 
 def has_symbol(name: str) -> bool:
@@ -156,11 +163,11 @@ SYMBOLS = (
 
 def runtime_ir() -> str:
     """The assembly text of the native runtime for this machine."""
-    processor = platform.machine()
-    futex = _FUTEX_NUMBERS.get(processor) if sys.platform == "linux" else None
+    kind = processor()
+    futex = _FUTEX_NUMBERS.get(kind) if sys.platform == "linux" else None
     sleep = _SLEEP_ELSEWHERE if futex is None else _SLEEP_LINUX.replace("FUTEX", str(futex))
     nothing = "define private void @run.relax() alwaysinline {\n  ret void\n}\n"
-    return _PAUSE.get(processor, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
+    return _PAUSE.get(kind, nothing) + sleep + pool_ir() + WORKSPACE_IR + _TIMER_IR + CALL_IR
 
 
 @lru_cache(maxsize=1)

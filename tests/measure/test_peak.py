@@ -1,5 +1,6 @@
 """The measured peak: code for every width, a plausible rate, types without one."""
 
+import platform
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,17 @@ def test_nothing_is_optimised_away(dtype: str, fused: bool) -> None:
     code = assembly(peak_ir(target.vector_bytes, dtype, fused=fused), target, "full")
     operations = [line for line in code.splitlines() if "fma" in line or "mul" in line]
     assert len(operations) >= 12
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "arm64"])
+def test_arm_has_more_multiply_adds_under_way(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four units of four cycles; `w` is ARM's constraint for a vector register."""
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    text = peak_ir(16, "float32", fused=True)
+    assert text.count("call <4 x float> @llvm.fma") == 24
+    assert text.count('"w"(<4 x float>') == 24
 
 
 def test_peak_of_this_machine() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding as llvm
 
 from autosched.errors import MeasureError
 from autosched.runtime import native
@@ -64,6 +66,29 @@ def test_sizes_come_from_shapes_and_scalars_by_value(kernel: CpuKernel) -> None:
         a, out = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
         kernel(a, 2.5, out)
         np.testing.assert_array_equal(out, a * np.float32(2.5))
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "arm64"])
+def test_arm_has_the_linker_that_takes_sections_wherever_they_lie(
+    artifact: CpuArtifact, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    """The other one ended the process there: its sections' distance did not fit 32 bits."""
+    made: list[bool] = []
+    create = llvm.create_lljit_compiler
+
+    def noted(*, use_jit_link: bool) -> Any:
+        made.append(use_jit_link)
+        return create(use_jit_link=use_jit_link)
+
+    monkeypatch.setattr(llvm, "create_lljit_compiler", noted)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    jit = native._jit.__wrapped__()
+    monkeypatch.undo()
+    assert made == [machine != "x86_64"]
+    monkeypatch.setattr(native, "_jit", lambda: jit)
+    a, out = np.arange(7, dtype=np.float32), np.zeros(7, np.float32)
+    load(artifact)(a, 2.5, out)
+    np.testing.assert_array_equal(out, a * np.float32(2.5))
 
 
 def test_bytes_run_in_another_process(artifact: CpuArtifact, tmp_path: Path) -> None:
