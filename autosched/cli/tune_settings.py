@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autosched.cli.config import Config
 from autosched.cli.console import warn, warning
+from autosched.cli.files import require_files
 from autosched.cli.named import workload_keys
 from autosched.errors import ConfigError
 from autosched.measure.cluster.connect import require_address
@@ -50,8 +51,18 @@ class ModelFlags:
     workloads: Sequence[str] = ()
 
     def files(self, config: Config) -> tuple[Path | None, Path | None]:
-        """What is loaded and saved: `cost_model.file` is loaded when it exists, and saved."""
+        """What is loaded and saved: `cost_model.file` is loaded when it exists, and saved.
+
+        Raises ConfigError where one of the model's files is a folder.
+        """
         file = None if config.cost_model.file is None else Path(config.cost_model.file)
+        named = (
+            ("--load-model", self.load),
+            ("--save-model", self.save),
+            ("cost_model.file", file),
+            *(("--warm-start", path) for path in self.warm_start),
+        )
+        require_files(*((name, path) for name, path in named if path is not None))
         existing = file if file is not None and file.exists() else None
         return self.load or existing, self.save or file
 
