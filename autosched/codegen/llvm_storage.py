@@ -34,7 +34,12 @@ from autosched.tir.walk import child_stmts, map_children, stmts
 from autosched.transform.host.lower_tvm_builtin import KEEP, MOST_ON_STACK
 
 STACK_BYTES = 64 * 1024
-"""Arrays of one function up to this total are on the stack (threads have at least 2 MiB)."""
+"""Arrays of one function up to this total are on the stack. Threads of another program that calls
+a kernel may have 128 KiB only, which is what musl gives them."""
+
+BESIDE_LOOPS = STACK_BYTES // 2
+"""The same for a function with parallel loops: the thread that calls it has the arrays of a loop's
+body on its stack, too."""
 
 REGISTER_BYTES = 512 * 1024
 """The same for what becomes registers: it takes stack only where LLVM runs out of them."""
@@ -61,7 +66,8 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
             sizes[stmt] = size
     addressed = b.module.addressed() if sizes else set()
     b.unmasked = near_arrays(sizes, addressed)
-    on_stack = _on_stack(sizes, addressed)
+    beside = not b.inside_parallel and any(_is_parallel(s) for s in stmts(body))
+    on_stack = _on_stack(sizes, addressed, BESIDE_LOOPS if beside else STACK_BYTES)
     for stmt, size in sizes.items():
         if stmt in on_stack:
             kind = memory_type(stmt.dtype.element)
@@ -73,12 +79,12 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
         b.pointers[stmt.buffer_var] = name
 
 
-def _on_stack(sizes: dict[Allocate, int], addressed: set[Var]) -> set[Allocate]:
-    """Those of the allocations (with their bytes) that are on the stack."""
-    if sum(sizes.values()) <= STACK_BYTES:
+def _on_stack(sizes: dict[Allocate, int], addressed: set[Var], most: int) -> set[Allocate]:
+    """Those of the allocations (with their bytes) that are on the stack, which `most` are for."""
+    if sum(sizes.values()) <= most:
         return set(sizes)
     chosen: set[Allocate] = set()
-    for room, registers in ((REGISTER_BYTES, True), (STACK_BYTES, False)):
+    for room, registers in ((REGISTER_BYTES, True), (most, False)):
         group = [s for s in sizes if (s.buffer_var not in addressed) is registers]
         for stmt in sorted(group, key=sizes.__getitem__):
             room -= sizes[stmt]
@@ -138,8 +144,12 @@ def _is_constant(index: Expr) -> bool:
     return isinstance(index, IntImm)
 
 
+def _is_parallel(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.kind is ForKind.PARALLEL
+
+
 def _allocations(stmt: Stmt, inside_parallel: bool) -> Iterator[Allocate]:
-    if isinstance(stmt, For) and stmt.kind is ForKind.PARALLEL and not inside_parallel:
+    if _is_parallel(stmt) and not inside_parallel:
         return
     if isinstance(stmt, AttrStmt) and stmt.key == "compute_scope":
         return

@@ -40,15 +40,25 @@ def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
 def map_stmt(stmt: Stmt, expr: ExprFn) -> Stmt:
     """`stmt` with `expr` applied to every expression and every buffer it makes."""
     made: dict[Buffer, Buffer] = {}
-    sized: set[Var] = set()  # storage whose size is an expression, as may be that of its buffers
+    inside: set[Var] = set()
+    sized: set[Var] = set()  # storage of buffers whose size is an expression; its own may be known
     for s in stmts(stmt):
         for buffer in declared_buffers(s):
             _note(made, buffer, expr)
-        if isinstance(s, Allocate) and not all(isinstance(e, IntImm) for e in s.extents):
-            sized.add(s.buffer_var)
+        if isinstance(s, Allocate):
+            inside.add(s.buffer_var)
+            if not _is_known(s.extents):
+                sized.add(s.buffer_var)
+        elif isinstance(s, BufferStore) and not _is_known(s.buffer.shape):
+            sized.add(s.buffer.data)
+    sized &= inside
     for buffer in _accessed(stmt, sized) if sized else ():
         _note(made, buffer, expr)
     return replace_buffers(stmt, made, expr) if made else _Mapper(expr)(stmt)
+
+
+def _is_known(shape: tuple[Expr, ...]) -> bool:
+    return all(isinstance(e, IntImm) for e in shape)
 
 
 def _note(made: dict[Buffer, Buffer], buffer: Buffer, expr: ExprFn) -> None:

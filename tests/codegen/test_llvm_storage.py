@@ -9,7 +9,7 @@ import pytest
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import Level, optimized
 from autosched.codegen.llvm_host import emit_host
-from autosched.codegen.llvm_storage import ALLOC, STACK_BYTES, computed_addresses
+from autosched.codegen.llvm_storage import ALLOC, BESIDE_LOOPS, STACK_BYTES, computed_addresses
 from autosched.target import cpu_target
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import bool_, handle
@@ -98,6 +98,24 @@ def test_the_large_ones_go_to_the_heap_when_the_small_ones_leave_no_room(
     text = emit_llvm(f, cpu_target(2))
     assert sorted(stack_elements(text)) == [32, 128]
     assert text.count(f"call noalias align 64 ptr @{ALLOC}") == 1
+    same_as_interpreted(f, np.zeros(64, np.float32))
+
+
+@pytest.mark.parametrize("beside", [0, 64])
+def test_a_function_and_its_parallel_loop_share_the_stack_of_a_thread(
+    func: MakeKernel, same_as_interpreted: RunKernel, beside: int
+) -> None:
+    """Either could fill all of it: on the 128 KiB of a thread of musl a kernel crashed."""
+    elements = BESIDE_LOOPS // 4 + beside
+    outer, inner = decl_buffer((elements,), name="outer"), decl_buffer((2**14,), name="inner")
+    i = Var("i")
+    copy = BufferStore(OUT, BufferLoad(inner, (i,)) + BufferLoad(outer, (i,)), (i,))
+    each = allocate(inner, seq(filled(inner, 64), copy))
+    loop = For(i, const(0), const(64), ForKind.PARALLEL, each)
+    f = func(allocate(outer, seq(filled(outer, 64), loop)), [OUT])
+    text = emit_llvm(f, cpu_target(2))
+    on_stack = [2**14] if beside else [BESIDE_LOOPS // 4, 2**14]
+    assert sorted(stack_elements(text)) == on_stack
     same_as_interpreted(f, np.zeros(64, np.float32))
 
 

@@ -164,12 +164,13 @@ def test_substitution_reaches_buffers_declared_inside() -> None:
     assert substitute_stmt(new, {N: IntImm(6)}) is new
 
 
-def test_substitution_reaches_flat_buffers_of_storage_made_inside() -> None:
-    """Flat accesses of what is allocated are declared nowhere."""
+@pytest.mark.parametrize("size", [N * 2, IntImm(10)])
+def test_substitution_reaches_flat_buffers_of_storage_made_inside(size: Expr) -> None:
+    """Flat accesses of what is allocated are declared nowhere; the size may be simplified alone."""
     data = pointer("data", A.dtype)
     flat = Buffer(data, A.dtype, (N * 2,), name="flat")
     body = BufferStore(flat, flat[I] + A[I, J], (J,))
-    made = Allocate(data, A.dtype, (N * 2,), TRUE, body)
+    made = Allocate(data, A.dtype, (size,), TRUE, body)
     new = substitute_stmt(made, {N: IntImm(5)})
     assert isinstance(new, Allocate) and isinstance(new.body, BufferStore)
     changed = new.body.buffer

@@ -42,9 +42,9 @@ from autosched.te.operations.operation import (
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.te.relations import AttachType, Fuse
-from autosched.tir.constants import is_zero
+from autosched.tir.constants import is_one, is_zero
 from autosched.tir.expr import Expr, IntImm, IterVar, Range, Var
-from autosched.tir.op import add, cast, sub
+from autosched.tir.op import add, cast, max_, sub
 from autosched.tir.walk import free_vars, substitute
 
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ WHOLE_TILES = "whole_tiles"
 axis, to which its extent is rounded up. The operation must be defined there."""
 
 
+def _not_negative(steps: Expr, first: Expr) -> Expr:
+    """`steps` after the first ones, 0 where only some of these are read: all are computed."""
+    if isinstance(steps, IntImm):
+        return steps if steps.value >= 0 else IntImm(0, steps.dtype)
+    return steps if is_one(first) else max_(steps, 0)  # what is read has one step at least
+
+
 def _rounded(dom: Range, multiple: int) -> Range:
     if not isinstance(dom.extent, IntImm) or dom.extent.value % multiple == 0:
         return dom
@@ -139,7 +146,7 @@ class _Context:
     def relaxed(self, iv: IterVar, found: bool, storage: int) -> bool:
         """True when all values of loop `iv` belong to one region of the producer."""
         tag = self.tag(iv)
-        if not tag or tag == "pipeline":
+        if not tag:
             return not found
         if storage == WARP and tag == "threadIdx.x":
             return True
@@ -296,9 +303,7 @@ class _Context:
             assert declared is not None
             time = regions.union((s for r in reads for s in r[0]), declared)
             steps = regions.simplify(sub(add(time.min, time.extent), declared.min))
-            if isinstance(steps, IntImm) and steps.value < 0:  # only some of the first steps
-                steps = IntImm(0, steps.dtype)  # are read, all of which are computed
-            domains[op.scan_axis] = Range(declared.min, steps)
+            domains[op.scan_axis] = Range(declared.min, _not_negative(steps, declared.min))
             rest = self._gather_spatial(op, needed)
         else:
             rest = op.root_iter_vars

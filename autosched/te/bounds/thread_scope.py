@@ -42,7 +42,7 @@ def is_virtual_thread(tag: str) -> bool:
 
 def inferred_storage_rank(tags: Iterable[str]) -> int:
     """The rank of a buffer without explicit scope computed under threads with these tags."""
-    ranks = (thread_rank(tag) for tag in tags if tag and tag != "pipeline")
+    ranks = (thread_rank(tag) for tag in tags if tag)
     return _DEFAULTS[max(ranks, default=-1)]
 
 

@@ -13,6 +13,7 @@ from autosched.te.lowering.loop_nest import (
     make_loop_nest,
     wrap_all,
 )
+from autosched.te.lowering.scan_barriers import STEP
 from autosched.te.operations.operation import PlaceholderOp, ScanOp
 from autosched.tir.expr import IntImm, ProducerLoad, Var
 from autosched.tir.op import cast, const
@@ -40,7 +41,8 @@ def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
         assert thread.dom is not None
         extent = cast(thread.var.dtype, thread.dom.extent)
         threads.append(AttrStmt(thread, "thread_extent", extent, nop()))
-    loops = wrap_all([*nest, guards(checks)], update)
+    step = AttrStmt(op, STEP, IntImm(1), update)
+    loops = wrap_all([*nest, guards(checks)], step)
     return wrap_all([[*threads, init]], seq(*_copies(op), loops))
 
 

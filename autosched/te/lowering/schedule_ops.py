@@ -17,7 +17,8 @@ from autosched.te.lowering.buffer_binding import bind_scope, whole
 from autosched.te.lowering.compute_stmt import make_compute_stmt
 from autosched.te.lowering.intrin_calls import make_intrin_calls
 from autosched.te.lowering.loop_nest import Building, Domains
-from autosched.te.lowering.post_process import post_process
+from autosched.te.lowering.post_process import original_tensors, post_process
+from autosched.te.lowering.scan_barriers import order_steps
 from autosched.te.lowering.scan_stmt import make_scan_stmt
 from autosched.te.lowering.stage_memory import realized_scope
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
@@ -65,7 +66,15 @@ def schedule_ops(sch: Schedule, bounds: Domains) -> Stmt:
         if marker is None:
             raise _no_marker(stage, spec)
         marker.body = _pipeline(stage, marker.body, building, scan_inits)
-    return post_process(body, sch, building.values)
+    done = post_process(body, sch, building.values)
+    return order_steps(done, _conditional(sch)) if scan_inits else done
+
+
+def _conditional(sch: Schedule) -> list[Tensor]:
+    """The tensors of which only some elements are stored, by a predicate of the user's."""
+    original = original_tensors(sch)
+    stages = [stage for stage in sch.stages if stage.store_predicate is not None]
+    return [original.get(tensor, tensor) for stage in stages for tensor in stage.op.outputs]
 
 
 def _no_marker(stage: Stage, spec: Stage) -> ScheduleError:

@@ -52,6 +52,8 @@ def as_shape(shape: Shape) -> tuple[Expr, ...]:
 def _as_extent(extent: Expr) -> Expr:
     if not extent.dtype.is_int:
         raise ValueError(f"an extent is an integer, found {extent!r} of type {extent.dtype}")
+    if isinstance(extent, IntImm) and extent.value < 0:
+        raise ValueError(f"an extent is a number of elements, found {extent.value}")
     if extent.dtype.bits >= int32.bits:
         return extent
     if not isinstance(extent, IntImm):
@@ -80,21 +82,38 @@ def reduce_axis(dom: Range | Sequence[Operand], name: str = "rv") -> IterVar:
     >>> k = te.reduce_axis((0, 8), "k")
     >>> C = te.compute((8, 8), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
-    dom = as_range(dom)
+    dom = as_range(dom, f"te.reduce_axis {name}")
     return IterVar(dom, Var(name, dom.extent.dtype), IterKind.REDUCE)
 
 
-def as_range(dom: Range | Sequence[Operand]) -> Range:
-    """`dom` as a Range; a pair is (lo, hi), hi exclusive. What has 8 or 16 bits becomes int32."""
+def as_range(dom: Range | Sequence[Operand], what: str) -> Range:
+    """`dom` as a Range; a pair is (lo, hi), hi exclusive. What has 8 or 16 bits becomes int32.
+
+    ValueError, for `what`, when the domain ends before it begins or has more values than a variable
+    of its type can count.
+    """
     if isinstance(dom, Range):
         low, extent = _wide(dom.min), _wide(dom.extent)
         return dom if low is dom.min and extent is dom.extent else Range(low, extent)
     low, high = (_wide(as_expr(end)) for end in dom)
-    if isinstance(low, IntImm) and isinstance(high, IntImm) and high.value < low.value:
-        raise ValueError(
-            f"a domain is (low, high), found ({low}, {high}), which ends before it begins"
-        )
+    dtype = as_expr(high - low).dtype
+    if isinstance(low, IntImm) and isinstance(high, IntImm):
+        values = high.value - low.value
+        if values < 0:
+            raise ValueError(
+                f"{what}: a domain is (low, high), found ({low}, {high}), which ends before it "
+                "begins"
+            )
+        _check_count(what, values, dtype)
     return Range.of(high - low, low)
+
+
+def _check_count(what: str, values: int, dtype: DType) -> None:
+    if values > dtype.max_value:
+        raise ValueError(
+            f"{what}: the domain has {values} values, expected at most {dtype.max_value}, which "
+            f"{dtype} can count; divide it among several axes"
+        )
 
 
 def _wide(e: Expr) -> Expr:
@@ -116,7 +135,9 @@ def thread_axis(
     elif isinstance(dom, int | Expr):
         domain = Range.of(dom)
     elif dom is not None:
-        domain = as_range(dom)
+        domain = as_range(dom, f"te.thread_axis {name or tag}")
+    if domain is not None and isinstance(domain.extent, IntImm):
+        _check_count(f"te.thread_axis {name or tag}", domain.extent.value, int32)
     return IterVar(domain, Var(name or tag), IterKind.THREAD, tag)
 
 

@@ -11,7 +11,7 @@ from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType, Fuse, Rebase, Split
 from autosched.te.schedule.refusal import refuse
-from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce, Var
+from autosched.tir.expr import Expr, IterKind, IterVar, ProducerLoad, Reduce, Var
 from autosched.tir.op import cast, const
 from autosched.tir.walk import substitute
 
@@ -27,7 +27,8 @@ def normalize(schedule: Schedule) -> Schedule:
 
     Inlined stages are put into their consumers, every root axis that is still a loop is replaced
     by one that starts at 0, and stages attached to loops that have been split or fused since are
-    attached to what became of them. Normalising again adds nothing.
+    attached to what became of them. Of a reduction on threads that others are computed in, the
+    loops are put in the order that they are run in. Normalising again adds nothing.
     """
     return _normalized(schedule, for_features=False)
 
@@ -46,6 +47,7 @@ def _normalized(schedule: Schedule, for_features: bool) -> Schedule:
     _check_threads(new)
     _rebase(new)
     _legalise_attach(new)
+    _nest_thread_reductions(new)
     return new
 
 
@@ -187,3 +189,19 @@ def _legalise_attach(schedule: Schedule) -> None:
         while axis not in above.leaf_iter_vars and axis in follow:
             axis = follow[axis]
         stage.attach_ivar = axis
+
+
+def _nest_thread_reductions(schedule: Schedule) -> None:
+    """Of a reduction on threads, what each thread reduces by itself is inside of all other loops.
+
+    Where a stage is computed at one of its loops, bounds must know it.
+    """
+    around = {s.attach_stage for s in (*schedule.stages, *schedule.groups) if s.attach_stage}
+    for stage in schedule.stages:
+        if stage not in around or not isinstance(stage.op, ComputeOp):
+            continue
+        leaves, attrs = stage.leaf_iter_vars, stage.iter_var_attrs
+        reducing = [iv for iv in leaves if iv.kind == IterKind.REDUCE]
+        own = [iv for iv in reducing if iv not in attrs or attrs[iv].bind_thread is None]
+        if len(own) < len(reducing):
+            stage.leaf_iter_vars = [iv for iv in leaves if iv not in own] + own

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.arguments import found
+from autosched.te.bounds.thread_scope import is_virtual_thread
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
 from autosched.te.relations import AttachType
 from autosched.te.schedule.refusal import check_thread_tag, leaf_position, refuse
@@ -197,6 +198,9 @@ def double_buffer(stage: Stage) -> None:
 def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
     """Start the threads at the scan's own stage, so that its update and init stages share them.
 
+    Before a step that reads what other threads of the block have stored they wait for each other.
+    Blocks cannot: lowering raises ScheduleError where a step reads what other blocks have stored.
+
     before:
         for i in range(32):
             scan[0, i] = A[0, i]
@@ -220,4 +224,9 @@ def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
         if iv.kind != IterKind.THREAD or iv.dom is None:
             raise refuse("env_threads", stage, iv, "expected a te.thread_axis with a domain")
         check_thread_tag("env_threads", stage, iv, iv)
+        if is_virtual_thread(iv.thread_tag):
+            why = (
+                f"{iv.thread_tag} starts no thread; bind loops of the update and init stages to it"
+            )
+            raise refuse("env_threads", stage, iv, why)
     stage.env_thread_axes = axes

@@ -37,7 +37,7 @@ class Schedule:
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
-        stage = self.stage_map.get(op)
+        stage = self.stage_map.get(op) if isinstance(op, Operation) else None
         if stage is None:
             known = ", ".join(s.op.name for s in self.stages)
             raise ScheduleError(f"{key!r} is not in this schedule; its stages are {known}")

@@ -44,6 +44,7 @@ from autosched.tir.stmt import (
     LetStmt,
     Stmt,
 )
+from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import direct_exprs, map_children, map_expr_children, stmts
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -68,7 +69,10 @@ class NarrowDataType(FunctionPass):
         narrow = DType(f"int{self.target_bits}")
         fits = _Fits(narrow)
         fits.stmt(func.body)
-        return func.with_body(_Narrow(fits, narrow).stmt(func.body))
+        narrowed = _Narrow(fits, narrow)
+        body = narrowed.stmt(func.body)
+        buffers = {old: cast(old.dtype, new) for old, new in narrowed.vars.items()}
+        return func.with_body(substitute_stmt(body, buffers))  # sizes depend on loops, too
 
 
 def _is_wide(e: Expr) -> bool:

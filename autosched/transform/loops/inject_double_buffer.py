@@ -176,8 +176,9 @@ class _DoubleBuffer:
         name = s.buffer_var.name
         if not self._loops or self._loops[-1].loop.kind is ForKind.PARALLEL:
             raise ScheduleError(
-                f"InjectDoubleBuffer: {name} is double-buffered, but no serial loop encloses its "
-                "allocation; compute it at a loop of its consumer"
+                f"InjectDoubleBuffer: {name} is double-buffered, but no serial loop of two or more "
+                "iterations encloses its allocation; compute it at such a loop of its consumer, or "
+                "leave double_buffer out"
             )
         entry = self._loops[-1]
         loop = entry.loop

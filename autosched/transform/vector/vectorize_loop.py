@@ -308,6 +308,10 @@ class _Vectorizer:
         return map_children(s, self.stmt, self._same)
 
     def _allocate(self, s: Allocate) -> Stmt:
+        stores = (part for part in stmts(s.body) if isinstance(part, BufferStore))
+        shapes = {part.buffer.shape for part in stores if part.buffer.data is s.buffer_var}
+        if any(self._var in free_vars(e) for shape in (s.extents, *shapes) for e in shape):
+            raise NotVectorisableError  # memory of another size for each lane
         condition = self._same(s.condition)
         extents = tuple(map(self._same, s.extents))
         new = widen_allocate(s, self._lanes, self._var, innermost=True)

@@ -13,7 +13,7 @@ from autosched.te.bounds.thread_scope import (
     ("tags", "scope"),
     [
         ((), "global"),
-        (("", "pipeline"), "global"),
+        (("",), "global"),
         (("blockIdx.x",), "shared"),
         (("blockIdx.x", "threadIdx.y"), "local"),
         (("vthread", "blockIdx.x"), "local"),

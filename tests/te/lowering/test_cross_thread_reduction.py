@@ -119,3 +119,26 @@ def test_threads_of_data_and_reduction_axes_in_one_are_refused() -> None:
     s[C].bind(inner, te.thread_axis("threadIdx.x"))
     with pytest.raises(ScheduleError, match="C, axis i: it is fused with a reduction axis bound"):
         schedule_to_prim_func(s, [A, C])
+
+
+@pytest.mark.parametrize("scope", ["", "local", "shared"])
+@pytest.mark.parametrize("place", ["serial", "thread"])
+@pytest.mark.parametrize("factor", [1, 3, 8])
+def test_a_stage_computed_inside_of_the_loops(
+    check: Check, place: str, scope: str, factor: int
+) -> None:
+    """Bounds took the serial loop to be around the threads, inside of which it is run.
+
+    What is computed at the loop of the threads mentioned a variable that is not there.
+    """
+    A = te.placeholder((5, 7), name="A")
+    D = te.compute((5, 7), lambda i, j: A[i, j] * 2.0, name="D")
+    k = te.reduce_axis((0, 7), "k")
+    C = te.compute((5,), lambda i: te.sum(D[i, k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    serial, inner = s[C].split(k, factor=factor)
+    s[C].bind(compute_of(C).axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(inner, te.thread_axis("threadIdx.x"))
+    s[D].set_scope(scope)
+    s[D].compute_at(s[C], serial if place == "serial" else inner)
+    check(s, [A, C], lambda a: a.sum(1) * 2)

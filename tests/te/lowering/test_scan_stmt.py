@@ -112,3 +112,25 @@ def test_first_steps_in_shared_memory_are_those_of_the_block(check: Check) -> No
     for stage in (init, update):
         s[stage].bind(compute_of(stage).axis[1], te.thread_axis("threadIdx.x"))
     check(s, [X, more], lambda x: x.cumsum(0) + 1)
+
+
+def test_fewer_steps_are_read_than_there_are_first_ones(check: Check) -> None:
+    """Of two first steps memory for one was made where the reader is at its first step."""
+    m, n = 5, 3
+    X, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    init = te.compute((2, n), lambda t, i: X[t, i], name="init")
+    update = te.compute((m, n), lambda t, i: state[t - 2, i] + X[t, i], name="update")
+    scan = te.scan(init, update, state, [X], name="scan")
+    more = te.compute((m, n), lambda t, i: scan[t, i] + 1.0, name="more")
+    s = te.create_schedule(more.op)
+    s[scan].compute_at(s[more], compute_of(more).axis[0])
+    text = repr(schedule_to_prim_func(s, [X, more]))
+    assert "realize(scan[0:max(t - 1, 0) + 2" in text
+
+    def reference(x: Array) -> Array:
+        rows = [x[0], x[1]]
+        for row in x[2:]:
+            rows.append(rows[-2] + row)
+        return np.stack(rows) + 1
+
+    check(s, [X, more], reference)

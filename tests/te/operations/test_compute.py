@@ -104,6 +104,34 @@ def test_a_domain_that_ends_before_it_begins() -> None:
         te.reduce_axis((0, -3), "k")
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"), [(-5, 2**31 - 1, "int32"), (-(2**62), 2**62, "int64")]
+)
+def test_a_domain_that_its_type_cannot_count(low: int, high: int, dtype: str) -> None:
+    """Its length had wrapped: the first one had -2147483644 values."""
+    most = 2**31 - 1 if dtype == "int32" else 2**63 - 1
+    message = (
+        rf"te.reduce_axis k: the domain has {high - low} values, expected at most {most}, which "
+        f"{dtype} can count; divide it"
+    )
+    with pytest.raises(ValueError, match=message):
+        te.reduce_axis((te.const(low, dtype), te.const(high, dtype)), "k")
+    longest = te.reduce_axis((te.const(low, dtype), te.const(low + most, dtype)))
+    assert longest.dom is not None
+    assert value_of(longest.dom.extent) == most
+
+
+@pytest.mark.parametrize("dom", [2**31, (0, 2**31), (-5, 2**31 - 1)])
+def test_a_domain_of_more_threads_than_an_int32_can_count(dom: Any) -> None:
+    with pytest.raises(ValueError, match=r"te.thread_axis blockIdx.x: the domain has 21474836\d\d"):
+        te.thread_axis(dom, "blockIdx.x")
+
+
+def test_a_size_below_zero() -> None:
+    with pytest.raises(ValueError, match="an extent is a number of elements, found -3"):
+        te.placeholder((4, -3), name="A")
+
+
 def test_sizes_of_few_bits_become_int32() -> None:
     """What is fused or flattened of them would wrap: 13 * 100 is 20 in an int8."""
     small, more = te.const(13, "int8"), te.const(100, "int16")

@@ -58,6 +58,8 @@ def test_env_threads() -> None:
         te.create_schedule(scan.op)[scan].env_threads(te.thread_axis("threadIdx.x"))
     with pytest.raises(ScheduleError, match=r"env_threads: .*unknown thread tag 'pipeline'; the"):
         te.create_schedule(scan.op)[scan].env_threads(te.thread_axis((0, 4), "pipeline"))
+    with pytest.raises(ScheduleError, match=r"axis vthread: vthread starts no thread; bind loops"):
+        te.create_schedule(scan.op)[scan].env_threads(te.thread_axis((0, 4), "vthread"))
 
 
 def test_caching_the_state_rebuilds_the_scan() -> None:

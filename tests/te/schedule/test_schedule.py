@@ -36,6 +36,8 @@ def test_several_outputs_one_of_which_is_read() -> None:
     s = te.create_schedule([C.op, D.op])
     assert s.outputs == [C.op, D.op]
     assert [stage.is_output for stage in s.stages] == [False, False, True, True]
+    with pytest.raises(ScheduleError, match="is not in this schedule; its stages are A, B"):
+        s[[C, D]]  # type: ignore[index]  # a list is refused
     with pytest.raises(ScheduleError, match="no operation given"):
         te.create_schedule([])
 

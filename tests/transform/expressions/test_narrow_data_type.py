@@ -6,9 +6,18 @@ from autosched.tir.dtype import int32, int64
 from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Ramp, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.op import cast, const, floormod, lt, mul, select
-from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, Stmt
+from autosched.tir.stmt import (
+    TRUE,
+    Allocate,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+    seq,
+)
 from autosched.tir.verify import verify
-from autosched.tir.walk import all_exprs
+from autosched.tir.walk import all_exprs, free_vars, stmts
 from autosched.transform.expressions.narrow_data_type import NarrowDataType
 from autosched.transform.vector.vectorize_loop import VectorizeLoop
 from kit.stmts import as_a, loop
@@ -44,6 +53,23 @@ for i in range(8):
     )
     assert as_a(For, after.body).loop_var.dtype is int32
     assert not has_int64(after)
+    same_result(before, after)
+
+
+def test_a_buffer_whose_size_depends_on_a_loop(
+    make_func: MakeFunc, same_result: SameResult
+) -> None:
+    """Its size kept the variable of the wide loop, which was there no more."""
+    rows = decl_buffer((i + 1,), "float32", "rows")
+    uses = seq(BufferStore(rows, A[i], (i,)), BufferStore(B, rows[i], (i,)))
+    before = make_func(
+        wide_loop(i, 8, Allocate(rows.data, rows.dtype, rows.shape, TRUE, uses)), A, B
+    )
+    after = NarrowDataType()(before)
+    verify(after)
+    narrow = as_a(For, after.body)
+    (stored,) = {s.buffer for s in stmts(narrow) if isinstance(s, BufferStore)} - {B}
+    assert free_vars(stored.shape[0]) == {narrow.loop_var}
     same_result(before, after)
 
 

@@ -124,8 +124,27 @@ def test_memory_of_threads_stays_inside_of_them(make_func: MakeFunc) -> None:
     thread = te.thread_axis("threadIdx.x")
     inside = allocate(L, fill(L, copy(L)), use(L[k]))
     launch = AttrStmt(thread, "thread_extent", IntImm(4), inside)
-    with pytest.raises(ScheduleError, match="no serial loop encloses its allocation"):
+    with pytest.raises(
+        ScheduleError, match="no serial loop of two or more iterations encloses its allocation"
+    ):
         InjectDoubleBuffer()(make_func(loop(i, 8, launch), A, B))
+
+
+def test_a_loop_of_one_iteration_is_none() -> None:
+    """The message had asked for a loop, which the stage was computed at."""
+    X = te.placeholder((1, 8), name="X")
+    Y = te.compute((1, 8), lambda a, b: X[a, b] * 2.0, name="Y")
+    W = te.compute((1, 8), lambda a, b: Y[a, b] + 3.0, name="W")
+    s = te.create_schedule([W.op])
+    s[Y].compute_at(s[W], W.op.axis[0])
+    s[Y].double_buffer()
+    func = StorageFlatten()(schedule_to_prim_func(s, [X, W]))
+    message = (
+        "Y is double-buffered, but no serial loop of two or more iterations encloses its "
+        "allocation; compute it at such a loop of its consumer, or leave double_buffer out"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        InjectDoubleBuffer()(func)
 
 
 def test_a_fill_inside_of_a_fill_is_refused(make_func: MakeFunc) -> None:

@@ -10,7 +10,19 @@ from autosched.tir import interp, op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32, int32
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Let, Ramp, StringImm, Var
-from autosched.tir.op import all_, call, cast, if_then_else, likely, lt, max_, not_, select, sub
+from autosched.tir.op import (
+    all_,
+    call,
+    cast,
+    floordiv,
+    if_then_else,
+    likely,
+    lt,
+    max_,
+    not_,
+    select,
+    sub,
+)
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -186,6 +198,28 @@ for i in range(4):
     for k in range(2):
         t[k * 4:k * 4 + 4] = A[k:k + 4]
     B[i * 4:i * 4 + 4] = t[0:4] + t[4:8]""",
+    )
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_memory_of_another_size_for_each_lane(check: Callable[..., None], known: bool) -> None:
+    """Where all lanes' sizes are equal in the end, the variable of the lanes stayed in it."""
+    size = floordiv(j + 1, 4) + 1  # 1, but for the last lane
+    t = decl_buffer((size,), "float32", "t")
+    body = seq(BufferStore(t, A[j], (IntImm(0),)), BufferStore(B, t[0], (i * 3 + j,)))
+    extents = (IntImm(1),) if known else (size,)
+    own = "(j.s + 1) // 4 + 1"
+    lines = f't = allocate(({1 if known else own},), float32, "global")'
+    if known:
+        lines += f"\n        t = view(t, ({own},), float32)"
+    check(
+        vector(Allocate(t.data, t.dtype, extents, TRUE, body), lanes=3),
+        f"""\
+for i in range(4):
+    for j.s in range(3):
+        {lines}
+        t[0] = A[j.s]
+        B[i * 3 + j.s] = t[0]""",
     )
 
 

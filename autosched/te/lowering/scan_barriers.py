@@ -1,0 +1,199 @@
+"""The steps of a scan on the threads of one kernel, which wait where they read each other's states.
+
+before:
+    launch(threadIdx.x, 8)
+    s[0, threadIdx.x] = X[0, threadIdx.x]
+    for t in range(3):
+        s[t + 1, threadIdx.x] = s[t, (threadIdx.x + 1) % 8] + X[t + 1, threadIdx.x]
+after:
+    launch(threadIdx.x, 8)
+    s[0, threadIdx.x] = X[0, threadIdx.x]
+    for t in range(3):
+        tvm_storage_sync("shared")
+        s[t + 1, threadIdx.x] = s[t, (threadIdx.x + 1) % 8] + X[t + 1, threadIdx.x]
+
+This is about states in global memory; ThreadSync places the barriers of shared memory, and what
+threads have for themselves no other one reads. A barrier orders what the threads of a block do in
+global memory, too, but nothing makes blocks wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from autosched.arith import Analyzer
+from autosched.errors import ScheduleError
+from autosched.te.bounds.thread_scope import thread_rank
+from autosched.te.operations.operation import ScanOp
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.constants import is_one
+from autosched.tir.dtype import DType, int32
+from autosched.tir.expr import Call, Expr, ProducerLoad, Range, StringImm, Var
+from autosched.tir.linear import linear
+from autosched.tir.stmt import AttrStmt, Evaluate, For, ProducerRealize, ProducerStore, Stmt, seq
+from autosched.tir.walk import (
+    all_exprs,
+    free_vars,
+    map_children,
+    pre_order,
+    stmts,
+    substitute,
+)
+
+STEP = "scan_step"
+"""The key of the attribute around the updates of one step."""
+
+_BARRIER = Evaluate(Call(int32, "tvm_storage_sync", (StringImm("shared"),)))
+Indices = tuple[Expr, ...]
+
+
+def order_steps(s: Stmt, conditional: Collection[Tensor]) -> Stmt:
+    """`s` with a barrier, where one is needed, in place of each mark of a step.
+
+    `conditional` are tensors that are stored only where a predicate of the user's holds, so that a
+    thread may not have stored what it reads. ScheduleError where blocks would have to wait for each
+    other.
+    """
+    if isinstance(s, AttrStmt) and s.key == "thread_extent":
+        return _Kernel(s, conditional).ordered(s)
+    if isinstance(s, AttrStmt) and s.key == STEP:  # each step starts kernels of its own
+        return order_steps(s.body, conditional)
+    return map_children(s, lambda child: order_steps(child, conditional))
+
+
+class _Kernel:
+    """What the threads of one kernel do to the tensors that are stored outside of it."""
+
+    def __init__(self, region: AttrStmt, conditional: Collection[Tensor]) -> None:
+        self.uncertain = set(conditional)
+        self.tags: dict[Var, str] = {}
+        self.loops: dict[Var, For] = {}
+        self.stores: dict[Tensor, list[Indices]] = {}
+        self.analyzer = Analyzer()
+        self.numbered: dict[tuple[int, DType], Var] = {}
+        own: set[Tensor] = set()
+        axes: dict[str, Var] = {}
+        same: dict[Var, Expr] = {}
+        for s in stmts(region):
+            match s:
+                case AttrStmt(key="thread_extent") if not is_one(s.value):
+                    var = s.node.var
+                    same[var] = axes.setdefault(s.node.thread_tag, var)
+                    self.tags[var] = s.node.thread_tag
+                    self.analyzer.bind(var, Range.of(s.value), override=True)
+                case For():
+                    self.loops[s.loop_var] = s
+                    self.analyzer.bind(s.loop_var, Range(s.min, s.extent), override=True)
+                case ProducerRealize():
+                    own.add(s.producer)
+                case AttrStmt(key="buffer_bind_scope", node=(_, tensor)):
+                    if isinstance(tensor.op, ScanOp):  # an instruction stores or reads a state
+                        self.uncertain.add(tensor)
+                        self.stores.setdefault(tensor, []).append(_first_element(s))
+                case ProducerStore():
+                    self.stores.setdefault(s.producer, []).append(s.indices)
+        self.same = {var: axis for var, axis in same.items() if var is not axis}
+        self.stores = {
+            tensor: [self._on_axes(store) for store in found]
+            for tensor, found in self.stores.items()
+            if tensor not in own
+        }
+
+    def _on_axes(self, indices: Indices) -> Indices:
+        """`indices`, simplified, in one variable for each axis of threads."""
+        return tuple(self.analyzer.simplify(substitute(e, self.same)) for e in indices)
+
+    def ordered(self, s: Stmt) -> Stmt:
+        if not isinstance(s, AttrStmt) or s.key != STEP:
+            return map_children(s, self.ordered)
+        body = self.ordered(s.body)
+        return seq(_BARRIER, body) if self._must_wait(s) else body
+
+    def _must_wait(self, step: AttrStmt) -> bool:
+        """Whether a thread reads in `step` what another thread of its block has stored."""
+        wait = False
+        for tensor, indices in _reads(step):
+            read = self._on_axes(indices)
+            for store in self.stores.get(tensor, ()):
+                if tensor in self.uncertain or not self._is_own(store, read):
+                    self._check_blocks(step, tensor, store, read)
+                    wait = True
+        return wait
+
+    def _on_threads(self, indices: Iterable[Expr]) -> list[int]:
+        """The dimensions whose indices depend on threads."""
+        return [d for d, e in enumerate(indices) if not free_vars(e).isdisjoint(self.tags)]
+
+    def _is_own(self, store: Indices, read: Indices) -> bool:
+        """True when each thread has stored what it reads.
+
+        Where threads decide, it reads at the indices that it stores at, in loops of the same
+        lengths. The other indices take all their values in each thread: axes are independent.
+        """
+        dims = sorted({*self._on_threads(store), *self._on_threads(read)})
+        return self._renamed([store[d] for d in dims]) == self._renamed([read[d] for d in dims])
+
+    def _renamed(self, indices: Sequence[Expr]) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
+        """`indices` in variables that number their loops in order, and the ranges of these."""
+        table: dict[Var, Expr] = {}
+        ranges: list[tuple[Expr, Expr]] = []
+        for var in (part for e in indices for part in pre_order(e) if isinstance(part, Var)):
+            if var in self.loops and var not in table:
+                number = len(table), var.dtype
+                table[var] = self.numbered.setdefault(number, Var(f"loop{len(table)}", var.dtype))
+                ranges.append((self.loops[var].min, self.loops[var].extent))
+        return [substitute(e, table) for e in indices], ranges
+
+    def _check_blocks(self, step: AttrStmt, tensor: Tensor, store: Indices, read: Indices) -> None:
+        """ScheduleError unless each block reads what it has stored itself."""
+        blocks = {v for v, tag in self.tags.items() if thread_rank(tag) == 0 and v not in self.same}
+        stored = set().union(*map(free_vars, store))
+        apart = set() if tensor in self.uncertain else blocks - stored
+        for at, of in zip(store, read, strict=True):
+            if self._is_of_block(at, of, blocks):
+                apart |= free_vars(at)
+        tags = " and ".join(sorted({self.tags[v] for v in blocks - apart}))
+        if tags:
+            raise ScheduleError(
+                f"schedule_ops: stage {step.node.name}: a step reads what other blocks along "
+                f"{tags} may have stored of {tensor.name} in the steps before, and blocks do not "
+                "wait for each other; leave out env_threads, so that each step is a kernel of its "
+                f"own, or bind to {tags} an axis along which a step reads its own index only"
+            )
+
+    def _is_of_block(self, store: Expr, read: Expr, blocks: set[Var]) -> bool:
+        """True when the indices are equal in the same block only: b * n + what is less than n."""
+        (a, in_store), (b, in_read) = linear(store), linear(read)
+        own = {v: c for v, c in in_store.items() if v in blocks}
+        if len(own) != 1 or own != {v: c for v, c in in_read.items() if v in blocks}:
+            return False
+        ((block, step),) = own.items()
+        for constant, terms in ((a, in_store), (b, in_read)):
+            low = high = constant
+            for term, factor in terms.items():
+                if term is block:
+                    continue
+                if not free_vars(term).isdisjoint(blocks):
+                    return False
+                bound = self.analyzer.const_int_bound(term)
+                ends = (factor * bound.min_value, factor * bound.max_value)
+                low, high = low + min(ends), high + max(ends)
+            if low < 0 or high >= step:
+                return False
+        return True
+
+
+def _reads(step: Stmt) -> Iterator[tuple[Tensor, Indices]]:
+    """The tensors that `step` reads, and where; those of an instruction at their first elements."""
+    for s in stmts(step):
+        if isinstance(s, AttrStmt) and s.key == "buffer_bind_scope":
+            yield s.node[1], _first_element(s)
+    for e in all_exprs(step):
+        if isinstance(e, ProducerLoad):
+            yield e.producer, e.indices
+
+
+def _first_element(scope: AttrStmt) -> Indices:
+    """The first element of the region that an instruction is given."""
+    assert isinstance(scope.value, Call)
+    return scope.value.args[::2]
