@@ -25,6 +25,7 @@ from autosched.codegen.llvm import check_symbol
 from autosched.errors import CompileError
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.jumps import deciding_variables
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate
 from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.device.shared_layout import product_tiles
@@ -128,7 +129,8 @@ def _extents(kernel: PrimFunc) -> dict[str, int]:
 def _written(kernel: PrimFunc, debug: bool) -> Writer:
     check_symbol(kernel.name)
     launch = launch_of(kernel)
-    w = Writer(HANDLERS, debug, _vector_pointers(kernel), bool(product_tiles(kernel.body)))
+    tiles, deciding = bool(product_tiles(kernel.body)), deciding_variables(kernel.body)
+    w = Writer(HANDLERS, debug, _vector_pointers(kernel), tiles, deciding)
     if w.names.new(kernel.name) != kernel.name:
         raise CompileError(f"the kernel name {kernel.name!r} means something else in CUDA C")
     parameters, conversions = _parameters(w, kernel)

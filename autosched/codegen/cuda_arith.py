@@ -2,7 +2,7 @@
 
 Integers wrap: sums and products of data are computed in an unsigned type (signed overflow is
 undefined in C), those of indices, which stay in their type, as they are. 16-bit floats are computed
-in float and rounded once.
+in float and rounded once. Operands of what jumps (`tir/jumps.py`) are rounded by themselves.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ _OPERATORS: dict[type[Expr], tuple[str, Level]] = {
     And: ("&&", Level.AND),
     Or: ("||", Level.OR),
 }
+_ROUNDED: dict[type[Expr], str] = {Add: "add", Sub: "sub", Mul: "mul"}
+"""What CUDA calls operations that nothing is fused with, whatever statements they stand in."""
 _STRONGER = {level: Level(level + 1) for level in Level if level < Level.PRIMARY}
 
 
@@ -78,10 +80,10 @@ def _modular(w: Writer, e: Expr, kind: str) -> Text:
 
 
 def _float_operator(w: Writer, e: BinaryExpr) -> Text:
-    if isinstance(e, Mul) and not w.may_fuse:
-        name = "__dmul_rn" if e.dtype.bits == 64 else "__fmul_rn"
-        product = Text(f"{name}({w.widened(e.a).text}, {w.widened(e.b).text})")
-        return w.narrowed(product, e.dtype)
+    if not w.may_fuse and type(e) in _ROUNDED:
+        name = f"__{'d' if e.dtype.bits == 64 else 'f'}{_ROUNDED[type(e)]}_rn"
+        rounded = Text(f"{name}({w.widened(e.a).text}, {w.widened(e.b).text})")
+        return w.narrowed(rounded, e.dtype)
     return w.narrowed(_joined(type(e), w.widened(e.a), w.widened(e.b)), e.dtype)
 
 
@@ -110,19 +112,14 @@ def division(w: Writer, e: Expr) -> Text:
 
 
 def floor_division(w: Writer, e: Expr) -> Text:
-    """FloorDiv and FloorMod of floats; those of integers are lowered before.
-
-    No product and sum in the operands are fused: the last bit may decide for another whole number.
-    """
+    """FloorDiv and FloorMod of floats; those of integers are lowered before."""
     assert isinstance(e, FloorDiv | FloorMod)
     if not e.dtype.is_float:
         raise CompileError(
             f"{type(e).__name__} reached CUDA code generation: run the lowering passes first: {e!r}"
         )
     name = "floordiv" if isinstance(e, FloorDiv) else "floormod"
-    fusing, w.may_fuse = w.may_fuse, False
     a, b = w.widened(e.a).text, w.widened(e.b).text
-    w.may_fuse = fusing
     return w.narrowed(w.call(f"{name}_f{max(e.dtype.bits, 32)}", a, b), e.dtype)
 
 
@@ -164,14 +161,9 @@ def extremum(w: Writer, e: Expr) -> Text:
 
 
 def cast(w: Writer, e: Expr) -> Text:
-    """Cast. In what becomes an integer no product and sum are fused: the last bit decides."""
+    """Cast."""
     assert isinstance(e, Cast)
-    if not e.value.dtype.is_float or not e.dtype.is_integral:
-        return convert(w, w.value(e.value), e.value.dtype, e.dtype)
-    fusing, w.may_fuse = w.may_fuse, False
-    value = w.value(e.value)
-    w.may_fuse = fusing
-    return convert(w, value, e.value.dtype, e.dtype)
+    return convert(w, w.value(e.value), e.value.dtype, e.dtype)
 
 
 def convert(w: Writer, value: Text, source: DType, target: DType) -> Text:
@@ -183,6 +175,8 @@ def convert(w: Writer, value: Text, source: DType, target: DType) -> Text:
     if is_half(source):
         wide = w.call(f"{value_type(source)}_to_f32", value.text)
         return convert(w, wide, float32, target)
+    if target.name == "float16" and source.name == "float64":
+        return w.call("f64_to_f16", value.text)
     if is_half(target):
         wide = convert(w, value, source, float32)
         return w.call(f"f32_to_{value_type(target)}", wide.text)

@@ -65,7 +65,8 @@ def _let(w: Writer, e: Expr) -> Text:
     assert isinstance(e, Let)
     if isinstance(e.value, Var | IntImm | FloatImm):
         return w.value(substitute(e.body, {e.var: e.value}))
-    kind, value, name = w.type(e.var.dtype), w.text(e.value), w.names.new(e.var.name)
+    kind, value = w.type(e.var.dtype), w.bound_value(e.var, e.value).text
+    name = w.names.new(e.var.name)
     w.values[e.var] = Text(name)
     return Text(f"[&]({kind} {name}) {{ return {w.text(e.body)}; }}({value})")
 

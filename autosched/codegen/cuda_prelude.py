@@ -42,6 +42,13 @@ __device__ __forceinline__ f16 f32_to_f16(float x) {
   return y;
 }"""
 
+_F64_TO_F16 = """\
+__device__ __forceinline__ f16 f64_to_f16(double x) {
+  f16 y;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x));
+  return y;
+}"""
+
 _BF16_TO_F32 = """\
 __device__ __forceinline__ float bf16_to_f32(bf16 x) {
   return __uint_as_float((unsigned)x.bits << 16);
@@ -154,6 +161,7 @@ PARTS: dict[str, str] = {
     "bit_cast": _BIT_CAST,
     "f16_to_f32": _F16_TO_F32,
     "f32_to_f16": _F32_TO_F16,
+    "f64_to_f16": _F64_TO_F16,
     "bf16_to_f32": _BF16_TO_F32,
     "f32_to_bf16": _F32_TO_BF16,
     "max_f32": _MAX_F32,
@@ -176,6 +184,7 @@ PARTS: dict[str, str] = {
 _NEEDS = {
     "f16_to_f32": ("f16",),
     "f32_to_f16": ("f16",),
+    "f64_to_f16": ("f16",),
     "bf16_to_f32": ("bf16",),
     "f32_to_bf16": ("bf16",),
     "f8e4m3_to_f32": ("f8e4m3", "bit_cast"),

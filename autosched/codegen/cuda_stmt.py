@@ -164,7 +164,8 @@ def _let(w: Writer, stmt: LetStmt) -> None:
         value = cuda_memory.vector(w, stmt.value)
         w.line(f"const {vector_type(dtype)} {name} = {value};", origin)
     else:
-        w.line(f"const {w.type(dtype)} {name} = {w.text(stmt.value)};", origin)
+        value = w.bound_value(stmt.var, stmt.value).text
+        w.line(f"const {w.type(dtype)} {name} = {value};", origin)
     w.values[stmt.var] = Text(name)
     statement(w, stmt.body)
 

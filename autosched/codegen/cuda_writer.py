@@ -17,6 +17,7 @@ from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, Var
+from autosched.tir.jumps import jumps
 
 
 class Level(IntEnum):
@@ -60,11 +61,13 @@ class Writer:
         debug: bool = False,
         vector_pointers: frozenset[Var] = frozenset(),
         multiplies_tiles: bool = False,
+        deciding: frozenset[Var] = frozenset(),
     ) -> None:
         self.debug = debug
         self.vector_pointers = vector_pointers  # those that vectors are loaded from or stored to
         self.multiplies_tiles = multiplies_tiles  # wgmma reads shared memory by itself
-        self.may_fuse = True  # a product and a sum may be rounded once
+        self.may_fuse = True  # a product and a sum may be rounded once; not where a float jumps
+        self.deciding = deciding  # the variables that operands of what jumps are made of
         self.names = Names()
         self.lines: list[str] = []
         self.origins: list[str] = []
@@ -107,7 +110,20 @@ class Writer:
                 f"{type(e).__name__} reached CUDA code generation: run the lowering passes first: "
                 f"{e!r}"
             )
-        return handler(self, e)
+        if not jumps(e):
+            return handler(self, e)
+        saved, self.may_fuse = self.may_fuse, False
+        text = handler(self, e)
+        self.may_fuse = saved
+        return text
+
+    def bound_value(self, var: Var, value: Expr) -> Text:
+        """`value`, which `var` is to stand for: exact where jumps depend on it."""
+        saved = self.may_fuse
+        self.may_fuse = saved and var not in self.deciding
+        text = self.value(value)
+        self.may_fuse = saved
+        return text
 
     def operand(self, e: Expr, level: Level) -> str:
         """`e` as an operand where operators of at least `level` need no parentheses."""

@@ -25,6 +25,7 @@ from autosched.target import Target
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.jumps import deciding_variables
 from autosched.tir.stmt import Allocate, AssertStmt, AttrStmt, For, ForKind, SeqStmt, Stmt
 from autosched.tir.walk import pre_order, stmts
 
@@ -121,6 +122,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         permutes_bytes="+avx512vbmi" in features,
         addressed=cache(partial(computed_addresses, func.body)),
         updated=cache(partial(updated_buffers, func.body)),
+        deciding=cache(partial(deciding_variables, func.body)),
     )
 
 

@@ -1,9 +1,9 @@
 """Arithmetic, comparisons and conversions.
 
-Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them, but not in what is
-converted to an integer, where the last bit of a float decides; nothing is reassociated. Minimum and
-maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of floats to integers saturate and
-send NaN to 0.
+Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them, but not in operands
+of what jumps (`tir/jumps.py`), where the last bit of a float decides; nothing is reassociated.
+Minimum and maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of floats to integers
+saturate and send NaN to 0.
 """
 
 from __future__ import annotations
@@ -262,12 +262,7 @@ def _extremum_of_numbers(
 
 def cast(b: FunctionBuilder, e: Cast) -> str:
     """Cast."""
-    if not e.value.dtype.is_float or not e.dtype.is_integral:
-        return convert(b, b.value(e.value), e.value.dtype, e.dtype)
-    fusing, b.may_fuse = b.may_fuse, False
-    value = b.value(e.value)
-    b.may_fuse = fusing
-    return convert(b, value, e.value.dtype, e.dtype)
+    return convert(b, b.value(e.value), e.value.dtype, e.dtype)
 
 
 def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
@@ -302,11 +297,29 @@ def convert(b: FunctionBuilder, value: str, source: DType, target: DType) -> str
 
 def _convert_float(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
     if {source.bits, target.bits} == {16, 64}:
-        # No instruction goes directly between half and double.
+        # Hardly any processor goes directly between half and double.
         wide = float32_like(source)
-        return _convert_float(b, _convert_float(b, value, source, wide), wide, target)
+        middle = _convert_float if source.bits == 16 else _round_to_odd
+        return _convert_float(b, middle(b, value, source, wide), wide, target)
     name = "fptrunc" if target.bits < source.bits else "fpext"
     return b.emit(f"{name} {llvm_type(source)} {value} to {llvm_type(target)}")
+
+
+def _round_to_odd(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
+    """float64 as float32: of the two next to it that whose last bit is 1, unless it is one itself.
+
+    What is rounded again, to float16, is as if it was rounded once (Boldo and Melquiond, Emulation
+    of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd, 2008).
+    """
+    f, ints = Lanes(b, source), DType("int32").with_lanes(source.lanes)
+    near = _convert_float(b, value, source, target)
+    back = _convert_float(b, near, target, source)
+    beyond = f.test("ogt", f.intrinsic("fabs", back), f.intrinsic("fabs", value))
+    kind, bits = llvm_type(ints), b.emit(f"bitcast {llvm_type(target)} {near} to {llvm_type(ints)}")
+    toward_zero = b.emit(f"add {kind} {bits}, {b.emit(f'sext {f.flags} {beyond} to {kind}')}")
+    inexact = b.emit(f"zext {f.flags} {f.test('one', back, value)} to {kind}")
+    odd = b.emit(f"or {kind} {toward_zero}, {inexact}")
+    return b.emit(f"bitcast {kind} {odd} to {llvm_type(target)}")
 
 
 def _float_to_int(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:

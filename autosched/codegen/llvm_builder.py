@@ -25,11 +25,17 @@ from autosched.tir.expr import (
     IntImm,
     Let,
     Mod,
+    Mul,
     Var,
 )
 from autosched.tir.intrin import is_pure
+from autosched.tir.jumps import jumps, makes_whole
+from autosched.tir.kinds import bits_of, kinds
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import free_vars
+
+_FUSED = bits_of(Mul, Div)
+"""What is computed in another way where nothing is to be fused."""
 
 
 class FunctionBuilder:
@@ -40,8 +46,9 @@ class FunctionBuilder:
     its register. `multiples` has, for the variable of each open innermost loop, the registers that
     hold it times a constant. `mask` is the register and width of the condition under which memory
     may be read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may
-    be rounded once. `slots` hold the workspace pointers that the exit block frees, `slot_of` says
-    which of them a pointer's register is in; `last` are further lines of that block.
+    be rounded once, but in operands of jumps (`tir/jumps.py`), of which `rounded` is that of a
+    rounding to whole numbers. `slots` hold the workspace pointers that the exit block frees,
+    `slot_of` says which of them a pointer's register is in; `last` are further lines of that block.
     """
 
     def __init__(self, module: ModuleBuilder, *, inside_parallel: bool = False) -> None:
@@ -63,6 +70,7 @@ class FunctionBuilder:
         self.slot_of: dict[str, str] = {}
         self.mask: tuple[str, int] | None = None
         self.may_fuse = True
+        self.rounded: Expr | None = None
         self.counter = 0
         self.enter(self.new_block("entry"))
 
@@ -152,8 +160,9 @@ class FunctionBuilder:
     def _unbind(self, var: Var) -> None:
         # The variable was bound before (its statement was copied): what used it is out of date.
         for region in self.regions:
-            for e in [e for e in region.values if var in free_vars(e)]:
-                del region.values[e]
+            for values in (region.values, region.exact):
+                for e in [e for e in values if var in free_vars(e)]:
+                    del values[e]
             stale = [k for k in region.pointers if any(var in free_vars(t) for t, _ in k[2])]
             for key in stale:
                 del region.pointers[key]
@@ -174,16 +183,36 @@ class FunctionBuilder:
             raise CompileError(f"{type(e).__name__} cannot be compiled for the CPU: {e!r}")
         if not self.is_pure(e):
             self.at = self.inner
-            result = handler(self, e)
+            result = self._written(handler, e)
             self.at = self.inner
             return result
         region = self.region_of(e)
-        known = region.values.get(e)
+        exact = not self.may_fuse and e.dtype.is_float and kinds(e) & _FUSED
+        values = region.exact if exact else region.values
+        known = values.get(e)
         if known is None:
             saved, self.at = self.at, region
-            known = region.values[e] = handler(self, e)
+            known = values[e] = self._written(handler, e)
             self.at = saved
         return known
+
+    def _written(self, handler: Callable[..., str], e: Expr) -> str:
+        """What `handler` writes for `e`; nothing is fused in the operands of what jumps."""
+        if not jumps(e):
+            return handler(self, e)
+        saved = self.may_fuse, self.rounded
+        self.may_fuse, self.rounded = False, e.children()[0] if makes_whole(e) else None
+        result = handler(self, e)
+        self.may_fuse, self.rounded = saved
+        return result
+
+    def bound_value(self, var: Var, value: Expr) -> str:
+        """The register of `value`, which `var` is to stand for: exact where jumps depend on it."""
+        saved = self.may_fuse
+        self.may_fuse = saved and var not in self.module.deciding()
+        result = self.value(value)
+        self.may_fuse = saved
+        return result
 
     def wide_value(self, e: Expr) -> str:
         """The integer `e` as i64, for addresses; signed values are extended by their sign."""

@@ -50,8 +50,14 @@ as 32 products on Intel's cores."""
 
 
 def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
-    """Whether a vector is divided by one number, which is known before the loop."""
+    """Whether a vector is divided by one number, which is known before the loop.
+
+    In operands of jumps only the one that is rounded to a whole number: what products err by where
+    a quotient is very small is no matter there.
+    """
     divisor = e.b
+    if not b.may_fuse and e is not b.rounded:
+        return False
     if not b.module.fuses or not isinstance(divisor, Broadcast) or e.dtype.lanes < LEAST_SHARED:
         return False
     return e.dtype.bits >= 32 and isinstance(divisor.value, Var | FloatImm)
@@ -61,10 +67,10 @@ def _divide_by_one(b: FunctionBuilder, e: BinaryExpr, x: str, dtype: DType) -> s
     """x / s by the reciprocal of s: two products, of which the first is by a power of two.
 
     With x' = x sign(s) (a very small s and x are scaled up first, very large ones down) and
-    r = 1 / |s|, the quotient q = x' r errs by less than two units in the last place. In what
-    becomes an integer it is corrected by r times the remainder q |s| - x', which is exact, so that
-    it is the rounded quotient (Markstein, Computation of Elementary Functions on the IBM RISC
-    System/6000 Processor, 1990). The sign of a zero is that of q. What is no finite remainder
+    r = 1 / |s|, the quotient q = x' r errs by less than two units in the last place. Where it is
+    rounded to a whole number it is corrected by r times the remainder q |s| - x', which is exact,
+    so that it is the rounded quotient (Markstein, Computation of Elementary Functions on the IBM
+    RISC System/6000 Processor, 1990). The sign of a zero is that of q. What is no finite remainder
     (infinities, zeros) leaves q. Where x or the quotient is so small that the remainder is
     subnormal (below 2**-100), or the quotient next to the largest number, the last place may
     differ from the division's.
@@ -255,11 +261,8 @@ def _floor_remainder_of_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _float_operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
-    """The operands, in float32 at least. No product and sum in them are fused: the last bit may
-    decide for another whole number."""
-    fusing, b.may_fuse = b.may_fuse, False
+    """The operands, in float32 at least."""
     first, second, dtype = operands(b, e)
-    b.may_fuse = fusing
     if dtype.bits >= 32:
         return first, second, dtype
     wide = float32_like(dtype)

@@ -85,7 +85,7 @@ def _not(b: FunctionBuilder, e: Not) -> str:
 
 
 def _let(b: FunctionBuilder, e: Let) -> str:
-    b.bind(e.var, b.value(e.value))
+    b.bind(e.var, b.bound_value(e.var, e.value))
     return b.value(e.body)
 
 

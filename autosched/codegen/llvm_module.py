@@ -30,14 +30,16 @@ class Region:
     """A part of the function in which everything written so far may be used again.
 
     `values` holds pure expressions, `loads` (per pointer variable) values read from memory that
-    no store has made stale, `pointers` addresses.
+    no store has made stale, `pointers` addresses. `exact` holds pure floats in which nothing is
+    fused.
     """
 
-    __slots__ = ("block", "loads", "pointers", "values")
+    __slots__ = ("block", "exact", "loads", "pointers", "values")
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.values: dict[Expr, str] = {}
+        self.exact: dict[Expr, str] = {}
         self.loads: dict[Var, dict[Expr, str]] = {}
         self.pointers: dict[tuple[Var, str, Terms], str] = {}
 
@@ -66,7 +68,8 @@ class ModuleBuilder:
     others, by the place of their node in `metadata`; `local` are the functions that
     others of the module may call, `helpers` the text of those that code generation calls, by their
     names; `addressed` tells the pointers with computed addresses,
-    `updated` the buffers that are loaded and stored at one place, which few ask for.
+    `updated` the buffers that are loaded and stored at one place, which few ask for; `deciding` the
+    variables that operations which jump are made of (`tir/jumps.py`).
     """
 
     handlers: Handlers
@@ -92,6 +95,7 @@ class ModuleBuilder:
     local: frozenset[str] = frozenset()
     addressed: Callable[[], set[Var]] = set
     updated: Callable[[], frozenset[Var]] = frozenset
+    deciding: Callable[[], frozenset[Var]] = frozenset
 
     def declare(self, name: str, signature: str) -> str:
         """Declares function `name`; `signature` is `<result> @(<parameters>)`. Returns @name."""

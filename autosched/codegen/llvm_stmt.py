@@ -65,7 +65,7 @@ def _body(b: FunctionBuilder, stmt: DeclBuffer) -> None:
 
 
 def _let(b: FunctionBuilder, stmt: LetStmt) -> None:
-    register = b.value(stmt.value)
+    register = b.bound_value(stmt.var, stmt.value)
     b.bind(stmt.var, register)
     if stmt.var.dtype.is_handle:
         b.values[stmt.var] = register

@@ -180,7 +180,8 @@ def broadcast(value: Expr, lanes: int) -> Expr:
 def cast(dtype: str | DType, value: Operand) -> Expr:
     """`value` converted to `dtype`: floats to integers toward zero, to the nearest that fits.
 
-    Constants become what the hardware makes of values: floats of up to 16 bits come from float32.
+    Constants become what kernels make of values: bfloat16 and 8-bit floats come from float32, as
+    in ml_dtypes.
     """
     dtype = DType(dtype)
     e = as_expr(value)
@@ -206,8 +207,8 @@ def cast(dtype: str | DType, value: Operand) -> Expr:
 
 
 def _as_float(e: IntImm | FloatImm, dtype: DType) -> float:
-    """The number of a constant, rounded to float32 on its way to a type of no more bits."""
-    if dtype.bits > 32:
+    """The number of a constant, rounded to float32 on its way to a float that is only stored."""
+    if not dtype.is_storage_float:
         return float(e.value)
     with np.errstate(over="ignore"):
         return float(np.asarray(e.value, e.dtype.numpy).astype(np.float32))

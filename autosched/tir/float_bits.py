@@ -82,8 +82,7 @@ def _widen_e4m3(bits: Expr, target: DType) -> Expr:
 def narrow(value: Expr, target: DType, saturate: bool = False, nan_safe: bool = True) -> Expr:
     """`value` rounded once to `target`, a float that is only stored.
 
-    Integers and float64 are rounded to float32 first, as every conversion of them to a float of 16
-    bits is.
+    Integers and float64 are rounded to float32 first, as ml_dtypes does it.
     """
     target = target.with_lanes(value.dtype.lanes)
     assert target.is_storage_float, f"{target} is computed in, not only stored"

@@ -21,12 +21,6 @@ from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_one
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
     Add,
     BinaryExpr,
     Call,
@@ -38,7 +32,6 @@ from autosched.tir.expr import (
     IntImm,
     IterKind,
     IterVar,
-    Mod,
     Mul,
     Not,
     ProducerLoad,
@@ -47,6 +40,7 @@ from autosched.tir.expr import (
     Select,
     Var,
 )
+from autosched.tir.jumps import jumps
 from autosched.tir.numpy_binary import BINARY
 from autosched.tir.op import add, all_, const, ge, lt
 from autosched.tir.walk import pre_order
@@ -54,8 +48,6 @@ from autosched.workloads.numpy_operations import CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
 _BLOCK = 1 << 24  # elements of one intermediate array
-_ROUNDINGS = ("floor", "ceil", "round", "nearbyint", "trunc", "fmod")
-
 
 Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
 Kept: TypeAlias = Callable[[Array, DType], Array]
@@ -95,24 +87,11 @@ def jumps_with_floats(op: Operation) -> bool:
     if not isinstance(op, ComputeOp):
         return False
     bodies = [e for body in op.body for e in (body, *_combined(body))]
-    return any(_jumps(e) for body in bodies for e in pre_order(body))
+    return any(jumps(e) for body in bodies for e in pre_order(body))
 
 
 def _combined(body: Expr) -> Sequence[Expr]:
     return body.combiner.result if isinstance(body, Reduce) else ()
-
-
-def _jumps(e: Expr) -> bool:
-    match e:
-        case Cast(value):
-            return value.dtype.is_float and e.dtype.is_integral
-        case EQ(a) | NE(a) | LT(a) | LE(a) | GT(a) | GE(a):
-            return a.dtype.is_float
-        case FloorDiv() | FloorMod() | Mod():
-            return e.dtype.is_float
-        case Call(name):
-            return name in _ROUNDINGS
-    return False
 
 
 def _widened(array: Array) -> Array:
@@ -132,6 +111,14 @@ def _rounded(array: Array, dtype: DType) -> Array:
         return _wrapped(array, dtype)
     with np.errstate(all="ignore"):
         return array.astype(dtype.numpy).astype(np.float64)
+
+
+def _operator(e: BinaryExpr) -> Callable[[Any, Any], Any]:
+    """NumPy's function; of float32 where the quotient that it makes whole is one."""
+    function = BINARY[type(e)]
+    if not isinstance(e, FloorDiv | FloorMod) or not e.dtype.is_float or e.dtype.bits == 64:
+        return function
+    return lambda x, y: np.float64(function(np.float32(x), np.float32(y)))
 
 
 def _computed_in(dtype: DType) -> DType:
@@ -253,7 +240,7 @@ class _Grid:
             case BinaryExpr(a, b):
                 x, y = self(a), self(b)
                 with np.errstate(all="ignore"):
-                    found = np.asarray(BINARY[type(e)](x, y))
+                    found = np.asarray(_operator(e)(x, y))
                 return self.kept(found, _computed_in(e.dtype))
             case Not(a):
                 return np.logical_not(self(a))

@@ -28,6 +28,13 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
+def _round(x: Any) -> Any:
+    """To nearest, ties away from zero. A half is not added: the sum would be rounded."""
+    whole = np.trunc(x)
+    with np.errstate(invalid="ignore"):  # infinities differ from themselves by NaN
+        return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in _NUMPY_NAMES},
     "asin": np.arcsin,
@@ -41,7 +48,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": _sigmoid,
     "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "round": _round,
     "nearbyint": np.rint,
     "exp10": lambda x: np.power(10.0, x),
     "bitwise_and": np.bitwise_and,

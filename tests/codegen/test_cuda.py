@@ -105,7 +105,7 @@ EXPRESSIONS = {
     "floor division, not fused": (
         "float32",
         "(A[0] * x + A[1]) // x * x",
-        "floordiv_f32(__fmul_rn(A[0], x) + A[1], x) * x",
+        "floordiv_f32(__fadd_rn(__fmul_rn(A[0], x), A[1]), x) * x",
     ),
     "a quotient by an index": ("int32", "truncdiv(A[0], n)", "A[0] / n"),
     "a mask": ("int32", "bitwise_and(n + 1, 7)", "(n + 1) & 7"),
@@ -127,9 +127,25 @@ EXPRESSIONS = {
     "to int, not fused": (
         "int32",
         "int32(float32(A[0]) * float32(B[0]) + float32(A[1]))",
-        "f32_to_i32(__fmul_rn((float)A[0], (float)B[0]) + (float)A[1])",
+        "f32_to_i32(__fadd_rn(__fmul_rn((float)A[0], (float)B[0]), (float)A[1]))",
+    ),
+    "a comparison, not fused": (
+        "float32",
+        "Select(A[0] * x - A[1] > x, A[0] * x + A[1], x)",
+        "__fsub_rn(__fmul_rn(A[0], x), A[1]) > x ? A[0] * x + A[1] : x",
+    ),
+    "a rounding, not fused": (
+        "float64",
+        "floor(A[0] * x) + nearbyint(A[0] * x + x)",
+        "floor(__dmul_rn(A[0], x)) + rint(__dadd_rn(__dmul_rn(A[0], x), x))",
+    ),
+    "a remainder, not fused": (
+        "float32",
+        "fmod(A[0] * x, x) * x + truncmod(A[0] * x, x)",
+        "fmodf(__fmul_rn(A[0], x), x) * x + fmodf(__fmul_rn(A[0], x), x)",
     ),
     "half": ("float16", "A[0] + x", "f32_to_f16(f16_to_f32(A[0]) + f16_to_f32(x))"),
+    "double to half": ("float16", "float16(float64(A[0]))", "f64_to_f16((double)f16_to_f32(A[0]))"),
     "brain float": ("bfloat16", "exp(x)", "f32_to_bf16(expf(bf16_to_f32(x)))"),
     "float8": ("float8_e4m3fn", "exp(x)", "f32_to_f8e4m3(expf(f8e4m3_to_f32(x)))"),
     "another float8": (
@@ -149,6 +165,15 @@ def test_expressions(dtype: str, text: str, expected: str, nvrtc: Nvrtc) -> None
     body = f"B[0] = {text}"
     assert f"B[0] = {expected};" in lines(body, dtype)
     nvrtc.compile(emit_cuda([kernel(body, dtype)]).text, "sm_80")
+
+
+def test_what_a_jump_reads_through_a_variable_is_not_fused() -> None:
+    found = lines("t: float32 = A[0] * x + x\nu: float32 = t * x\nB[1] = floor(u) + t * x")
+    assert found[-3:] == [
+        "const float t = __fadd_rn(__fmul_rn(A[0], x), x);",
+        "const float u = __fmul_rn(t, x);",
+        "B[1] = floorf(u) + t * x;",
+    ]
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])

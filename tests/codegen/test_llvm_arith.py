@@ -16,7 +16,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, Expr
 from autosched.tir.parser import parse_func
 from kit.floats import patterns, same_bits
-from kit.types import Elementwise, RunKernel
+from kit.types import Array, Elementwise, RunKernel
 
 N = 64
 
@@ -175,11 +175,95 @@ def test_floor_division_of_floats_is_numpys(
     np.testing.assert_array_equal(np.signbit(out[real]), np.signbit(expected[real]))
 
 
-@pytest.mark.parametrize("name", ["floordiv", "floormod"])
-def test_operands_of_floor_division_are_not_fused(name: str, elementwise: Elementwise) -> None:
-    """The last bit of the dividend decides for one whole number or the next."""
-    f = elementwise(lambda a, b: getattr(op, name)(a * b + a, b), ["float32"] * 2, "float32", 8)
-    assert "contract" not in emit_llvm(f, cpu_target(2))
+def _call(name: str) -> Callable[[Expr, Expr], Expr]:
+    return lambda x, y: op.call(name, x, y) if name == "fmod" else op.call(name, x)
+
+
+def _chosen(name: str) -> Callable[[Expr, Expr], Expr]:
+    return lambda x, y: op.select(getattr(op, name)(x, y), x, y)
+
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+ROUNDINGS = ("floor", "ceil", "round", "nearbyint", "trunc", "fmod")
+JUMPS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "floordiv": op.floordiv,
+    "floormod": op.floormod,
+    "truncmod": op.truncmod,
+    **{name: _call(name) for name in ROUNDINGS},
+    **{name: _chosen(name) for name in COMPARISONS},
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_operands_of_jumps_are_not_fused(name: str, elementwise: Elementwise) -> None:
+    """The last bit decides for one whole number or the next, or whether a comparison holds."""
+    f = elementwise(lambda a, b: JUMPS[name](a * b + a, b), ["float32"] * 2, "float32", 8)
+    text = emit_llvm(f, cpu_target(2))
+    assert "fadd float" in text
+    # What is selected is no operand: the sum stands there once more, and may be fused.
+    assert ("contract" in text) == (name in COMPARISONS)
+
+
+def test_pure_floats_are_fused_beside_jumps_only() -> None:
+    """Of an index and a parameter alike: what one of the two needs is not taken for the other."""
+    text = emit_llvm(
+        parse_func("""\
+def main(Y: Buffer((64,), float32), t: float32):
+    for i in range(64):
+        Y[i] = Select(floor(float32(i) * t + t) > t, float32(i) * t + t, t)
+"""),
+        cpu_target(1),
+    )
+    assert text.count("fadd contract float") == text.count("fadd float") == 1
+
+
+def test_what_a_jump_reads_through_a_variable_is_not_fused(run: RunKernel) -> None:
+    """Fused, 0.1 * 10 - 1 is above zero; the second variable is made of the first."""
+    f = parse_func("""\
+def main(A: Buffer((16,), float32), B: Buffer((16,), float32), Y: Buffer((16,), float32)):
+    for i in range(16):
+        t: float32 = A[i] * B[i] - float32(1.0)
+        u: float32 = t + t
+        v: float32 = A[i] * B[i] + A[i]
+        Y[i] = Select(u > float32(0.0), v, ceil(t))
+""")
+    a, b, y = np.full(16, 0.1, np.float32), np.full(16, 10, np.float32), np.ones(16, np.float32)
+    run(f, a, b, y)
+    np.testing.assert_array_equal(y, 0)
+    assert emit_llvm(f, cpu_target(1)).count("fadd contract") == 1  # what is selected
+
+
+QUOTIENTS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "{q} * {d} > {x}": lambda q, d, x: q * d > x,
+    "floor({q} * {d}) < {x}": lambda q, d, x: np.floor(q * d) < x,
+    "{q} == {y}": lambda q, d, x: q == q,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("divisor", [3.0, 0.7])
+@pytest.mark.parametrize("condition", QUOTIENTS)
+def test_quotients_that_jumps_read_are_rounded(
+    dtype: str, condition: str, divisor: float, run: RunKernel
+) -> None:
+    """Also where they are small: a product with the reciprocal is another float."""
+    x, d, y = "X[j * 8:j * 8 + 8]", "broadcast(d, 8)", "Y[j * 8:j * 8 + 8]"
+    test = condition.format(q=f"({x} / {d})", d=d, x=x, y=y)
+    f = parse_func(f"""\
+def main(X: Buffer((4096,), {dtype}), S: Buffer((1,), {dtype}), Y: Buffer((4096,), {dtype})):
+    d: {dtype} = S[0]
+    for j in range(512):
+        Y[j * 8:j * 8 + 8] = Select({test}, broadcast({dtype}(1.0), 8), broadcast({dtype}(0.0), 8))
+""")
+    rng = np.random.default_rng(0)
+    tiny = np.finfo(dtype).tiny
+    whole = rng.integers(1, 99, 2048)
+    values = np.concatenate([whole, rng.normal(size=1024), rng.uniform(1, 999, 1024) * tiny])
+    xs, s = values.astype(dtype), np.array([divisor], dtype)
+    expected = (xs / s).astype(dtype)
+    out = expected.copy()
+    run(f, xs, s, out)
+    np.testing.assert_array_equal(out, QUOTIENTS[condition](expected, s, xs))
 
 
 @pytest.mark.parametrize("source", ["float16", "float32"])
@@ -201,6 +285,28 @@ def test_floats_that_are_only_stored_are_those_of_ml_dtypes(
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(back, small.astype(np.float32).astype(source))
     assert (np.signbit(back) == np.signbit(small)).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_float64_becomes_float16_in_one_rounding(
+    lanes: int, elementwise: Elementwise, same_as_interpreted: RunKernel
+) -> None:
+    """What lies between two floats, and a little beside: by way of float32 it would be the tie."""
+    halves = np.sort(patterns("float16").astype(np.float64))
+    halves = halves[np.isfinite(halves)]
+    ties = (halves[1:] + halves[:-1]) / 2
+    beside = [ties * (1 + k * 2.0**-50) for k in (-1, 0, 1)]
+    ends = [np.nan, np.inf, 65520, 65520 - 2**-30, 1e300, 5e-324, 2**-25, 2**-25 * (1 + 2**-50)]
+    x = np.concatenate([*beside, ends, np.negative(ends)])
+    x = x[len(x) % lanes :]
+    out = np.zeros(len(x), np.float16)
+    kind = DType("float16").with_lanes(lanes)
+    f = elementwise(lambda a: op.cast(kind, a), ["float64"], "float16", len(x), lanes)
+    same_as_interpreted(f, x, out)
+    with np.errstate(over="ignore"):
+        wanted = x.astype(np.float16)
+    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_array_equal(np.signbit(out), np.signbit(wanted))
 
 
 @pytest.mark.parametrize("dtype", STORED[1:])

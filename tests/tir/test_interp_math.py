@@ -114,6 +114,8 @@ def test_reinterpret_keeps_the_bits(tir: type[Programs]) -> None:
         ("float32", -1.9, "int32", -1),
         ("float32", 3.0, "bool", True),
         ("float32", 1e30, "float16", math.inf),
+        ("float64", 1 + 2.0**-11 + 2.0**-40, "float16", 1 + 2.0**-10),
+        ("float64", 1 + 2.0**-8 + 2.0**-40, "bfloat16", 1.0),
         ("int32", -1, "uint8", 255),
         ("int32", 300, "int8", 44),
         ("int32", -1, "uint32", 2**32 - 1),
@@ -134,6 +136,13 @@ def test_conversions(
     func = tir.func([A, out], tir.launch(body, (threads, 2)))
     interp.run(func, [np.full(2, value, source), found])
     assert found.tolist() == [wanted] * 2
+
+
+def test_what_rounds_to_zero_keeps_its_sign(tir: type[Programs]) -> None:
+    for value in (-0.0, -0.25, 0.25, -0.5, 2.5):
+        found = tir.evaluate(op.call("round", X), x=value)
+        wanted = math.copysign(math.floor(abs(value) + 0.5), value)
+        assert (found, math.copysign(1, found)) == (wanted, math.copysign(1, value))
 
 
 def test_fused_multiply_add(tir: type[Programs]) -> None:

@@ -259,6 +259,13 @@ def test_half_and_brain_floats_meet_in_float32() -> None:
     assert total.dtype is float32
 
 
+def test_float64_becomes_float16_in_one_rounding() -> None:
+    """bfloat16 is made from float32, as in ml_dtypes, where the tie goes to even."""
+    small = 2.0**-40
+    assert number_of(op.cast("float16", op.const(1 + 2**-11 + small, "float64"))) == 1 + 2**-10
+    assert number_of(op.cast("bfloat16", op.const(1 + 2**-8 + small, "float64"))) == 1
+
+
 def test_constants_round() -> None:
     assert number_of(op.const(0.1)) == float(np.float32(0.1))
     assert number_of(op.const(1e39, "float32")) == float("inf")

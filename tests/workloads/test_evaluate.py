@@ -19,6 +19,7 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.op import call, cast, const, eq, ge, gt, if_then_else, le, lt, min_, ne
 from autosched.workloads import evaluate as module
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.expression.workload import ExpressionWorkload
 from autosched.workloads.workload import Array, random_inputs
 
 argmax = te.comm_reducer(
@@ -211,3 +212,23 @@ def test_integers_beyond_int64_have_no_reference() -> None:
     B = te.compute((4,), lambda i: A[i] * te.const(2**63 + 1, "uint64"), name="B")
     with pytest.raises(ConfigError, match=r"no NumPy reference for uint64.9223372036854775809"):
         evaluate([A, B], [np.ones(4, np.uint64)])
+
+
+def test_halves_are_rounded_away_from_zero_and_nothing_else() -> None:
+    """A half added to what is just below one, or to a large odd number, is rounded itself."""
+    below, odd = np.nextafter(0.5, 0), 2.0**52 + 1
+    a = np.array([below, -below, odd, -odd, 0.5, -2.5, np.inf, np.nan])
+    workload = ExpressionWorkload.parse("C[i] = round(A[i])", {"A": [8]}, "float64")
+    (found,) = workload.reference([a])
+    np.testing.assert_array_equal(found, [0, 0, odd, -odd, 1, -3, np.inf, np.nan])
+
+
+def test_floor_division_of_float32_is_numpys() -> None:
+    """Its quotients are rounded to float32 before they are made whole."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=4096) * 2.0 ** rng.integers(0, 60, 4096) for _ in range(2))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    for sign, function in (("//", np.floor_divide), ("%", np.mod)):
+        shapes = {"A": [4096], "B": [4096]}
+        workload = ExpressionWorkload.parse(f"C[i] = A[i] {sign} B[i]", shapes)
+        np.testing.assert_array_equal(workload.reference([a, b])[0], function(a, b))

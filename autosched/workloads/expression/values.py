@@ -2,7 +2,8 @@
 
 Literals take the type of what they meet, index arithmetic is done in int64 where int32 might not
 hold it, and an element of a narrower type is widened to the type of the statement's result first;
-but integers in conditions stay integers, for a float result may not hold what is compared.
+but integers in conditions stay integers, for a float result may not hold what is compared. int8 and
+uint8 meet in int16, as in NumPy.
 """
 
 from __future__ import annotations
@@ -207,6 +208,8 @@ class Translation:
             if kind not in _FOLD:
                 return self._binary(operator, op.const(a), op.const(b), right)
             return _literal(_FOLD[kind](a, b))
+        if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
+            a, b = (a, b) if kind in _BITWISE else (_counted(a), _counted(b))
         if isinstance(operator, ast.Div):
             return self._divide(a, b, right)
         if kind in _BITWISE:
@@ -233,7 +236,7 @@ class Translation:
         if isinstance(operator, ast.UAdd):
             return value
         if isinstance(operator, ast.USub):
-            return op.neg(value) if isinstance(value, Expr) else -value
+            return op.neg(_counted(value)) if isinstance(value, Expr) else -value
         e = op.as_expr(value)
         if e.dtype.is_bool:
             return op.not_(e)
@@ -254,6 +257,9 @@ class Translation:
     def _unified(self, a: Value, b: Value) -> tuple[Expr, Expr]:
         """Both with one type; a literal takes that of the other side, if it can."""
         if isinstance(a, Expr) and isinstance(b, Expr):
+            if _unlike(a.dtype, b.dtype):
+                wide = f"int{2 * max(a.dtype.bits, b.dtype.bits)}"
+                return op.cast(wide, a), op.cast(wide, b)
             return op.unify(a, b)
         if isinstance(a, Expr):
             return self._adapted(a, b)
@@ -293,7 +299,7 @@ class Translation:
                 raise OverflowError(f"{a} ** {b} does not fit")
             return _literal(a**b)
         if isinstance(a, Expr) and isinstance(b, int) and 0 <= b <= _MAX_POWER:
-            return _repeated(a, b)
+            return _repeated(_counted(a), b)
         if isinstance(a, Expr) and a.dtype.is_float and not isinstance(b, Expr) and b == 0.5:
             return op.call("sqrt", a)
         x, y = self._unified(a, b)
@@ -327,7 +333,8 @@ class Translation:
         if name == "abs" and isinstance(args[0], int | float):
             return abs(args[0])
         if name == "abs" and isinstance(args[0], Expr) and not args[0].dtype.is_float:
-            return op.max_(args[0], op.neg(args[0]))
+            value = _counted(args[0])
+            return op.max_(value, op.neg(value)) if value.dtype.is_int else value
         kind = self._float(*(a.dtype for a in args if isinstance(a, Expr)))
         floats = [
             op.cast(kind, a) if isinstance(a, Expr) else op.const(float(a), kind) for a in args
@@ -337,15 +344,20 @@ class Translation:
 
 def _holds_both(a: DType, b: DType) -> DType | None:
     """The type in which to compare, unless it is the one of the two that arithmetic takes."""
-    if a.is_bool or b.is_bool:
-        return None
-    if a.is_integral and b.is_integral:
-        signed, unsigned = (a, b) if a.is_int else (b, a)
-        unlike = signed.is_int and not unsigned.is_int
-        return int32 if unlike and signed.bits <= unsigned.bits else None
-    if a.is_float and b.is_float:
+    if a.is_bool or b.is_bool or a.is_float == b.is_float:
         return None
     return float32 if max(a, b, key=lambda t: t.is_float).bits < 32 else None
+
+
+def _counted(e: Expr) -> Expr:
+    """A truth value as int32, for true + true is 2; others as they are."""
+    return op.cast(int32, e) if e.dtype.is_bool else e
+
+
+def _unlike(a: DType, b: DType) -> bool:
+    """Whether one is signed, the other not, and the signed one no wider: int8 beside uint8."""
+    signed, unsigned = (a, b) if a.is_int else (b, a)
+    return signed.is_int and unsigned.code == "uint" and signed.bits <= unsigned.bits
 
 
 def _literal(number: float) -> float:

@@ -289,6 +289,33 @@ def test_signed_and_unsigned_integers_are_compared_as_numbers(dtype: str) -> Non
     assert workload.reference([a, b])[0].astype(int).tolist() == [1, 1, 0]
 
 
+MEETING: dict[str, Callable[[Array, Array], Array]] = {
+    "max(A[i], B[i])": np.maximum,
+    "A[i] + B[i]": np.add,
+    "B[i] - A[i]": np.subtract,
+    "A[i] * B[i]": np.multiply,
+    "B[i] // A[i]": np.floor_divide,
+    "A[i] | B[i]": np.bitwise_or,
+    "where(B[i] > 9, A[i], B[i])": lambda a, b: np.where(b > 9, a, b),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int64"])
+@pytest.mark.parametrize("value", MEETING)
+def test_signed_and_unsigned_integers_meet_where_they_do_in_numpy(value: str, dtype: str) -> None:
+    shapes = {"A": [4], "B": [4]}
+    workload = ExpressionWorkload.parse(f"D[i] = {value}", shapes, {"A": dtype, "B": "uint8"})
+    values: dict[str, Array] = {
+        "A": np.array([-1, -128, 5, 127], dtype),
+        "B": np.array([5, 255, 5, 200], np.uint8),
+    }
+    ordered = (values["B"], values["A"]) if value.startswith("B") else (values["A"], values["B"])
+    (found,) = workload.reference([values[name] for name in workload.program.inputs])
+    expected = MEETING[value](*ordered)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_integers_are_compared_with_floats_in_32_bits() -> None:
     """2049 is 2048 in float16."""
     types = {"X": "float16", "L": "int32", "D": "float16"}

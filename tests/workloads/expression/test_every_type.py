@@ -1,0 +1,46 @@
+"""Every operation in every type gives what the interpreter and NumPy give, at the ends too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched.workloads.expression.workload import ExpressionWorkload
+from kit.every_type import FLOATS, INTEGERS, expressions, problems
+from kit.types import Array
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+def test_every_operation_on_vectors(dtype: str) -> None:
+    found = list(problems(dtype, expressions(dtype), lanes=8))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "float32", "float64"])
+def test_every_operation_on_numbers(dtype: str) -> None:
+    found = list(problems(dtype, expressions(dtype), lanes=1))
+    assert not found, "\n".join(found)
+
+
+def test_truth_values_are_added_up_as_numbers() -> None:
+    """One bit would make true + true false."""
+    values: dict[str, Callable[[Array], Array]] = {
+        "(A[i] > 0) + (A[i] < 5)": lambda a: (a > 0) + 1 * (a < 5),
+        "(A[i] > 0) - (A[i] < 5)": lambda a: 1 * (a > 0) - (a < 5),
+        "-(A[i] > 0)": lambda a: -1 * (a > 0),
+        "abs(A[i] > 0) + square(A[i] > 0)": lambda a: 2 * (a > 0),
+        "(A[i] > 0) << (A[i] < 5)": lambda a: 1 * (a > 0) << (a < 5),
+    }
+    a = np.array([-3, 1, 7], np.int8)
+    for text, wanted in values.items():
+        workload = ExpressionWorkload.parse(f"C[i] = {text}", {"A": [3]}, {"A": "int8"})
+        (found,) = workload.reference([a])
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, wanted(a), text)
+
+
+def test_the_absolute_value_of_what_has_no_sign_is_itself() -> None:
+    workload = ExpressionWorkload.parse("C[i] = abs(A[i])", {"A": [3]}, "uint8")
+    assert workload.reference([np.array([0, 2, 255], np.uint8)])[0].tolist() == [0, 2, 255]
