@@ -1,12 +1,16 @@
-"""Tuned kernels as operators of PyTorch, which `torch.compile` keeps in its graphs.
+"""Tuned kernels as operators of PyTorch, and in the place of a model's own.
 
     import autosched.torch
 
     autosched.torch.register("mm.jsonl")
     c = torch.ops.autosched.matmul(a, b)
 
-It needs PyTorch 2.4 or later (`pip install 'autosched[torch]'`); nothing else of autosched does.
-docs/torch.md is the guide.
+    tasks = autosched.torch.tasks_of(model, x)
+    autosched.tune(tasks.tasks, weights=tasks.weights, records="model.jsonl")
+    fast = autosched.torch.with_kernels(model, "model.jsonl", x)
+
+It needs PyTorch 2.4 or later (`pip install 'autosched[torch]'`), for models 2.6; nothing else of
+autosched does. docs/torch.md is the guide.
 """
 
 from __future__ import annotations
@@ -19,6 +23,18 @@ except ImportError as error:
         "pip install 'autosched[torch]'"
     ) from error
 
+from autosched.torch.model_tasks import ModelTask, ModelTasks, tasks_of
 from autosched.torch.registry import prepare, register, registered
+from autosched.torch.tuned_module import WithKernels
+from autosched.torch.with_kernels import with_kernels
 
-__all__ = ["prepare", "register", "registered"]
+__all__ = [
+    "ModelTask",
+    "ModelTasks",
+    "WithKernels",
+    "prepare",
+    "register",
+    "registered",
+    "tasks_of",
+    "with_kernels",
+]

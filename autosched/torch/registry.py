@@ -69,20 +69,24 @@ def register(
     arguments.flag("copy", copy)
     if name and not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise ConfigError(f"name: expected an identifier, {arguments.found(name)}")
-    several: Sequence[Any] = records if isinstance(records, list | tuple) else [records]
-    found = [each for source in several for each in _kernels(source)]
+    found = [each for source in sources(records) for each in _kernels(source)]
     kinds = {_computation(task): _name(task) for task, _ in found}
     if name and len(kinds) > 1:
         raise ConfigError(
             f"name: {name} is for one computation, the records are of {', '.join(kinds.values())}"
         )
-    made = [_add(name or _name(task), task, kernel, copy=copy) for task, kernel in found]
-    return {each: getattr(getattr(torch.ops, NAMESPACE), each).default for each in made}
+    made = [add(name or _name(task), task, kernel, copy=copy) for task, kernel in found]
+    return {each: operator_of(each) for each in made}
 
 
 def registered() -> dict[str, list[str]]:
     """The operators of this process by name, and the signatures of the kernels of each."""
     return {name: operator.signatures for name, (_, operator) in _operators.items()}
+
+
+def operator_of(name: str) -> Any:
+    """The operator for PyTorch's graphs."""
+    return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
 def prepare(name: str, *tensors: Any) -> tuple[Any, ...]:
@@ -101,6 +105,29 @@ def prepare(name: str, *tensors: Any) -> tuple[Any, ...]:
     return _operators[name][1].prepare(*tensors)
 
 
+def sources(records: Source | Sequence[Source]) -> list[Source]:
+    """The record files and results, one or several of which were given."""
+    several: Sequence[Any] = records if isinstance(records, list | tuple) else [records]
+    return list(several)
+
+
+def refuse_cuda(tuned: TunedKernel) -> None:
+    """Raise ConfigError for a record that is not for the CPU."""
+    if tuned.task.target.is_gpu:
+        raise ConfigError(
+            f"{tuned.task.name} was tuned for CUDA; operators are of kernels for the CPU. One for "
+            "CUDA takes PyTorch's tensors as they are: autosched.load_best(records)(x, y)"
+        )
+
+
+def kernel_of(tuned: TunedKernel) -> CpuKernel:
+    """The kernel, built for this CPU. Raises ConfigError where it is for CUDA."""
+    refuse_cuda(tuned)
+    kernel = tuned.build()
+    assert isinstance(kernel, CpuKernel)
+    return kernel
+
+
 def _kernels(source: Source) -> list[tuple[Task, CpuKernel]]:
     if isinstance(source, Tuned):
         found = [each.best for each in source]
@@ -108,21 +135,11 @@ def _kernels(source: Source) -> list[tuple[Task, CpuKernel]]:
         found = [source]
     else:
         found = best_kernels(source)
-    return [(tuned.task, _kernel(tuned)) for tuned in found]
+    return [(tuned.task, kernel_of(tuned)) for tuned in found]
 
 
-def _kernel(tuned: TunedKernel) -> CpuKernel:
-    if tuned.task.target.is_gpu:
-        raise ConfigError(
-            f"{tuned.task.name} was tuned for CUDA; operators are of kernels for the CPU. One for "
-            "CUDA takes PyTorch's tensors as they are: autosched.load_best(records)(x, y)"
-        )
-    kernel = tuned.build()
-    assert isinstance(kernel, CpuKernel)
-    return kernel
-
-
-def _add(name: str, task: Task, kernel: CpuKernel, *, copy: bool) -> str:
+def add(name: str, task: Task, kernel: CpuKernel, *, copy: bool) -> str:
+    """Make `kernel` a variant of the operator `name`, a new one or that which is there."""
     computation, params = _computation(task), kernel.artifact.params
     known = _operators.get(name)
     if known is None:

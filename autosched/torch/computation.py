@@ -1,0 +1,106 @@
+"""What one kernel computes of a graph: statements, and the nodes that their inputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autosched.target import Target
+from autosched.task import Task
+
+Shape = tuple[int, ...]
+
+
+class NoRuleError(Exception):
+    """Why a node has no kernel, in words: it is left to PyTorch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An input of a kernel: nodes of the graph, and how the kernel takes them.
+
+    `shape` is that of the kernel's input, with as many elements as the node's and in their order.
+    `make` computes the input of several constant nodes; without it there is one node.
+    """
+
+    nodes: tuple[Any, ...]
+    shape: Shape
+    make: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """Statements of an expression (docs/expressions.md), the last of which computes the result.
+
+    Args:
+        kind: what people call it: `conv2d+relu`.
+        statements: one after the other.
+        operands: the inputs by their names in the statements.
+        shapes: of what statements compute, where their texts do not say it.
+        result: the tensor that the last statement computes.
+        axes: the indices of the result.
+        channels: those indices that make up dimension 1 of what the node computes.
+        shape: of the result; the node's may differ, with as many elements in the same order.
+        weights: inputs that a kernel may take in an order of its own, where they are constant.
+    """
+
+    kind: str
+    statements: tuple[str, ...]
+    operands: Mapping[str, Operand]
+    result: str
+    axes: tuple[str, ...]
+    shape: Shape
+    channels: tuple[str, ...] = ()
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    weights: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> str:
+        """The result in a statement: `Y[n, o, h, w]`."""
+        return f"{self.result}[{', '.join(self.axes)}]"
+
+    def then(
+        self, kind: str, value: str, operands: Mapping[str, Operand] | None = None
+    ) -> Computation:
+        """The computation followed by another statement; an empty `kind` is not told."""
+        number = int(self.result[1:] or 0) + 1
+        result = f"{self.result[0]}{number}"
+        return replace(
+            self,
+            kind=f"{self.kind}+{kind}" if kind else self.kind,
+            statements=(*self.statements, f"{result}[{', '.join(self.axes)}] = {value}"),
+            operands={**self.operands, **(operands or {})},
+            result=result,
+        )
+
+    def fresh(self, name: str) -> str:
+        """`name`, or `name2` and so on where an input has it."""
+        numbers = (name if i == 1 else f"{name}{i}" for i in range(1, len(self.operands) + 2))
+        return next(each for each in numbers if each not in self.operands)
+
+    def task(self, target: Target, layout_rewrite: str, constant: Callable[[Any], bool]) -> Task:
+        """The task of it. Weights that are not `constant` stay in their order."""
+        free = [
+            name
+            for name in self.weights
+            if layout_rewrite != "none" and all(map(constant, self.operands[name].nodes))
+        ]
+        shapes = {name: operand.shape for name, operand in self.operands.items()}
+        return Task.from_expression(
+            "\n".join(self.statements),
+            {**shapes, **self.shapes, self.result: self.shape},
+            target=target,
+            layout_free=free,
+            layout_rewrite=layout_rewrite if free else "none",
+        )
+
+
+def whole(node: Any, shape: Shape) -> Operand:
+    """The node as an input of `shape`."""
+    return Operand((node,), shape)
+
+
+def times(factor: int, index: str) -> str:
+    """`2*h`, or `h`."""
+    return index if factor == 1 else f"{factor}*{index}"

@@ -1,0 +1,268 @@
+"""What follows an operation element by element, and becomes part of its kernel."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Container
+from typing import Any
+
+import torch
+
+from autosched.torch.computation import Computation, Operand, Shape, whole
+from autosched.torch.model_graph import (
+    arguments_of,
+    is_contiguous,
+    only_user,
+    shape_of,
+    value_of,
+)
+
+_aten = torch.ops.aten
+
+SAME_ELEMENTS = {
+    _aten.view.default,
+    _aten.reshape.default,
+    _aten._unsafe_view.default,
+    _aten.flatten.using_ints,
+    _aten.unsqueeze.default,
+    _aten.squeeze.dim,
+    _aten.squeeze.dims,
+    _aten.clone.default,
+    _aten.contiguous.default,
+    _aten.alias.default,
+    _aten.detach.default,
+}
+"""Nodes whose result has the elements of their input in their order, if both are contiguous."""
+
+Rule = Callable[[str, dict[str, Any]], str | None]
+"""The value of a node, of its input's value and its arguments; None where it is not known."""
+
+
+def extended(
+    computation: Computation, node: Any, taken: Container[Any], constants: Container[Any]
+) -> tuple[Computation, list[Any]]:
+    """The computation with all that can follow it in its kernel, and the nodes of that, in order.
+
+    A node follows where it alone reads the result, is not `taken`, and its own result has the same
+    elements' places.
+    """
+    followers: list[Any] = []
+    between: list[Any] = []
+    while (user := only_user(node)) is not None and user not in taken:
+        if user.op != "call_function" or not _alike(user, computation.shape):
+            break
+        if user.target in SAME_ELEMENTS:
+            between.append(user)
+            node = user
+            continue
+        extension = _followed_by(computation, node, user, constants)
+        if extension is None:
+            break
+        computation, last = extension
+        followers += [*between, *([user] if last is user else [user, last])]
+        between, node = [], last
+    return computation, followers
+
+
+def _alike(node: Any, shape: Shape) -> bool:
+    """Whether the result is stored as the kernel's is, in float32, with as many elements."""
+    value = value_of(node)
+    if value is None:
+        return node.target in _BATCH_NORMS
+    return (
+        value.dtype == torch.float32
+        and is_contiguous(node)
+        and math.prod(value.shape) == math.prod(shape)
+    )
+
+
+def _followed_by(
+    computation: Computation, before: Any, node: Any, constants: Container[Any]
+) -> tuple[Computation, Any] | None:
+    """The computation with `node`, which reads `before`, and the node that has its result."""
+    if node.target in _BATCH_NORMS:
+        return _batch_norm(computation, before, node, constants)
+    if node.target in _BINARY:
+        result = _binary(computation, before, node)
+        return None if result is None else (result, node)
+    rule = _UNARY.get(node.target)
+    value = None if rule is None else rule(computation.value, arguments_of(node))
+    if value is None:
+        return None
+    return computation.then(_name(node), value), node
+
+
+def _binary(computation: Computation, before: Any, node: Any) -> Computation | None:
+    """A sum, difference, product or quotient with a number or with as many elements."""
+    given = arguments_of(node)
+    sign = _BINARY[node.target]
+    if given.get("alpha", 1) != 1:
+        return None
+    left, right = given["self"], given["other"]
+    other = right if left is before else left
+    operands: dict[str, Operand] = {}
+    if other is before:
+        text = computation.value
+    elif isinstance(other, int | float):
+        if isinstance(other, bool) or not math.isfinite(other):
+            return None
+        text = _number(other)
+    else:
+        value = value_of(other)
+        if value is None or value.dtype != torch.float32 or shape_of(other) != shape_of(node):
+            return None
+        name = computation.fresh("R")
+        text = f"{name}[{', '.join(computation.axes)}]"
+        operands[name] = whole(other, computation.shape)
+    pair = (computation.value, text) if left is before else (text, computation.value)
+    return computation.then(_name(node), f"{pair[0]} {sign} {pair[1]}", operands)
+
+
+def _batch_norm(
+    computation: Computation, before: Any, node: Any, constants: Container[Any]
+) -> tuple[Computation, Any] | None:
+    """A factor and a summand for each channel, worked out once of the constant statistics."""
+    given = arguments_of(node)
+    statistics = [given[key] for key in ("weight", "bias", "running_mean", "running_var")]
+    last = _result_of(node)
+    channels = _channels(computation, shape_of(before))
+    if last is None or not channels or not _alike(last, computation.shape):
+        return None
+    if given.get("training", False) or None in statistics[2:]:
+        return None
+    if any(each is not None and each not in constants for each in statistics):
+        return None
+    present = [each for each in statistics if each is not None]
+    eps = given["eps"]
+
+    def both(*values: Any) -> tuple[Any, Any]:
+        remaining = iter(values)
+        weight, bias, mean, variance = (
+            None if each is None else next(remaining).double() for each in statistics
+        )
+        factor = (variance + eps).rsqrt() * (1 if weight is None else weight)
+        return factor, (0 if bias is None else bias) - mean * factor
+
+    def factor(*values: Any) -> Any:
+        return both(*values)[0].float()
+
+    def summand(*values: Any) -> Any:
+        return both(*values)[1].float()
+
+    names = computation.fresh("f"), computation.fresh("u")
+    makers = factor, summand
+    operands = {
+        name: Operand(tuple(present), channels, make)
+        for name, make in zip(names, makers, strict=True)
+    }
+    index = ", ".join(computation.channels)
+    value = f"{computation.value} * {names[0]}[{index}] + {names[1]}[{index}]"
+    return computation.then("batch_norm", value, operands), last
+
+
+def _result_of(node: Any) -> Any | None:
+    """The node that has the normalised values; None where the others of a tuple are read too."""
+    if not isinstance(node.meta["val"], tuple | list):
+        return node
+    user = only_user(node)
+    first = user is not None and user.target is operator.getitem and user.args[1] == 0
+    return user if first else None
+
+
+def _channels(computation: Computation, shape: Shape) -> Shape:
+    """The lengths of the channels' axes; nothing where dimension 1 of `shape` is something else."""
+    if not computation.channels:
+        return ()
+    start = computation.axes.index(computation.channels[0])
+    lengths = computation.shape[start : start + len(computation.channels)]
+    fits = shape[:2] == (math.prod(computation.shape[:start]), math.prod(lengths))
+    return lengths if fits else ()
+
+
+def _name(node: Any) -> str:
+    name: str = node.target.overloadpacket.__name__
+    return name
+
+
+def _number(value: float) -> str:
+    return f"({float(value)!r})" if value < 0 else repr(float(value))
+
+
+def _clip(value: str, low: Any, high: Any) -> str | None:
+    """A bound that is None, or infinite, is none."""
+    bounds = [None if b is None or math.isinf(b) else b for b in (low, high)]
+    if any(isinstance(b, float) and math.isnan(b) for b in bounds):
+        return None
+    low, high = bounds
+    value = value if low is None else f"max({value}, {_number(low)})"
+    return value if high is None else f"min({value}, {_number(high)})"
+
+
+def _gelu(value: str, given: dict[str, Any]) -> str:
+    if given["approximate"] == "tanh":
+        inner = f"{math.sqrt(2 / math.pi)!r} * ({value} + 0.044715 * {value} * {value} * {value})"
+        return f"0.5 * {value} * (1.0 + tanh({inner}))"
+    return f"0.5 * {value} * (1.0 + erf({value} * {math.sqrt(0.5)!r}))"
+
+
+def _leaky_relu(value: str, given: dict[str, Any]) -> str:
+    return f"{value} if {value} > 0 else {value} * {_number(given['negative_slope'])}"
+
+
+def _elu(value: str, given: dict[str, Any]) -> str | None:
+    if given["scale"] != 1 or given["input_scale"] != 1:
+        return None
+    return f"{value} if {value} > 0 else expm1({value}) * {_number(given['alpha'])}"
+
+
+def _from_number(value: str, given: dict[str, Any]) -> str | None:
+    other = given["other"]
+    known = given["alpha"] == 1 and math.isfinite(other)
+    return f"{_number(other)} - {value}" if known else None
+
+
+def _called(function: str) -> Rule:
+    return lambda value, given: f"{function}({value})"
+
+
+_SIX = "min(max({0} + 3.0, 0.0), 6.0)"
+
+_UNARY: dict[Any, Rule] = {
+    _aten.relu.default: _called("relu"),
+    _aten.sigmoid.default: _called("sigmoid"),
+    _aten.tanh.default: _called("tanh"),
+    _aten.exp.default: _called("exp"),
+    _aten.abs.default: _called("abs"),
+    _aten.sqrt.default: _called("sqrt"),
+    _aten.neg.default: lambda value, given: f"-{value}",
+    _aten.square.default: lambda value, given: f"{value} * {value}",
+    _aten.reciprocal.default: lambda value, given: f"1.0 / {value}",
+    _aten.rsub.Scalar: _from_number,
+    _aten.relu6.default: lambda value, given: _clip(value, 0, 6),
+    _aten.hardtanh.default: lambda value, given: _clip(value, given["min_val"], given["max_val"]),
+    _aten.clamp.default: lambda value, given: _clip(value, given["min"], given["max"]),
+    _aten.clamp_min.default: lambda value, given: _clip(value, given["min"], None),
+    _aten.silu.default: lambda value, given: f"{value} * sigmoid({value})",
+    _aten.hardsigmoid.default: lambda value, given: f"{_SIX.format(value)} * {1 / 6!r}",
+    _aten.hardswish.default: lambda value, given: f"{value} * {_SIX.format(value)} * {1 / 6!r}",
+    _aten.gelu.default: _gelu,
+    _aten.leaky_relu.default: _leaky_relu,
+    _aten.elu.default: _elu,
+}
+
+_BINARY = {
+    _aten.add.Tensor: "+",
+    _aten.add.Scalar: "+",
+    _aten.sub.Tensor: "-",
+    _aten.sub.Scalar: "-",
+    _aten.mul.Tensor: "*",
+    _aten.mul.Scalar: "*",
+    _aten.div.Tensor: "/",
+    _aten.div.Scalar: "/",
+}
+
+_BATCH_NORMS = (_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default)
+
+FOLLOWERS = {*_UNARY, *_BINARY, *_BATCH_NORMS}
+"""What is computed in the kernel of an operation before it, or by PyTorch."""

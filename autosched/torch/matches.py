@@ -1,0 +1,165 @@
+"""The operations of a graph that kernels can compute, and why others are left to PyTorch."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from autosched.errors import ConfigError
+from autosched.target import Target
+from autosched.task import Task
+from autosched.torch.computation import Computation, NoRuleError
+from autosched.torch.convolutions import convolution, transposed
+from autosched.torch.elementwise import FOLLOWERS, SAME_ELEMENTS, extended
+from autosched.torch.model_graph import (
+    Constants,
+    is_contiguous,
+    place_of,
+    shape_of,
+    value_of,
+)
+from autosched.torch.normalisation import layer_norm, softmax
+from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
+from autosched.torch.products import addmm, linear, matmul
+
+_aten = torch.ops.aten
+
+RULES: dict[Any, Callable[[Any], Computation]] = {
+    _aten.linear.default: linear,
+    _aten.matmul.default: matmul,
+    _aten.mm.default: matmul,
+    _aten.bmm.default: matmul,
+    _aten.addmm.default: addmm,
+    _aten.conv1d.default: convolution,
+    _aten.conv2d.default: convolution,
+    _aten.conv3d.default: convolution,
+    _aten.conv1d.padding: convolution,
+    _aten.conv2d.padding: convolution,
+    _aten.conv3d.padding: convolution,
+    _aten.conv_transpose1d.default: transposed,
+    _aten.conv_transpose2d.input: transposed,
+    _aten.conv_transpose3d.input: transposed,
+    _aten.max_pool1d.default: max_pool,
+    _aten.max_pool2d.default: max_pool,
+    _aten.max_pool3d.default: max_pool,
+    _aten.avg_pool1d.default: avg_pool,
+    _aten.avg_pool2d.default: avg_pool,
+    _aten.avg_pool3d.default: avg_pool,
+    _aten.adaptive_avg_pool1d.default: adaptive_avg_pool,
+    _aten.adaptive_avg_pool2d.default: adaptive_avg_pool,
+    _aten.adaptive_avg_pool3d.default: adaptive_avg_pool,
+    _aten.softmax.int: softmax,
+    _aten.layer_norm.default: layer_norm,
+}
+"""The first operation of a kernel, by PyTorch's name; element-wise ones may follow it."""
+
+_FREE = SAME_ELEMENTS | {
+    _aten.t.default,
+    _aten.transpose.int,
+    _aten.permute.default,
+    _aten.expand.default,
+    _aten.slice.Tensor,
+    _aten.select.int,
+    _aten.split.Tensor,
+    _aten.chunk.default,
+    _aten.unbind.int,
+    operator.getitem,
+}
+"""What computes nothing, and need not be told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Nodes of a graph that one kernel computes; the last of them has the result."""
+
+    computation: Computation
+    task: Task
+    nodes: tuple[Any, ...]
+
+    @property
+    def last(self) -> Any:
+        """The node that the kernel stands for."""
+        return self.nodes[-1]
+
+    @property
+    def place(self) -> str:
+        """Where the first operation is: its module, or its own name."""
+        return place_of(self.nodes[0]) or str(self.nodes[0].name)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An operation that PyTorch goes on computing, and why."""
+
+    operation: str
+    place: str
+    reason: str
+
+
+def matches_of(
+    module: Any, constants: Constants, target: Target, layout_rewrite: str
+) -> tuple[list[Match], list[LeftOut]]:
+    """The matches of the graph in its order, and what is left out."""
+    matches: list[Match] = []
+    left_out: list[LeftOut] = []
+    taken: set[Any] = set()
+    for node in module.graph.nodes:
+        if node.op != "call_function" or node in taken or node in constants:
+            continue
+        try:
+            computation = _first(node)
+            computation, followers = extended(computation, node, taken, constants)
+            task = _task(computation, target, layout_rewrite, constants)
+        except NoRuleError as error:
+            if str(error):
+                name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+                left_out.append(LeftOut(name, place_of(node) or node.name, str(error)))
+            continue
+        matches.append(Match(computation, task, (node, *followers)))
+        taken.update(matches[-1].nodes)
+    return matches, left_out
+
+
+def _first(node: Any) -> Computation:
+    """What the node computes. NoRuleError says why it is left out, empty where it is no matter."""
+    if node.target in _FREE:
+        raise NoRuleError("")
+    if node.target in FOLLOWERS:
+        raise NoRuleError("it cannot be part of a kernel before it")
+    rule = RULES.get(node.target)
+    if rule is None:
+        raise NoRuleError("there is no rule for it here")
+    for tensor in (*node.all_input_nodes, node):
+        _check(tensor)
+    if not is_contiguous(node):
+        strides = tuple(value_of(node).stride())
+        raise NoRuleError(f"its result is stored in another order: strides {strides}")
+    return rule(node)
+
+
+def _task(
+    computation: Computation, target: Target, layout_rewrite: str, constants: Constants
+) -> Task:
+    try:
+        task = computation.task(target, layout_rewrite, constants.__contains__)
+        assert task.tensors  # made here, where what cannot be is told
+    except ConfigError as error:  # more elements than a tensor may have
+        raise NoRuleError(str(error)) from error
+    return task
+
+
+def _check(node: Any) -> None:
+    value = value_of(node)
+    if value is None or value.dtype != torch.float32:
+        kind = "no tensor" if value is None else str(value.dtype).removeprefix("torch.")
+        raise NoRuleError(f"{node.name} is {kind}, expected float32")
+    if value.device.type != "cpu":
+        raise NoRuleError(f"{node.name} is on {value.device}, expected on the CPU")
+    if any(not isinstance(size, int) for size in value.shape):
+        raise NoRuleError(f"{node.name} has sizes that are not known: {tuple(value.shape)}")
+    if 0 in shape_of(node):
+        raise NoRuleError(f"{node.name} has no elements")

@@ -1,0 +1,163 @@
+"""A model as a graph of PyTorch's own operators, and what is known of its nodes.
+
+`torch.export` traces the model rather than a backend of `torch.compile`: its graph says which
+tensors are weights, so that they can be stored once as a kernel expects them, and a backend is
+given them as inputs. Operators stay as the model calls them (`linear`, not `permute` and `addmm`),
+without operations in place.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from autosched.arguments import found
+from autosched.errors import ConfigError
+
+Node = Any
+Tensor = Any
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def exported(model: Any, inputs: Sequence[Any]) -> Any:
+    """The GraphModule of `model` in inference, for `inputs`.
+
+    Its nodes have the shapes of these inputs; weights are `get_attr` nodes. Raises ConfigError for
+    a model that is not in inference, that PyTorch cannot export, or that writes to its inputs.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise ConfigError(f"model: expected a torch.nn.Module, {found(model)}")
+    if model.training:
+        raise ConfigError(
+            "model: expected a model in inference, found one in training; call model.eval() first"
+        )
+    for position, value in enumerate(inputs):
+        if not isinstance(value, (torch.Tensor, *_PLAIN)):
+            raise ConfigError(
+                f"example_inputs[{position}]: expected a tensor or a number, {found(value)}; wrap "
+                "the model in a torch.nn.Module that takes tensors"
+            )
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
+            program = torch.export.export(model, tuple(inputs)).run_decompositions({})
+    except Exception as error:  # of PyTorch's many kinds
+        raise ConfigError(
+            f"model: torch.export cannot trace it: {str(error).strip().splitlines()[0]}; try "
+            "torch.export.export(model, example_inputs), which says more, and give the part of the "
+            "model that it can trace"
+        ) from error
+    written = dict(getattr(program.graph_signature, "user_inputs_to_mutate", {}))
+    if written:
+        raise ConfigError(
+            f"model: it writes to its input {', '.join(map(str, written.values()))}; give it a "
+            "copy to write to, x.clone()"
+        )
+    module = program.module()
+    for node in list(module.graph.nodes):
+        if node.op == "call_module" and not node.users:  # checks of the inputs, made by export
+            module.graph.erase_node(node)
+    return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
+
+
+def value_of(node: Node) -> Tensor:
+    """What the node computes, without values; None where it is no tensor."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def shape_of(node: Node) -> tuple[int, ...]:
+    """The sizes of what the node computes."""
+    return tuple(int(size) for size in value_of(node).shape)
+
+
+def is_contiguous(node: Node) -> bool:
+    """Whether its result is stored as a kernel stores one, rows one after the other."""
+    value = value_of(node)
+    return value is not None and bool(value.is_contiguous())
+
+
+def arguments_of(node: Node) -> dict[str, Any]:
+    """The arguments of a call by the names of PyTorch's schema, those that are left out too."""
+    given: Mapping[str, Any] = node.kwargs
+    return {
+        a.name: node.args[i] if i < len(node.args) else given.get(a.name, a.default_value)
+        for i, a in enumerate(node.target._schema.arguments)
+    }
+
+
+def only_user(node: Node) -> Node | None:
+    """The node that alone reads the result; None where there are several or none."""
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def place_of(node: Node) -> str:
+    """The module that the node is of: `layer1.conv`; an empty text for the model itself."""
+    stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    places = [path for path, _ in stack.values()]
+    return places[-1].removeprefix("L['self'].").removeprefix("L['self']") if places else ""
+
+
+class Constants:
+    """The tensors of a graph that no input changes: weights, and what is computed from them."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        written = (n.args[0] for n in module.graph.nodes if _writes(n))
+        self._written = {node.target for node in written if node.op == "get_attr"}
+        self._known: dict[Node, bool] = {}
+
+    def __contains__(self, node: Node) -> bool:
+        if node not in self._known:
+            self._known[node] = self._is_constant(node)
+        return self._known[node]
+
+    def value(self, node: Node) -> Tensor:
+        """The tensor of a constant node."""
+        if node.op == "get_attr":
+            found: Any = self._module
+            for name in node.target.split("."):
+                found = getattr(found, name)
+            return found.detach()
+        args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), self.value)
+        with torch.no_grad():
+            return node.target(*args, **kwargs)
+
+    def _is_constant(self, node: Node) -> bool:
+        if node.op == "get_attr":
+            return node.target not in self._written and value_of(node) is not None
+        pure = node.op == "call_function" and node.target in _PURE
+        return pure and all(each in self for each in _inputs(node))
+
+
+def _writes(node: Node) -> bool:
+    return node.op == "call_function" and node.target is torch.ops.aten.copy_.default
+
+
+def _inputs(node: Node) -> Iterable[Node]:
+    found: Iterable[Node] = node.all_input_nodes
+    return found
+
+
+_aten = torch.ops.aten
+_PURE = {
+    _aten.t.default,
+    _aten.transpose.int,
+    _aten.permute.default,
+    _aten.view.default,
+    _aten.reshape.default,
+    _aten.unsqueeze.default,
+    _aten.squeeze.dim,
+    _aten.clone.default,
+    _aten.contiguous.default,
+    _aten.mul.Tensor,
+    _aten.add.Tensor,
+    _aten.sub.Tensor,
+    _aten.div.Tensor,
+}
+"""What constants are computed with: nothing random, nothing that depends on more than inputs."""

@@ -1,0 +1,57 @@
+"""Softmax and layer normalisation over the last dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autosched.torch.computation import Computation, NoRuleError, whole
+from autosched.torch.model_graph import arguments_of, shape_of
+
+
+def softmax(node: Any) -> Computation:
+    """`aten.softmax` over the last dimension."""
+    given = arguments_of(node)
+    x = given["self"]
+    *lead, columns = shape_of(x)
+    if given["dim"] not in (-1, len(lead)):
+        raise NoRuleError(f"it is over dimension {given['dim']}, not over the last one")
+    rows = math.prod(lead)
+    return Computation(
+        kind="softmax",
+        statements=(
+            "m[i] = max(k, X[i, k])",
+            "E[i, j] = exp(X[i, j] - m[i])",
+            "t[i] = sum(k, E[i, k])",
+            "Y[i, j] = E[i, j] / t[i]",
+        ),
+        operands={"X": whole(x, (rows, columns))},
+        result="Y",
+        axes=("i", "j"),
+        shape=(rows, columns),
+    )
+
+
+def layer_norm(node: Any) -> Computation:
+    """`aten.layer_norm`: the variance is the mean of squared differences, as PyTorch has it."""
+    given = arguments_of(node)
+    x, count = given["input"], math.prod(given["normalized_shape"])
+    rows = math.prod(shape_of(x)) // count
+    result = Computation(
+        kind="layer_norm",
+        statements=(
+            "m[i] = mean(k, X[i, k])",
+            "D[i, j] = X[i, j] - m[i]",
+            "v[i] = mean(k, D[i, k] * D[i, k])",
+            f"Y[i, j] = D[i, j] * rsqrt(v[i] + {given['eps']!r})",
+        ),
+        operands={"X": whole(x, (rows, count))},
+        result="Y",
+        axes=("i", "j"),
+        shape=(rows, count),
+    )
+    for key, name, sign in (("weight", "g", "*"), ("bias", "b", "+")):
+        if given[key] is not None:
+            value = f"{result.value} {sign} {name}[j]"
+            result = result.then("", value, {name: whole(given[key], (count,))})
+    return result

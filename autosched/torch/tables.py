@@ -1,0 +1,36 @@
+"""Tables of what was found in a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from autosched.task import Task
+from autosched.torch.matches import LeftOut
+from autosched.workloads.workload import shape_of
+
+
+def inputs_text(task: Task) -> str:
+    """The inputs of a task: `X[8, 64] W[32, 64] b[32]`."""
+    tensors = task.tensors[: -task.num_outputs]
+    return " ".join(f"{t.name}{list(shape_of(t))}" for t in tensors)
+
+
+def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
+    """What is left out, with a heading: equal operations and reasons are one line."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for each in left_out:
+        places.setdefault((each.operation, each.reason), []).append(each.place)
+    rows = [
+        (f"{len(found)}x", operation, reason, ", ".join(found))
+        for (operation, reason), found in places.items()
+    ]
+    return ["left to PyTorch:", *table(rows)] if rows else []
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of cells, each column as wide as its widest one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

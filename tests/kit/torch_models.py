@@ -1,0 +1,126 @@
+"""Models of PyTorch with kernels that were never tuned in them, for tests of what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import autosched.torch
+from autosched.session.tuned import TunedKernel
+from autosched.task import Task
+from kit.exporting import record
+
+Tensor = Any
+
+
+def untuned(tasks: Sequence[Task]) -> list[TunedKernel]:
+    """Kernels whose loops are as the computation states them."""
+    return [TunedKernel(task, record(task)) for task in tasks]
+
+
+def drawn(*shapes: Sequence[int], seed: int = 0) -> tuple[Tensor, ...]:
+    """Normal numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(*shape, generator=generator) for shape in shapes)
+
+
+def filled(model: Any, seed: int = 0) -> Any:
+    """The model in inference, its floating-point parameters and statistics drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                tensor.copy_(torch.rand(tensor.shape, generator=generator) + 0.1)
+    return model.eval()
+
+
+class Calls(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A model that calls a function, of modules it holds where there are some."""
+
+    def __init__(self, function: Any, *modules: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*self.parts, *inputs)
+
+
+class Residual(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """Two convolutions, and the input added, with activations in place."""
+
+    def __init__(self, channels: int, wider: int, stride: int) -> None:
+        super().__init__()
+        self.first: Any = nn.Conv2d(channels, wider, 3, stride, 1, bias=False)
+        self.norm = nn.BatchNorm2d(wider)
+        self.second: Any = nn.Conv2d(wider, wider, 3, 1, 1)
+        self.norm2 = nn.BatchNorm2d(wider)
+        self.down: Any = nn.Conv2d(channels, wider, 1, stride)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.act(self.norm(self.first(x)))
+        return self.act(self.norm2(self.second(y)) + self.down(x))
+
+
+def small_cnn() -> Any:
+    return filled(
+        nn.Sequential(
+            nn.Conv2d(3, 5, 3, padding=1),
+            nn.BatchNorm2d(5),
+            nn.ReLU(inplace=True),
+            Residual(5, 7, 2),
+            nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Dropout(0.5),
+            nn.Linear(7, 4),
+            nn.Softmax(-1),
+        )
+    )
+
+
+class Transformer(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A block of a transformer, its attention of products and a softmax."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        shape = batch, length, self.heads, width // self.heads
+        parts = self.qkv(self.before(x)).chunk(3, -1)
+        q, k, v = (part.view(shape).transpose(1, 2) for part in parts)
+        weights = torch.softmax(q @ k.transpose(-1, -2) / shape[-1] ** 0.5, -1)
+        x = x + self.out((weights @ v).transpose(1, 2).reshape(x.shape))
+        return x + self.down(F.gelu(self.up(self.between(x))))
+
+
+class Counting(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A model that changes its weights at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.ones(4, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.add_(1)
+        return F.linear(x, self.weight)
+
+
+def agree(model: Any, *inputs: Any, tolerance: float = 1e-5) -> Any:
+    """The model with kernels for all of its tasks, which computes what the model does."""
+    tasks = autosched.torch.tasks_of(model, *inputs, layout_rewrite="none")
+    fast = autosched.torch.with_kernels(model, untuned(tasks.tasks), *inputs)
+    with torch.no_grad():
+        wanted = model(*inputs)
+    torch.testing.assert_close(fast(*inputs), wanted, rtol=tolerance, atol=tolerance)
+    return fast

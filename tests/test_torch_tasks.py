@@ -1,0 +1,295 @@
+"""The tasks of models: what they compute is what PyTorch computes; what is left out, and why."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.target import cuda_target
+
+torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+import autosched.torch  # noqa: E402
+from kit.torch_models import Calls, agree, drawn, filled  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+Tensor = Any
+
+CONVOLUTIONS: list[tuple[str, Any, tuple[int, ...]]] = [
+    ("conv2d", nn.Conv2d(3, 5, (3, 2), (2, 1), (1, 0)), (2, 3, 9, 7)),
+    ("conv2d", nn.Conv2d(3, 5, 3, 1, 2, dilation=2, bias=False), (1, 3, 7, 6)),
+    ("conv2d", nn.Conv2d(1, 1, 1), (1, 1, 1, 1)),
+    ("conv2d", nn.Conv2d(6, 9, 3, padding=1, groups=3), (2, 6, 5, 5)),
+    ("depthwise_conv2d", nn.Conv2d(5, 5, 3, 2, 1, groups=5), (2, 5, 7, 7)),
+    ("conv2d", nn.Conv2d(3, 6, 3, groups=3), (1, 3, 5, 5)),
+    ("conv2d", nn.Conv2d(2, 3, 4, padding="same", dilation=3), (1, 2, 6, 5)),
+    ("conv1d", nn.Conv1d(2, 3, 4, padding="valid"), (1, 2, 6)),
+    ("conv1d", nn.Conv1d(3, 4, 3, 2, 1), (2, 3, 8)),
+    ("conv3d", nn.Conv3d(2, 3, 2, (1, 2, 1), 1), (1, 2, 4, 5, 3)),
+    ("conv_transpose2d", nn.ConvTranspose2d(3, 5, 3, 2, 1, output_padding=1), (2, 3, 4, 5)),
+    (
+        "conv_transpose2d",
+        nn.ConvTranspose2d(4, 6, (3, 2), (1, 3), groups=2, dilation=2, bias=False),
+        (1, 4, 3, 4),
+    ),
+    ("conv_transpose1d", nn.ConvTranspose1d(2, 3, 4, 2, 1), (1, 2, 5)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+def test_convolutions() -> None:
+    kinds, parts, shapes = zip(*CONVOLUTIONS, strict=True)
+
+    def function(*given: Any) -> tuple[Tensor, ...]:
+        return tuple(part(x) for part, x in zip(given, given[len(parts) :], strict=False))
+
+    report = agree(filled(Calls(function, *parts)), *drawn(*shapes)).report
+    assert tuple(r.kind for r in report.replaced) == kinds
+
+
+def poolings(x: Tensor) -> tuple[Tensor, ...]:
+    return (
+        F.max_pool2d(x, 3, 2, 1),
+        F.max_pool2d(x, (2, 3), ceil_mode=True),
+        F.max_pool2d(x, 2, 3, 1, dilation=2, ceil_mode=True),
+        F.avg_pool2d(x, 3, 2, 1),
+        F.avg_pool2d(x, (2, 1)),
+        F.adaptive_avg_pool2d(x, (3, 1)),
+        F.max_pool1d(x[0], 3, 1, 1),
+        F.avg_pool1d(x[0], 2),
+    )
+
+
+def test_poolings() -> None:
+    x = drawn((2, 3, 9, 8))[0] - 5  # a border of zeros would have the largest number
+    report = agree(Calls(poolings).eval(), x).report
+    kinds = ["max_pool2d"] * 3 + ["avg_pool2d"] * 3 + ["max_pool1d", "avg_pool1d"]
+    assert [r.kind for r in report.replaced] == kinds
+
+
+def products(w: Any, x: Tensor, y: Tensor, square: Tensor) -> tuple[Tensor, ...]:
+    q, k = (z.view(2, 5, 3, 4).transpose(1, 2) for z in (x, y))
+    return (
+        w(x),
+        x @ w.weight.t(),
+        x.permute(0, 2, 1) @ y,
+        q @ k.transpose(-1, -2),
+        torch.bmm(x, y.mT),
+        torch.mm(square, square.t()),
+        torch.addmm(square[0], square, square),
+        square @ square.transpose(0, 1).contiguous().t(),
+    )
+
+
+def test_products() -> None:
+    model = filled(Calls(products, nn.Linear(12, 7)))
+    inputs = drawn((2, 5, 12), (2, 5, 12), (3, 3))
+    report = agree(model, *inputs).report
+    kinds = ["linear", "matmul", *["batch_matmul"] * 3, *["matmul"] * 3]
+    assert [r.kind for r in report.replaced] == kinds
+    assert "A[2, 5, 3, 4] B[2, 5, 3, 4]" in str(report)  # as they are before they are permuted
+
+
+def test_softmax_and_layer_norm() -> None:
+    def function(norm: Any, x: Tensor) -> tuple[Tensor, ...]:
+        far = x + 1000  # a difference of squares would lose all digits
+        masked = torch.where(x > 0, x, -torch.inf)
+        return norm(far), F.layer_norm(x, (3, 7), eps=0.5), masked.softmax(-1), x.softmax(2)
+
+    model, (x,) = filled(Calls(function, nn.LayerNorm(7))), drawn((2, 3, 7))
+    x[0, :, 0] = 1
+    report = agree(model, x, tolerance=1e-4).report
+    assert [r.kind for r in report.replaced] == ["layer_norm"] * 2 + ["softmax"] * 2
+
+
+UNARY: list[Callable[[Tensor], Tensor]] = [
+    F.relu,
+    F.relu6,
+    F.gelu,
+    lambda x: F.gelu(x, approximate="tanh"),
+    F.silu,
+    F.hardswish,
+    F.hardsigmoid,
+    lambda x: F.leaky_relu(x, 0.2),
+    lambda x: F.elu(x, 0.7),
+    lambda x: F.hardtanh(x, -0.5, 0.25),
+    lambda x: x.clamp(max=0.5),
+    lambda x: x.clamp_min(-0.5),
+    torch.sigmoid,
+    torch.tanh,
+    torch.exp,
+    torch.abs,
+    torch.square,
+    torch.reciprocal,
+    lambda x: x.abs().sqrt(),
+    lambda x: -x,
+    lambda x: 1 - x,
+    lambda x: x - 2.5,
+    lambda x: x * -3 + 1,
+    lambda x: x / 7,
+    lambda x: x * x,
+    lambda x: F.dropout(x.view(4, 2, 3).unsqueeze(1), 0.5, False).relu(),
+]
+
+
+def test_what_follows_an_operation() -> None:
+    model = filled(Calls(lambda w, x: tuple(f(w(x)) for f in UNARY), nn.Linear(5, 6)))
+    (x,) = drawn((4, 5))
+    x[1:] = -x[1:].abs()
+    fast = agree(model, x)
+    assert len(fast.report.replaced) == len(UNARY) and not fast.report.left_out
+    assert all("+" in r.kind for r in fast.report.replaced)
+    x[0, 0] = math.nan
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x), equal_nan=True)
+
+
+def test_sums_with_other_tensors() -> None:
+    def function(first: Any, second: Any, x: Tensor) -> tuple[Tensor, ...]:
+        a = torch.relu(first(x) + second(x))
+        return a, a - first(x), second(x) / (a + 2), second(x).view(2, 3, 4) * a.view(2, 3, 4)
+
+    model, (x,) = filled(Calls(function, nn.Linear(5, 4), nn.Linear(5, 4))), drawn((6, 5))
+    kinds = ["linear+add+relu", "linear", "linear+sub", "linear+div", "linear+mul"]
+    assert [r.kind for r in agree(model, x).report.replaced] == kinds
+
+
+def test_batch_normalisation() -> None:
+    def function(conv: Any, group: Any, linear: Any, norm: Any, x: Tensor) -> tuple[Tensor, ...]:
+        def normed(y: Tensor) -> Tensor:
+            return F.batch_norm(y, norm.running_mean, norm.running_var, norm.weight, norm.bias)
+
+        rows = linear(x.flatten(1))
+        plain = F.batch_norm(group(x), norm.running_mean, norm.running_var)
+        return (
+            normed(conv(x)).relu(),
+            normed(group(x)),
+            plain,
+            normed(rows),
+            normed(linear(x.flatten(1)).view(3, 4, 2)),  # whose channels are rows and columns
+        )
+
+    parts = nn.Conv2d(2, 4, 2), nn.Conv2d(2, 4, 2, groups=2), nn.Linear(18, 4), nn.BatchNorm2d(4)
+    model, (x,) = filled(Calls(function, *parts)), drawn((6, 2, 3, 3))
+    report = agree(model, x).report
+    convolutions = ["conv2d+batch_norm", "conv2d+batch_norm+relu", "conv2d+batch_norm"]
+    kinds = ["linear+batch_norm", *convolutions, "linear"]
+    assert [r.kind for r in report.replaced] == kinds
+    assert [(each.operation, each.reason) for each in report.left_out] == [
+        ("_native_batch_norm_legit_no_training", "it cannot be part of a kernel before it")
+    ]
+
+
+def test_tasks_weights_and_places() -> None:
+    block = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.LayerNorm(6))
+    (x,) = drawn((3, 6))
+    found = autosched.torch.tasks_of(block.eval(), x)
+    assert found.weights == [2.0, 1.0]
+    assert [each.places for each in found.found] == [("0", "2"), ("4",)]
+    assert [task.layout.text for task in found.tasks] == ["pre-transformed", "none"]
+    assert str(found).splitlines() == [
+        "2 tasks, 0 operations left to PyTorch",
+        "  2x  linear+relu  X[3, 6] W[6, 6] b[6]  0, 2",
+        "  1x  layer_norm   X[3, 6] g[6] b[6]     4",
+    ]
+    plain = autosched.torch.tasks_of(block, x, layout_rewrite="none").tasks[0]
+    assert plain.layout.text == "none" and plain.key != found.tasks[0].key
+
+
+LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "another order": (
+        lambda x: F.conv2d(x.to(memory_format=torch.channels_last), x[:, :, :2, :2]),
+        r"its result is stored in another order: strides \(36, 1, 12, 3\)",
+    ),
+    "a type": (lambda x: torch.mm(x[0, 0].double(), x[0, 0].double().t()), "is float64, expected"),
+    "16 bits": (lambda x: x.bfloat16().softmax(-1), "is bfloat16, expected float32"),
+    "one image": (lambda x: F.conv2d(x[0], x), "its input has 3 dimensions, 4 are expected"),
+    "broadcast": (lambda x: x[:1] @ x.mT, "its operands are broadcast"),
+    "a vector": (lambda x: x @ x[0, 0, 0], "one of its operands is a vector"),
+    "rows": (lambda x: x.softmax(1), "it is over dimension 1, not over the last one"),
+    "fewer elements": (
+        lambda x: F.avg_pool2d(x, 2, 2, 1, count_include_pad=False),
+        "count_include_pad=False: windows at the border have fewer elements",
+    ),
+    "at the end": (lambda x: F.avg_pool2d(x, 3, ceil_mode=True), "ceil_mode: windows at the end"),
+    "a divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), "it has a divisor_override"),
+    "windows that differ": (
+        lambda x: F.adaptive_avg_pool2d(x, 3),
+        r"\(4, 5\) is no multiple of \(3, 3\): its windows differ",
+    ),
+    "a wide border": (
+        lambda x: F.conv_transpose2d(x, x[:, :2, :1, :1], padding=1),
+        "its padding 1 is larger than its window's border",
+    ),
+    "factors": (
+        lambda x: torch.addmm(x[0, 0, 0, :4], x[0, 0], x[0, 0].t(), alpha=2),
+        "it has factors alpha or beta",
+    ),
+    "a column": (
+        lambda x: torch.addmm(x[0, 0, :, :1], x[0, 0], x[0, 0].t()),
+        r"what it adds has the shape \(4, 1\)",
+    ),
+    "no kernel before": (lambda x: x * 2, "it cannot be part of a kernel before it"),
+    "no rule": (lambda x: x.cumsum(0), "there is no rule for it here"),
+}
+
+
+def test_what_is_left_out() -> None:
+    model = Calls(lambda x: [function(x) for function, _ in LEFT_OUT.values()]).eval()
+    found = autosched.torch.tasks_of(model, *drawn((3, 3, 4, 5)))
+    assert not found.found
+    reasons = [each.reason for each in found.left_out]
+    for name, (_, wanted) in LEFT_OUT.items():
+        assert any(re.search(wanted, each) for each in reasons), name
+    assert re.search(r"left to PyTorch:\n(.*\n)*  1x  conv2d +its result is stored", str(found))
+
+
+FOLLOWERS_THAT_STAY: list[Callable[[Tensor], Any]] = [
+    lambda y: y + y.relu(),  # another reads it
+    lambda y: y.t().relu(),  # in another order
+    lambda y: y.view(1, 2, 2, 4).contiguous(memory_format=torch.channels_last).relu(),
+    lambda y: y + torch.ones(4, 1),  # broadcast
+    lambda y: torch.add(y, torch.ones(4, 4), alpha=2),
+    lambda y: y * math.inf,
+    lambda y: F.dropout(y, 1.0, True).relu(),  # in training
+    lambda y: torch.ops.aten.elu(y, 1, 2),
+    lambda y: y.double().relu(),
+    lambda y: F.batch_norm(y, None, None, training=True),
+    lambda y: F.batch_norm(y, torch.zeros(4), torch.ones(4)),  # which are no weights
+]
+
+
+def test_what_does_not_follow_an_operation() -> None:
+    model = filled(Calls(lambda w, x: [f(w(x)) for f in FOLLOWERS_THAT_STAY], nn.Linear(3, 4)))
+    fast = agree(model, *drawn((4, 3)))
+    assert {r.kind for r in fast.report.replaced} == {"linear"}
+    assert len(fast.report.left_out) >= len(FOLLOWERS_THAT_STAY)
+
+
+def test_what_is_refused() -> None:
+    (x,) = drawn((2, 3))
+    linear: Any = nn.Linear(3, 3)
+    with pytest.raises(ConfigError, match=r"one in training; call model\.eval"):
+        autosched.torch.tasks_of(linear, x)
+    linear.eval()
+    with pytest.raises(ConfigError, match=r"model: expected a torch.nn.Module, found <function"):
+        autosched.torch.tasks_of(F.relu, x)
+    with pytest.raises(ConfigError, match=r"target: expected a CPU, found cuda"):
+        autosched.torch.tasks_of(linear, x, target=cuda_target("sm_90"))
+    with pytest.raises(ConfigError, match=r"example_inputs\[1\]: expected a tensor .* found \["):
+        autosched.torch.tasks_of(linear, x, [x])
+    with pytest.raises(ConfigError, match=r"torch\.export cannot trace it: "):
+        autosched.torch.tasks_of(Calls(lambda x: x if x.sum() > 0 else -x).eval(), x)
+    with pytest.raises(ConfigError, match=r"it writes to its input .*x\.clone\(\)"):
+        autosched.torch.tasks_of(Calls(lambda x: x.add_(1)).eval(), x)
+
+
+def test_what_no_kernel_can_hold_is_left_out() -> None:
+    product = Calls(torch.matmul).eval()
+    found = autosched.torch.tasks_of(product, torch.ones(70000, 1), torch.ones(1, 70000))
+    assert not found.tasks
+    assert "4900000000 elements, at most 2147483647 can be indexed" in found.left_out[0].reason

@@ -1,0 +1,240 @@
+"""Kernels in the place of a model's operations."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.measure.environment import fingerprint, fingerprint_hash
+from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.result import MeasureResult
+from autosched.session.tuned import TunedKernel
+from autosched.state.steps import steps_from_json
+from autosched.task import Task
+from kit.exporting import cuda_record, record
+
+torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+import autosched.torch  # noqa: E402
+from kit.torch_models import (  # noqa: E402
+    Calls,
+    Counting,
+    Transformer,
+    agree,
+    drawn,
+    filled,
+    small_cnn,
+    untuned,
+)
+
+nn, F = torch.nn, torch.nn.functional
+Tensor = Any
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, 9), (3, 8)])
+def test_a_small_cnn(batch: int, size: int) -> None:
+    model, (x, other) = small_cnn(), drawn((batch, 3, size, size), (batch, 3, size, size))
+    fast = agree(model, x)
+    assert [r.kind for r in fast.report.replaced] == [
+        "conv2d+batch_norm+relu",
+        "conv2d+batch_norm+relu",
+        "conv2d+batch_norm+add+relu",
+        "conv2d",
+        "max_pool2d",
+        "avg_pool2d",
+        "linear",
+        "softmax",
+    ]
+    assert not fast.report.left_out
+    assert names_in(fast) <= {"reshape", "view", "clone"}
+    with torch.no_grad():
+        torch.testing.assert_close(fast(other), model(other))
+
+
+def names_in(fast: Any) -> set[str]:
+    """PyTorch's own operators in the graph."""
+    targets = {n.target for n in fast.graph_module.graph.nodes if n.op == "call_function"}
+    return {t.overloadpacket.__name__ for t in targets if t.namespace == "aten"}
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 5)])
+def test_a_block_of_a_transformer(batch: int, length: int) -> None:
+    model, (x,) = Transformer(12, 3).eval(), drawn((batch, length, 12))
+    fast = agree(model, x)
+    kinds = [r.kind for r in fast.report.replaced]
+    assert kinds == [
+        "layer_norm",
+        "linear",
+        "batch_matmul+div",
+        "softmax",
+        "batch_matmul",
+        "linear+add",
+        "layer_norm",
+        "linear+gelu",
+        "linear+add",
+    ]
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), fast(x))
+
+
+def test_inputs_that_are_stored_otherwise() -> None:
+    model, (x,) = small_cnn(), drawn((2, 3, 8, 8))
+    fast = agree(model, x)
+    for given in (
+        x.to(memory_format=torch.channels_last),
+        x.mT.contiguous().mT,
+        x.requires_grad_(),
+    ):
+        with torch.no_grad():
+            torch.testing.assert_close(fast(given), model(given))
+        assert not fast(given).requires_grad
+    flat = filled(Calls(lambda linear, x: linear(x.flatten(1)), nn.Linear(192, 2)))
+    fast = agree(flat, x.detach())
+    with torch.no_grad():  # what was a view of the example is none of this one
+        given = x.to(memory_format=torch.channels_last)
+        torch.testing.assert_close(fast(given), flat(given))
+
+
+def test_other_arguments_go_to_the_model() -> None:
+    def function(linear: Any, x: Tensor, twice: bool = False) -> Tensor:
+        return linear(x) * 2 if twice else linear(x)
+
+    model, (x,) = filled(Calls(function, nn.Linear(3, 4))), drawn((5, 3))
+    fast = agree(model, x, False)
+    with pytest.warns(UserWarning, match=r"\(float32\[5, 3\], False\), found \(float32\[2, 3\], F"):
+        torch.testing.assert_close(fast(x[:2], False), model(x[:2], False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is told once
+        torch.testing.assert_close(fast(x, True), model(x, True))
+        torch.testing.assert_close(fast(x, 0), model(x, 0))
+    double = copy.deepcopy(model).double()
+    fresh = autosched.torch.with_kernels(model, kernels(model, x, False), x, False)
+    fresh._model = (double,)
+    with pytest.warns(UserWarning, match=r"found \(float64\[5, 3\], False\)") as told:
+        assert fresh(x.double(), False).dtype == torch.float64
+    assert [each.filename for each in told] == [__file__]
+
+
+def kernels(model: Any, *inputs: Any) -> list[TunedKernel]:
+    tasks = autosched.torch.tasks_of(model, *inputs, layout_rewrite="none")
+    return untuned(tasks.tasks)
+
+
+def test_weights_are_those_of_then() -> None:
+    model, (x,) = filled(nn.Linear(3, 4)), drawn((2, 3))
+    fast = agree(model, x)
+    before = fast(x)
+    with torch.no_grad():
+        model.weight.zero_()
+    assert torch.equal(fast(x), before)
+    assert set(dict(fast.named_buffers())) == {f"graph_module.autosched_linear_{i}" for i in "Wb"}
+
+
+def test_a_buffer_that_the_model_writes_is_no_constant() -> None:
+    model, (x,) = Counting().eval(), drawn((2, 3))
+    tasks = autosched.torch.tasks_of(model, x).tasks
+    assert [task.layout.text for task in tasks] == ["none"]
+    fast = autosched.torch.with_kernels(copy.deepcopy(model), untuned(tasks), x)
+    for _ in range(3):
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_constants_are_worked_out_once() -> None:
+    def function(linear: Any, x: Tensor) -> Tensor:
+        return F.linear(x, linear.weight.t() * 2 + 1, linear.bias[:3])
+
+    model, (x,) = filled(Calls(function, nn.Linear(3, 3))), drawn((2, 3))
+    assert autosched.torch.tasks_of(model, x).tasks[0].layout.text == "pre-transformed"
+    assert names_in(agree(model, x)) == {"slice"}
+
+
+PACKED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])
+
+
+def test_weights_are_stored_as_each_kernel_expects_them() -> None:
+    model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
+    (task,) = autosched.torch.tasks_of(model, x).tasks
+    packed = TunedKernel(task, record(task, PACKED))
+    fast = autosched.torch.with_kernels(model, packed, x)
+    plain = autosched.torch.with_kernels(model, kernels(model, x), x)
+    other = autosched.torch.with_kernels(model, untuned([task]), x)
+    weights = [dict(f.named_buffers())["graph_module.autosched_linear_W"] for f in (fast, plain)]
+    assert weights[0].shape != weights[1].shape == (16, 8)
+    for each in (fast, plain, other):
+        torch.testing.assert_close(each(x), model(x).detach())
+    assert len({each.report.replaced[0].operator for each in (fast, plain, other)}) == 3
+
+
+def test_a_kernel_that_would_have_to_store_an_input_at_each_call() -> None:
+    model, (x, y) = Calls(torch.mm).eval(), drawn((3, 8), (8, 16))
+    (task,) = autosched.torch.tasks_of(model, x, y).tasks
+    workload = {**task.workload.to_json(), "layout_free": ["B"]}
+    moved = Task.from_json_workload(workload, task.target, "pre-transformed")
+    both = [TunedKernel(moved, record(moved, PACKED)), *untuned(kernels_of_softmax(x))]
+    softmax = Calls(lambda x, y: torch.mm(x, y) + x.softmax(-1).sum()).eval()
+    report = autosched.torch.with_kernels(softmax, both, x, y).report
+    assert [r.kind for r in report.replaced] == ["softmax"]
+    assert [each.reason for each in report.left_out if each.operation.startswith("matmul")] == [
+        "its record wants B stored in another order at each call"
+    ]
+
+
+def kernels_of_softmax(x: Tensor) -> list[Task]:
+    return autosched.torch.tasks_of(Calls(lambda x: x.softmax(-1)).eval(), x).tasks
+
+
+def timed(task: Task, seconds: float, steps: Any = ()) -> Record:
+    return Record(task.to_json(), steps, MeasureResult((seconds,), None, checked=True))
+
+
+def written(path: Path, *records: Record) -> Path:
+    """A file of records that were measured here."""
+    environment = fingerprint()
+    key = fingerprint_hash(environment)
+    mine = [replace(each, environment=key) for each in records]
+    RecordLog(path).copy(LogContents(mine, {key: environment}))
+    return path
+
+
+def test_the_fastest_record_of_a_file_and_operations_without_one(tmp_path: Path) -> None:
+    model, (x,) = filled(nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 2))), drawn((3, 8))
+    packed = autosched.torch.tasks_of(model, x).tasks[0]
+    plain = autosched.torch.tasks_of(model, x, layout_rewrite="none").tasks[0]
+    for faster, shape in ((plain, (16, 8)), (packed, None)):
+        times = {plain.key: 2e-3, packed.key: 2e-3, faster.key: 1e-3}
+        path = tmp_path / f"{faster.key}.jsonl"
+        written(path, timed(plain, times[plain.key]), timed(packed, times[packed.key], PACKED))
+        fast = autosched.torch.with_kernels(model, path, x)
+        torch.testing.assert_close(fast(x), model(x).detach())
+        weight = dict(fast.named_buffers())["graph_module.autosched_linear_W"]
+        assert (tuple(weight.shape) == (16, 8)) == (shape is not None)
+    assert str(fast.report).splitlines()[0] == "1 call of 1 kernel, 1 operation left to PyTorch"
+    assert "  1x  linear  no record of X[3, 16] W[2, 16] b[2]  1" in str(fast.report)
+    assert "1 call of 1 kernel" in repr(fast)
+
+
+def test_records_that_do_not_serve(tmp_path: Path) -> None:
+    model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
+    with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
+        autosched.torch.with_kernels(model, written(tmp_path / "cuda.jsonl", cuda_record()), x)
+    other = kernels(model, x[:2])
+    with pytest.raises(ConfigError, match=r"some of the 1 operation of .*, found Y\[i, j\] = sum"):
+        autosched.torch.with_kernels(model, other, x)
+
+
+def test_equal_kernels_are_one_operator_and_one_line() -> None:
+    block = filled(nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))))
+    report = agree(block, *drawn((2, 4))).report
+    assert len({r.operator for r in report.replaced}) == 1
+    assert str(report).startswith("3 calls of 1 kernel, 0 operations left to PyTorch\n  3x  linear")
+
+
+def test_evaluation_goes_through() -> None:
+    model, (x,) = filled(nn.Linear(3, 4)), drawn((2, 3))
+    whole = nn.Sequential(agree(model, x)).eval()
+    torch.testing.assert_close(whole(x), model(x).detach())
