@@ -21,6 +21,7 @@ def test_right_values_pass() -> None:
     assert arguments.flag("f", False) is False
     assert arguments.one_of("o", "b", ("a", "b")) == "b"
     assert arguments.file_path("p", "none/yet") == Path("none/yet")
+    assert arguments.file_path("p", f"{__file__}/yet") == Path(__file__, "yet")
 
 
 @pytest.mark.parametrize(
