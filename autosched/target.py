@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.cpu_caches import cache_sizes
 from autosched.cpu_cores import hardware_threads, physical_cores, usable_cores
+from autosched.cpu_features import host_features
 from autosched.errors import ConfigError
 from autosched.words import count
 
@@ -293,8 +294,7 @@ def _override(params: HardwareParams, values: Mapping[str, int]) -> HardwarePara
 def _host() -> tuple[str, str, str]:
     import llvmlite.binding as llvm
 
-    features: str = llvm.get_host_cpu_features().flatten()
-    return str(llvm.get_host_cpu_name()), features, str(llvm.get_process_triple())
+    return str(llvm.get_host_cpu_name()), host_features(), str(llvm.get_process_triple())
 
 
 def _vector_bytes(features: str) -> int:

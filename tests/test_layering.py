@@ -27,6 +27,7 @@ ALLOWED = {
     "autosched.control_groups": set(),
     "autosched.cpu_caches": set(),
     "autosched.cpu_cores": set(),
+    "autosched.cpu_features": set(),
     "autosched.user_file": set(),
     "autosched.user_source": set(),
     "autosched.layout": set(),
@@ -88,6 +89,7 @@ EVERYWHERE = {
     "autosched.control_groups",
     "autosched.cpu_caches",
     "autosched.cpu_cores",
+    "autosched.cpu_features",
     "autosched.layout",
     "autosched.target",
     "autosched.user_file",
@@ -186,6 +188,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.driver", "autosched.runtime.host"): NATIVE,
     ("autosched.measure.cluster.connect", "autosched.measure.cluster.ray_link"): OPTIONAL,
     ("autosched.runtime.array_checks", "ml_dtypes"): "exported modules need NumPy only",
+    ("autosched.cpu_features", "llvmlite.binding"): NATIVE,
     ("autosched.target", "llvmlite.binding"): NATIVE,
     ("autosched.display.notebook", "IPython.display"): "a notebook has imported it already",
 }

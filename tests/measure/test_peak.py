@@ -1,6 +1,7 @@
 """The measured peak: code for every width, a plausible rate, types without one."""
 
 import platform
+import re
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from autosched.task import Task
 def test_nothing_is_optimised_away(dtype: str, fused: bool) -> None:
     target = cpu_target(1)
     code = assembly(peak_ir(target.vector_bytes, dtype, fused=fused), target, "full")
-    operations = [line for line in code.splitlines() if "fma" in line or "mul" in line]
+    operations = [line for line in code.splitlines() if re.search("fm[al]|mul", line)]
     assert len(operations) >= 12
 
 

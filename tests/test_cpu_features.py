@@ -1,0 +1,48 @@
+"""The instructions of the CPU: LLVM's list, and what it leaves out on ARM."""
+
+from pathlib import Path
+
+import pytest
+from llvmlite import binding as llvm
+
+from autosched.cpu_features import host_features
+from autosched.te.intrin.registry import INSTRUCTIONS
+
+NEOVERSE_V1 = (
+    "fp asimd aes atomics fphp asimdhp cpuid asimdrdm sha3 asimddp sve asimdfhm svei8mm svebf16 "
+    "i8mm bf16 rng"
+)
+CORTEX_A55 = "fp asimd aes crc32 atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"
+
+
+def cpuinfo(tmp_path: Path, *cores: str) -> Path:
+    path = tmp_path / "cpuinfo"
+    path.write_text(
+        "".join(f"processor\t: {k}\nFeatures\t: {words}\n\n" for k, words in enumerate(cores))
+    )
+    return path
+
+
+def added(path: Path) -> set[str]:
+    llvms = set(llvm.get_host_cpu_features().flatten().split(","))
+    return set(host_features(path).split(",")) - llvms
+
+
+def test_arm_has_what_linux_says(tmp_path: Path) -> None:
+    """LLVM says nothing of dot products on a Neoverse, and the search left them out."""
+    found = added(cpuinfo(tmp_path, NEOVERSE_V1, NEOVERSE_V1))
+    assert found == {"+bf16", "+dotprod", "+fullfp16", "+i8mm"}
+    wanted = {
+        name for it in INSTRUCTIONS.values() if it.triple == "aarch64" for name in it.features
+    }
+    assert {f"+{name}" for name in wanted} <= found
+
+
+def test_what_only_some_cores_have_is_not_used(tmp_path: Path) -> None:
+    assert added(cpuinfo(tmp_path, NEOVERSE_V1, CORTEX_A55)) == {"+dotprod", "+fullfp16"}
+    assert added(cpuinfo(tmp_path, CORTEX_A55, "fp asimd")) == set()
+
+
+@pytest.mark.parametrize("name", ["none", "."])
+def test_where_linux_says_nothing_it_is_llvms_list(tmp_path: Path, name: str) -> None:
+    assert host_features(tmp_path / name) == llvm.get_host_cpu_features().flatten()
