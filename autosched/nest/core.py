@@ -63,5 +63,8 @@ class Memory(NamedTuple):
 
 
 def core_of(vector_bytes: int) -> Core:
-    """The core whose vector registers have that width; AVX-512 doubles their number."""
-    return Core(vector_bytes, 32 if vector_bytes >= 64 else 16)
+    """The core whose vector registers have that width: AVX has 16 of them, AVX-512 and NEON 32.
+
+    Those of 16 bytes are taken for NEON's: processors that have SSE alone are rare by now.
+    """
+    return Core(vector_bytes, 16 if vector_bytes == 32 else 32)
