@@ -217,6 +217,9 @@ class RecordLog:
 
     def close(self) -> None:
         """Let go of the file; who writes again opens it again."""
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._close is not None:
             self._close()
             self._close, self._file = None, -1
@@ -241,10 +244,15 @@ class RecordLog:
         return replace(record, environment=environment, time=now)
 
     @contextmanager
-    def locked(self) -> Iterator[int]:
+    def locked(
+        self,
+        environments: Mapping[str, Mapping[str, Any]] | None = None,
+        records: Sequence[Record] = (),
+    ) -> Iterator[int]:
         """Inside, no other program writes to the file; its size in bytes.
 
-        Raises RecordsError when the file cannot be written.
+        Raises RecordsError when the file cannot be written. Where it was deleted, what it held is
+        then written elsewhere, and these records, which belong to the environments, too.
         """
         try:
             self._open()
@@ -254,11 +262,12 @@ class RecordLog:
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         except OSError as error:
-            raise RecordsError(
-                f"cannot write the record file {self.path}: {error.strerror}"
-            ) from error
+            problem = f"cannot write the record file {self.path}: {error.strerror}"
+            kept = self._deleted_kept(environments or {}, records)
+            raise RecordsError("; ".join(filter(None, (problem, kept)))) from error
         except ConfigError as error:
-            raise RecordsError(str(error)) from None
+            kept = self._deleted_kept(environments or {}, records)
+            raise RecordsError("; ".join(filter(None, (str(error), kept)))) from None
 
     def claim(
         self, task: Mapping[str, Any], states: Sequence[str]
@@ -287,38 +296,62 @@ class RecordLog:
 
         With `partly` those that fit stay. Raises RecordsError when the file cannot be written.
         """
-        with self.locked() as size:
-            heads, lines = self._lines(size, environments, records)
-            new = [head for head in heads if head not in self._heads]
-            texts = [*(heads[head] for head in new), *lines]
-            written, problem = len(texts), ""
-            if partly:
-                written, problem = write_fitting(self._file, texts)
-            else:
-                write_whole(self._file, "".join(texts))
-            self._heads.update(new[:written])
-            if problem:
-                left = lines[max(0, written - len(new)) :]
-                kept = kept_elsewhere(self.path, list(heads.values()), left) if left else ""
-                where = f"cannot write the record file {self.path}"
-                raise RecordsError("; ".join(filter(None, (f"{where}: {problem}", kept))))
+        with self.locked(environments, records if partly else ()) as size:
+            self._write_at(size, environments, records, partly)
 
-    def _lines(
+    def _write_at(
         self,
         size: int,
         environments: Mapping[str, Mapping[str, Any]],
         records: Sequence[Record],
-    ) -> tuple[dict[str, str], list[str]]:
-        """The lines of records for the file of that size; those that they name, by their hashes."""
+        partly: bool,
+    ) -> None:
+        """As `_write`, to the open file, which has that size."""
         if size <= self._first:  # a new file, or somebody emptied it
             self._heads.clear()
         if not self._heads:
             self._first = size
-        tasks = {id(record.task): record.task for record in records}
-        hashes = {key: task_hash(task) for key, task in tasks.items()}
-        heads = head_lines(environments, {hashes[key]: task for key, task in tasks.items()})
-        lines = [line_of(record.to_json(hashes[id(record.task)])) for record in records]
-        return {head: line_of(line) for head, line in heads.items()}, lines
+        heads, lines = _lines(environments, records)
+        new = [head for head in heads if head not in self._heads]
+        texts = [*(heads[head] for head in new), *lines]
+        written, problem = len(texts), ""
+        if partly:
+            written, problem = write_fitting(self._file, texts)
+        else:
+            write_whole(self._file, "".join(texts))
+        self._heads.update(new[:written])
+        if problem:
+            left = lines[max(0, written - len(new)) :]
+            kept = kept_elsewhere(self.path, list(heads.values()), left)[0] if left else ""
+            where = f"cannot write the record file {self.path}"
+            raise RecordsError("; ".join(filter(None, (f"{where}: {problem}", kept))))
+
+    def _deleted(self) -> bool:
+        """Whether the open file no longer has the name."""
+        try:
+            return self._file >= 0 and not is_at(self._file, self.path)
+        except OSError:
+            return False
+
+    def _deleted_kept(
+        self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+    ) -> str:
+        """Write what the deleted file held, and the records, elsewhere; a sentence about that.
+
+        An empty text where nobody deleted it.
+        """
+        if not self._deleted():
+            return ""
+        taken = self.path.is_file() and self.path.stat().st_size > 0  # its place, by another
+        held = _text_from(self._file, self._first if taken else 0)
+        heads, lines = _lines(environments, records)
+        if not held and not lines:
+            return ""
+        sentence, kept = kept_elsewhere(self.path, list(heads.values()), lines, held)
+        if kept:
+            self._let_go()
+            self._heads.clear()
+        return sentence
 
     def _open(self) -> None:
         """Open the file that has the name now; a new one gets what is lost with the one before."""
@@ -330,20 +363,41 @@ class RecordLog:
         if overwrite and not is_kind(self.path, FileKind.RECORDS):
             self.path.unlink()
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        close, self._close = self._close, weakref.finalize(self, os.close, file)
-        self._file = file
-        if close is not None:
-            self._carry_over(before)
-            close()
+        try:
+            self._first = self._first if before < 0 else self._carried_over(before, file)
+        except BaseException:
+            os.close(file)  # the one before still has all
+            raise
+        self._let_go()
+        self._file, self._close = file, weakref.finalize(self, os.close, file)
 
-    def _carry_over(self, before: int) -> None:
-        """Write all of a file that was deleted to a new one, to another one what this log wrote."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        size = os.fstat(self._file).st_size
-        start, self._first = self._first if size else 0, size
-        os.lseek(before, start, os.SEEK_SET)
-        with open(before, encoding="utf-8", errors="replace", closefd=False) as lost:
-            write_whole(self._file, lost.read())
+    def _carried_over(self, before: int, file: int) -> int:
+        """Write all of a file that was deleted to a new one, to another one what this log wrote.
+
+        Returns where that begins.
+        """
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = os.fstat(file).st_size
+        write_whole(file, _text_from(before, self._first if size else 0))
+        return size
+
+
+def _lines(
+    environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
+) -> tuple[dict[str, str], list[str]]:
+    """The lines that records name, by their hashes, and those of the records."""
+    tasks = {id(record.task): record.task for record in records}
+    hashes = {key: task_hash(task) for key, task in tasks.items()}
+    heads = head_lines(environments, {hashes[key]: task for key, task in tasks.items()})
+    lines = [line_of(record.to_json(hashes[id(record.task)])) for record in records]
+    return {head: line_of(line) for head, line in heads.items()}, lines
+
+
+def _text_from(file: int, start: int) -> str:
+    """What an open file holds from that byte on."""
+    os.lseek(file, start, os.SEEK_SET)
+    with open(file, encoding="utf-8", errors="replace", closefd=False) as held:
+        return held.read()
 
 
 def is_at(file: int, path: Path) -> bool:

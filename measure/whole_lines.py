@@ -40,23 +40,29 @@ def write_fitting(file: int, lines: Sequence[str]) -> tuple[int, str]:
     return len(lines), ""
 
 
-def kept_elsewhere(path: Path, heads: Sequence[str], left: Sequence[str]) -> str:
+def kept_elsewhere(
+    path: Path, heads: Sequence[str], left: Sequence[str], deleted: str = ""
+) -> tuple[str, bool]:
     """Write what has no room in the record file `path` to the folder of temporary files.
 
-    `heads` are the lines that those `left` refer to. Returns a sentence that says where they are,
-    or that they are lost.
+    `heads` are the lines that those `left` refer to, `deleted` is what the file held when somebody
+    deleted it. Returns a sentence that says where they are, or that they are lost, and whether they
+    are kept.
     """
-    results = count(len(left), "result")
+    results = f"{count(len(left), 'result')} of the batch" if left else ""
+    before = "what the file held before it was deleted" if deleted else ""
+    what = " and ".join(filter(None, (before, results)))
+    verb = "is" if not results or (not before and len(left) == 1) else "are"
+    gap = "" if not deleted or deleted.endswith("\n") else "\n"
     try:
-        rest = _new_file("".join((*heads, *left)))
+        rest = _new_file("".join((deleted, gap, *heads, *left)))
     except OSError as error:
         why = f"cannot be written to the folder of temporary files either ({error.strerror})"
-        return f"{results} of the batch {why} and {'is' if len(left) == 1 else 'are'} lost"
-    there = f"{'is' if len(left) == 1 else 'are'} in {rest}"
-    return (
-        f"{results} of the batch {there}: once there is room, "
-        f"`cat {in_shell(rest)} >> {in_shell(path)}` adds what is there"
-    )
+        return f"{what} {why} and {verb} lost", False
+    if deleted:
+        return f"{what} {verb} in {rest}, a record file that every command reads", True
+    remedy = f"`cat {in_shell(rest)} >> {in_shell(path)}` adds what is there"
+    return f"{what} {verb} in {rest}: once there is room, {remedy}", True
 
 
 def _new_file(text: str) -> Path:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, cycle
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.search.cost_model import Scores
+Opinions = npt.NDArray[np.floating[Any]]
 
 
 def in_turns(
-    opinions: Scores, known: Scores, preferred: npt.NDArray[np.bool_], rng: np.random.Generator
+    opinions: Opinions,
+    known: Opinions,
+    preferred: npt.NDArray[np.bool_],
+    rng: np.random.Generator,
 ) -> list[int]:
     """All candidates, best first, each chosen by another member (Thompson sampling in batches).
 

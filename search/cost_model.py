@@ -263,18 +263,21 @@ def _import() -> None:
         needed("xgboost", XGBOOST)
 
 
-def numbers_of(answered: object) -> Scores:
-    """What a model answered, beyond float32 infinite.
-
-    Raises TypeError, ValueError or OverflowError for what is no array of numbers.
-    """
-    with np.errstate(over="ignore"):
-        return np.asarray(answered, float).astype(np.float32)
+def numbers_of(answered: object) -> npt.NDArray[np.float64]:
+    """What a model answered. Raises TypeError, which says why, for what is no array of numbers."""
+    try:
+        found = np.asarray(answered)
+        numbers = None if found.dtype.kind in "cMm" else found.astype(float)
+    except Exception as error:  # arrays of other libraries raise what they like
+        raise TypeError(str(error)) from error
+    if numbers is None:
+        raise TypeError(f"its elements are of the type {found.dtype}")
+    return numbers
 
 
 def consensus(opinions: Scores) -> Scores:
     """The geometric mean over members: (programs,); -inf where it is for all."""
-    legal = opinions[:, 0] > -np.inf
+    legal = (opinions > -np.inf).any(axis=1)
     scores = np.full(len(opinions), -np.inf, np.float32)
     scores[legal] = np.exp(np.log(np.maximum(opinions[legal], 1e-30)).mean(axis=1))
     return scores

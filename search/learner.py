@@ -96,8 +96,9 @@ class Learner:
         members = next((len(known) for _, known in self._asked.values()), None)
         expected = f"expected ({len(programs)}, {members or 'members'})"
         try:
-            found = numbers_of(answered)
-        except (TypeError, ValueError, OverflowError) as error:
+            with np.errstate(over="ignore"):
+                found = numbers_of(answered).astype(np.float32)
+        except TypeError as error:
             raise ConfigError(
                 f"{where} no array of numbers for {len(programs)} programs, {expected}: {error}"
             ) from error

@@ -15,6 +15,7 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
 from autosched.user_file import failure_in, load_object
+from autosched.words import count, visible
 
 Numbers = npt.NDArray[np.float64]
 _LARGEST = 40.0  # logarithm of a relative throughput; keeps exp finite in float32
@@ -85,16 +86,13 @@ class WatchedModel:
     """A user's model: its answers are checked, and what goes wrong in it is a ConfigError.
 
     The error names the model, the method and the line. Programs are handed on so that the model
-    cannot write to them.
+    cannot write to them. `name` is the one that the model had at first.
     """
 
     def __init__(self, model: Model) -> None:
         self._model = model
-
-    @property
-    def name(self) -> str:
-        """The name of the user's model."""
-        return self._model.name
+        self.name = model.name
+        self._shown = f"model {visible(self.name)}"
 
     def seed(self, number: int) -> None:
         """Of a run; for a model that wants to know."""
@@ -108,18 +106,20 @@ class WatchedModel:
         with self._watched("fit"):
             self._model.fit([_unchangeable(each) for each in programs], np.array(throughputs))
 
-    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+    def opinions(self, programs: Sequence[FeatureRows]) -> Numbers:
         """The scores of its members: (programs, members); of a model without members its own."""
         ask, name = getattr(self._model, "opinions", None), "opinions"
         if ask is None:
             ask, name = self._model.predict, "predict"
         with self._watched(name):
             answered = ask([_unchangeable(each) for each in programs])
-        expected = f"model {self.name}: expected {len(programs)} scores"
+        expected = f"{self._shown}: expected {len(programs)} scores"
         try:
             found = numbers_of(answered)
-        except (TypeError, ValueError, OverflowError) as error:
+        except TypeError as error:
             raise ConfigError(f"{expected}, {arguments.found(answered)}: {error}") from error
+        if not found.ndim:
+            raise ConfigError(f"{expected}, {arguments.found(answered)}")
         found = found[:, None] if found.ndim == 1 else found
         fits = found.ndim == 2 and len(found) == len(programs) and found.size > 0
         if not fits or (name == "predict" and found.shape[1] > 1) or np.isnan(found).any():
@@ -138,7 +138,7 @@ class WatchedModel:
             theirs = [frame for frame in frames if frame.filename != __file__]
             place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
             raise ConfigError(
-                f"model {self.name}: {method} failed at {place}: {type(error).__name__}: {error}"
+                f"{self._shown}: {method} failed at {place}: {type(error).__name__}: {error}"
             ) from error
 
 
@@ -152,7 +152,8 @@ class OwnCostModel:
     def __init__(self, model: WatchedModel, seed: int = 0) -> None:
         self.model = model
         model.seed(seed)
-        self._shift, self._slope = 0.0, 0.0  # from scores to logarithms
+        self._unit, self._shift, self._slope = 1.0, 0.0, 0.0  # from scores to logarithms
+        self._members = 0
         self.trained = False
 
     def prepare(self) -> None:
@@ -162,8 +163,11 @@ class OwnCostModel:
         """Have the model learn anew, and see on which scale it answers."""
         self.model.fit(programs, throughputs)
         self.trained = True
-        answered = self.model.opinions(programs).astype(float)
+        answered = self.model.opinions(programs)
+        self._members = answered.shape[1]
         scores, logs = answered[np.isfinite(answered)], np.log(throughputs)
+        self._unit = float(np.abs(scores).max(initial=0.0)) or 1.0  # so that no square overflows
+        scores = scores / self._unit
         center, spread = (scores.mean(), scores.std()) if scores.size else (0.0, 0.0)
         self._slope = float((logs.std() or 1.0) / (spread or 1.0))
         self._shift = float(logs.mean() - self._slope * center)
@@ -171,7 +175,14 @@ class OwnCostModel:
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
         """Throughputs by each member: (programs, members); -inf where a score is -inf."""
         scores = self.model.opinions(programs)
-        logs = np.clip(self._shift + self._slope * scores, -_LARGEST, _LARGEST)
+        if scores.shape[1] != self._members:
+            raise ConfigError(
+                f"model {visible(self.model.name)}: expected the scores of "
+                f"{count(self._members, 'member')}, as after fit, found {scores.shape[1]}"
+            )
+        with np.errstate(over="ignore"):
+            logs = self._shift + self._slope * (scores / self._unit)
+        logs = np.clip(logs, -_LARGEST, _LARGEST)
         return np.where(scores == -np.inf, scores, np.exp(logs)).astype(np.float32)
 
 
@@ -185,7 +196,7 @@ def own_model(given: Any, where: str) -> WatchedModel:
         name = given.__name__
         raise ConfigError(f"{where}: {name} is a class, not an object of it; give {name}()")
     if not isinstance(given, str):
-        return _checked(given, f"{where} {given!r}")
+        return _checked(given, f"{where} {_shown(given)}")
     problem = spec_problem(given)
     if problem:
         raise ConfigError(f"{where}: {problem}")
@@ -221,12 +232,14 @@ def _made(kind: type, spec: str, where: str) -> Any:
 
 
 def _checked(model: Any, where: str) -> WatchedModel:
-    missing = [
-        f"{name}()" for name in ("fit", "predict") if not callable(getattr(model, name, None))
-    ]
-    if not missing and hasattr(model, "get_params") and not hasattr(model, "name"):
+    fit, predict, name, parameters = (
+        _member(model, each, where) for each in ("fit", "predict", "name", "get_params")
+    )
+    methods = (("fit()", fit), ("predict()", predict))
+    missing = [shown for shown, method in methods if not callable(method)]
+    if not missing and name is None and callable(parameters):
         return WatchedModel(Estimator(model))
-    if not isinstance(getattr(model, "name", None), str):
+    if not isinstance(name, str) or not name.strip():
         missing.append("name (text)")
     if missing:
         raise ConfigError(
@@ -234,6 +247,25 @@ def _checked(model: Any, where: str) -> WatchedModel:
             f"regressor of scikit-learn; {', '.join(missing)} is missing"
         )
     return WatchedModel(model)
+
+
+def _shown(given: object) -> str:
+    """What messages call it: its text, cut, or the name of its class where it has none."""
+    try:
+        text = repr(given)
+    except Exception:
+        return type(given).__name__
+    return visible(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _member(model: Any, name: str, where: str) -> Any:
+    """A member of the model; None where it has none. ConfigError when asking for it fails."""
+    try:
+        return getattr(model, name, None)
+    except Exception as error:
+        raise ConfigError(
+            f"{where}: {name} cannot be looked at: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _unchangeable(program: FeatureRows) -> FeatureRows:

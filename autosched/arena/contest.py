@@ -14,8 +14,7 @@ from autosched.arena.pools import Pool
 from autosched.arena.results import TOP, Results, Run
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
-from autosched.search.batch_choice import in_turns
-from autosched.search.cost_model import Scores
+from autosched.search.batch_choice import Opinions, in_turns
 from autosched.search.ranking_quality import prediction_quality
 
 HELD_OUT = ("operator", "task", "all")
@@ -119,7 +118,7 @@ def _played(
     """One run of each search, and how well the model ranked the pool before it."""
     model.seed(seed)
     accuracy, recall = float("nan"), float("nan")
-    before: Scores | None = None
+    before: Opinions | None = None
     if others.programs:
         model.fit(others.programs, others.throughputs)
         before = model.opinions(pool.programs)
@@ -147,7 +146,7 @@ def _played(
 def _order(
     pool: Pool,
     others: _Known,
-    before: Scores | None,
+    before: Opinions | None,
     model: Player,
     search: str,
     settings: Settings,
@@ -174,7 +173,7 @@ def _batch(
     search: str,
     open_: npt.NDArray[np.intp],
     measured: Sequence[int],
-    opinions: Scores | None,
+    opinions: Opinions | None,
     count: int,
     rng: np.random.Generator,
 ) -> list[int]:
@@ -193,7 +192,7 @@ def _batch(
     return chosen + [int(k) for k in drawn if k not in chosen][:chance]
 
 
-def _agreed(opinions: Scores) -> npt.NDArray[np.float64]:
+def _agreed(opinions: Opinions) -> npt.NDArray[np.float64]:
     """One score of the members for each program: (programs,)."""
     found: npt.NDArray[np.float64] = opinions.mean(axis=1, dtype=float)
     return found

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.features.ansor.rows import FeatureRows
+from autosched.search.batch_choice import Opinions
 from autosched.search.cost_model import RandomModel, Scores, XGBoostModel
 from autosched.search.own_model import WatchedModel, own_model
 
@@ -28,7 +29,7 @@ class Player(Protocol):
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
         """Learn anew from programs and their throughputs, relative to the best of each task."""
 
-    def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
+    def opinions(self, programs: Sequence[FeatureRows]) -> Opinions:
         """What each member expects, higher for faster programs: (programs, members)."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 from autosched.display.frame import measured
@@ -21,6 +22,13 @@ COLUMNS = (
     *("largest_error", "stage", "kind", "message", "predicted"),
     *("build_seconds", "total_seconds", "steps"),
 )
+_MOST = 2**63 - 1  # that a column holds
+_TYPES = {  # of files without records, and of columns in which nothing is known, too
+    **dict.fromkeys(("here", "race", "valid", "believed", "checked"), bool),
+    **dict.fromkeys(("record", "cache_flush", "steps"), "int64"),
+    **dict.fromkeys(("seconds", "low", "high", "flops_per_second", "largest_error"), float),
+    **dict.fromkeys(("round", "predicted", "build_seconds", "total_seconds"), float),
+}
 
 
 def to_pandas(
@@ -40,7 +48,8 @@ def to_pandas(
     caches before each call. Times are in seconds: `low` and `high` are where that of a call lies
     with 95% confidence. Of failures they are NaN, and `stage`, `kind` and `message` say why. A time
     that no kernel can have is `valid` and not `believed`. `predicted` is the score that the cost
-    model gave, `steps` how many transform steps there are.
+    model gave, `steps` how many transform steps there are. Numbers that a record does not tell are
+    NaN.
 
     Lines that cannot be read are left out, and `warning` is told. Raises ConfigError without pandas
     and when a file cannot be read.
@@ -64,13 +73,21 @@ def to_pandas(
                 "cpu": machine.name,
                 "here": machine.here,
                 "time": record.time,
-                "round": record.search.get("round"),
                 "race": is_race(record),
-                "cache_flush": record.result.cache_flush,
+                "cache_flush": min(record.result.cache_flush, _MOST),
                 "believed": record.result.valid and record.result.cost >= entry.least_seconds,
                 **measured(record, entry.operations),
+                **{name: _number(record.search.get(name)) for name in ("round", "predicted")},
             }
             for name, values in columns.items():
                 values.append(row[name])
         tell_problems(path, contents, warning)
-    return pandas.DataFrame(columns)
+    return pandas.DataFrame(columns).astype(_TYPES)
+
+
+def _number(value: Any) -> float:
+    """What a record's line, which may hold anything there, says; NaN where that is no number."""
+    try:
+        return float(value) if type(value) in (int, float) else nan
+    except OverflowError:
+        return nan

@@ -39,8 +39,11 @@ def source_paths(sources: PathLike | Sequence[PathLike]) -> list[Path]:
     """One file or several. Raises ConfigError for anything else."""
     if isinstance(sources, str | os.PathLike):
         return [arguments.file_path("sources", sources)]
-    if not isinstance(sources, Sequence) or not sources:
-        raise ConfigError(f"sources: expected record files, {arguments.found(sources)}")
+    if not isinstance(sources, Sequence) or isinstance(sources, bytes) or not sources:
+        raise ConfigError(
+            f"sources: expected the path of a record file, or a list of them, "
+            f"{arguments.found(sources)}"
+        )
     return [arguments.file_path(f"sources[{k}]", path) for k, path in enumerate(sources)]
 
 

@@ -118,8 +118,13 @@ def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = No
 
 
 def _paths(records: PathLike | Sequence[PathLike]) -> list[Path]:
-    if not isinstance(records, list | tuple):
+    if isinstance(records, str | os.PathLike):
         return [arguments.file_path("records", records)]
+    if not isinstance(records, list | tuple):
+        raise ConfigError(
+            "records: expected the path of a record file, or a list of them, "
+            f"{arguments.found(records)}"
+        )
     if not records:
         raise ConfigError("records: expected at least one record file, found none")
     return [arguments.file_path(f"records[{k}]", each) for k, each in enumerate(records)]

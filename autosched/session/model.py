@@ -19,7 +19,7 @@ from autosched.search.pretrained import start_pretrained
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import believed
 from autosched.session.reading import Tell, each_once, is_same_file, read_records
-from autosched.words import count
+from autosched.words import count, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ def _require_possible(model: CostModel, options: ModelOptions) -> None:
             )
     elif options.load is not None or options.save is not None:
         name = model.model.name if isinstance(model, OwnCostModel) else type(model).__name__
+        name = visible(name)
         raise ConfigError(
             f"the cost model {name} has no files that autosched knows; load it "
             "before and save it after the run"

@@ -199,6 +199,10 @@ def _rules(rules: Any) -> tuple[SketchRule, ...]:
 def _paths(name: str, paths: Any) -> tuple[Path, ...]:
     if isinstance(paths, list | tuple):
         return tuple(arguments.file_path(f"{name}[{k}]", p) for k, p in enumerate(paths))
+    if not isinstance(paths, str | os.PathLike):
+        raise ConfigError(
+            f"{name}: expected the path of a file, or a list of them, {arguments.found(paths)}"
+        )
     return (arguments.file_path(name, paths),)
 
 

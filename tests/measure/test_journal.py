@@ -256,6 +256,30 @@ def test_without_a_place_for_it_a_run_goes_on(tmp_path: Path, task_json: dict[st
     found.note(record(task_json, 1, 0.5))
 
 
+def test_a_deleted_record_file_that_has_no_room_is_kept_before_a_batch_is_begun(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    path, write = tmp_path / "r.jsonl", os.write
+    log = RunLog(path)
+    log.append([record(task_json, 0, 1.0)])
+    path.unlink()
+
+    def full(file: int, data: bytes) -> int:
+        if is_at(file, path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match="deleted is in ") as no:
+        patch.setattr(os, "write", full)
+        log.claim(task_json, ["s1"])
+    (rest,) = (tmp_path / "elsewhere").iterdir()
+    assert f" is in {rest}, a record file" in str(no.value)
+    assert len(read_log(rest).records) == 1
+    log.close()
+
+
 @pytest.mark.parametrize("room", [0, 1, 2])
 def test_a_full_disk_costs_the_journal_not_the_run(
     tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch, room: int

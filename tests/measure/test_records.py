@@ -262,6 +262,62 @@ def test_a_file_deleted_meanwhile_is_written_again(
     assert contents.problems == []
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_deleted_file_that_has_no_room_is_kept_elsewhere(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """With the batch; of a place that another file took, what this run wrote."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    path, write = tmp_path / "r.jsonl", os.write
+    RecordLog(path).append([record(task_json, 1.0)])
+    log = RecordLog(path)
+    log.append([record(task_json, 2.0)])
+    path.unlink()
+    if taken:
+        path.write_text("my notes\n")
+
+    def full(file: int, data: bytes) -> int:
+        if is_at(file, path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match=" are in ") as refused:
+        patch.setattr(os, "write", full)
+        log.append([record(task_json, 3.0)])
+    (rest,) = (tmp_path / "elsewhere").iterdir()
+    assert (
+        f"; what the file held before it was deleted and 1 result of the batch are in {rest}"
+        in (str(refused.value))
+    )
+    contents = read_log(rest)
+    assert [r.result.cost for r in contents.records] == [1.0, 2.0, 3.0][taken:]
+    assert contents.problems == []
+    if taken:
+        assert path.read_text() == "my notes\n"
+        path.unlink()
+    log.append([record(task_json, 4.0)])
+    assert [r.result.cost for r in read_log(path).records] == [4.0]
+
+
+def test_a_deleted_file_that_has_no_room_anywhere_is_written_again_later(
+    tmp_path: Path, task_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RecordLog(path)
+    log.append([record(task_json, 1.0)])
+    path.unlink()
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(RecordsError, match="and are lost"):
+        patch.setattr(os, "write", full)
+        log.append([record(task_json, 2.0)])
+    log.append([record(task_json, 3.0)])
+    assert [r.result.cost for r in read_log(path).records] == [1.0, 3.0]
+
+
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_file_that_was_replaced_gets_what_this_run_wrote(
     tmp_path: Path, task_json: dict[str, Any], torn: bool

@@ -87,8 +87,9 @@ def test_all_or_none(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_rest_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    text = kept_elsewhere(Path("a b.jsonl"), ["head\n"], ["one\n", "two\n"])
+    text, kept = kept_elsewhere(Path("a b.jsonl"), ["head\n"], ["one\n", "two\n"])
     (rest,) = tmp_path.iterdir()
+    assert kept
     assert rest.read_text() == "head\none\ntwo\n"
     assert text == (
         f"2 results of the batch are in {rest}: once there is room, "
@@ -96,10 +97,27 @@ def test_the_rest_is_kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
+@pytest.mark.parametrize(
+    ("left", "what"),
+    [([], "deleted is"), (["two\n"], "deleted and 1 result of the batch are")],
+)
+def test_what_a_deleted_file_held_is_kept_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: list[str], what: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    text, kept = kept_elsewhere(Path("a.jsonl"), ["head\n"], left, "head\none\nto")
+    (rest,) = tmp_path.iterdir()
+    assert kept and rest.read_text() == "".join(("head\none\nto\nhead\n", *left))
+    assert text == (
+        f"what the file held before it was {what} in {rest}, a record file that every command reads"
+    )
+
+
 def test_what_is_lost_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     room(monkeypatch, 6)
-    text = kept_elsewhere(Path("a.jsonl"), ["head\n"], ["one\n"])
+    text, kept = kept_elsewhere(Path("a.jsonl"), ["head\n"], ["one\n"])
+    assert not kept
     assert text == (
         "1 result of the batch cannot be written to the folder of temporary files either "
         "(No space left on device) and is lost"

@@ -162,7 +162,8 @@ def test_what_is_read_and_what_is_there_are_never_written_over(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        ([], r"sources: expected record files, found"),
+        ([], r"sources: expected the path of a record file, or a list of them, found \[\]"),
+        (b"r.jsonl", "sources: expected the path of a record file, or a list of them, found b'r"),
         (7, "sources: expected"),
         ([7], r"sources\[0\]"),
     ],

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ def test_what_cannot_be_read_is_told_and_what_cannot_be_rebuilt_has_its_key(tmp_
 def test_no_record_is_an_empty_frame(tmp_path: Path) -> None:
     frame = records.to_pandas(write(tmp_path / "a", []))
     assert (tuple(frame.columns), len(frame)) == (COLUMNS, 0)
+    assert frame[frame.believed].groupby("task").seconds.min().empty
+
+
+def test_numbers_that_records_do_not_tell_are_nan(tmp_path: Path) -> None:
+    """Records of a search of one's own say nothing of rounds and scores; lines may say anything."""
+    odd: list[object] = [None, "fast", [1], True, 10**400, {}, 2, 0.5]
+    lines = [replace(record(0), search={"round": value, "predicted": value}) for value in odd]
+    frame = records.to_pandas(write(tmp_path / "a", [replace(lines[0], search={}), *lines]))
+    for column in (frame["round"], frame.predicted):
+        assert column.dtype == float
+        assert column.isna().tolist() == [True] * 7 + [False] * 2
+        assert column.tolist()[-2:] == [2.0, 0.5]
+    flush = replace(lines[0], result=replace(lines[0].result, cache_flush=10**30))
+    assert records.to_pandas(write(tmp_path / "c", [flush])).cache_flush[0] == 2**63 - 1
+    alone = records.to_pandas(write(tmp_path / "b", [replace(lines[0], search={})]))
+    assert alone.predicted.dtype == float and math.isnan(alone["round"].mean())
 
 
 def test_without_pandas_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

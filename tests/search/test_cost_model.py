@@ -164,6 +164,11 @@ def test_the_consensus_is_the_geometric_mean() -> None:
     np.testing.assert_allclose(consensus(opinions), [0.5, -np.inf, 0.5])
 
 
+def test_a_program_that_some_members_take_for_illegal_is_the_slowest_legal_one() -> None:
+    opinions = np.array([[-np.inf, 1.0], [1.0, -np.inf], [0.5, 0.5]], np.float32)
+    np.testing.assert_allclose(consensus(opinions), [1e-15, 1e-15, 0.5], rtol=1e-5)
+
+
 def test_the_members_differ_where_few_programs_tell() -> None:
     """Each draws its own weights: of four contradictory programs they make different things, of
     four hundred the same."""

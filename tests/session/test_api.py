@@ -411,6 +411,7 @@ FINE = object()
         ({"save_model": 5}, "save_model: expected the path of a file"),
         ({"warm_start": "."}, "warm_start: expected a file, found the folder"),
         ({"warm_start": [5]}, r"warm_start\[0\]: expected the path of a file"),
+        ({"warm_start": {"r.jsonl"}}, "warm_start: expected the path of a file, or a list of them"),
         (
             {"cost_model": "trees"},
             "cost_model: expected xgboost, random or file.py:name, found 'trees'",

@@ -148,7 +148,8 @@ def test_the_task_chooses_among_several(log: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("records", "task", "message"),
     [
-        (5, None, "records: expected the path of a file, found 5"),
+        (5, None, "records: expected the path of a record file, or a list of them, found 5"),
+        ({"r.jsonl"}, None, "records: expected the path of a record file, or a list of them"),
         (".", None, "records: expected a file, found the folder"),
         ("none.jsonl", None, "none.jsonl does not exist"),
         ("empty.jsonl", None, "empty.jsonl holds no valid record"),
