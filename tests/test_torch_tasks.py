@@ -58,6 +58,8 @@ def poolings(x: Tensor) -> tuple[Tensor, ...]:
         F.max_pool2d(x, 2, 3, 1, dilation=2, ceil_mode=True),
         F.avg_pool2d(x, 3, 2, 1),
         F.avg_pool2d(x, (2, 1)),
+        torch.max_pool2d(x, [3], [2]),  # one number for both axes
+        F.avg_pool2d(x, [2]),
         F.adaptive_avg_pool2d(x, (3, 1)),
         F.max_pool1d(x[0], 3, 1, 1),
         F.avg_pool1d(x[0], 2),
@@ -67,8 +69,8 @@ def poolings(x: Tensor) -> tuple[Tensor, ...]:
 def test_poolings() -> None:
     x = drawn((2, 3, 9, 8))[0] - 5  # a border of zeros would have the largest number
     report = agree(Calls(poolings).eval(), x).report
-    kinds = ["max_pool2d"] * 3 + ["avg_pool2d"] * 3 + ["max_pool1d", "avg_pool1d"]
-    assert [r.kind for r in report.replaced] == kinds
+    kinds = ["max_pool2d"] * 3 + ["avg_pool2d"] * 2 + ["max_pool2d"] + ["avg_pool2d"] * 2
+    assert [r.kind for r in report.replaced] == [*kinds, "max_pool1d", "avg_pool1d"]
 
 
 def products(w: Any, x: Tensor, y: Tensor, square: Tensor) -> tuple[Tensor, ...]:
@@ -132,7 +134,7 @@ UNARY: list[Callable[[Tensor], Tensor]] = [
     lambda x: x * -3 + 1,
     lambda x: x / 7,
     lambda x: x * x,
-    lambda x: F.dropout(x.view(4, 2, 3).unsqueeze(1), 0.5, False).relu(),
+    lambda x: F.dropout(x.view(4, 2, 3).unsqueeze(1), 0.5, False).squeeze().relu(),
 ]
 
 
@@ -209,6 +211,12 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "16 bits": (lambda x: x.bfloat16().softmax(-1), "is bfloat16, expected float32"),
     "one image": (lambda x: F.conv2d(x[0], x), "its input has 3 dimensions, 4 are expected"),
     "broadcast": (lambda x: x[:1] @ x.mT, "its operands are broadcast"),
+    "a row": (lambda x: F.linear(x, x[0, 0, 0]), "its weight has one dimension, at least 2"),
+    "one for all": (
+        lambda x: F.linear(x[0, 0], x[0, 0], x[0, 0, 0, :1]),
+        r"what it adds has the shape \(1,\)",
+    ),
+    "a number": (lambda x: x.sum().softmax(0), "its input is a number, at least one dimension"),
     "a vector": (lambda x: x @ x[0, 0, 0], "one of its operands is a vector"),
     "rows": (lambda x: x.softmax(1), "it is over dimension 1, not over the last one"),
     "fewer elements": (
@@ -255,6 +263,8 @@ FOLLOWERS_THAT_STAY: list[Callable[[Tensor], Any]] = [
     lambda y: y + torch.ones(4, 1),  # broadcast
     lambda y: torch.add(y, torch.ones(4, 4), alpha=2),
     lambda y: y * math.inf,
+    lambda y: y.clamp(min=math.inf),
+    lambda y: y.clamp(max=-math.inf),
     lambda y: F.dropout(y, 1.0, True).relu(),  # in training
     lambda y: torch.ops.aten.elu(y, 1, 2),
     lambda y: y.double().relu(),
@@ -268,6 +278,19 @@ def test_what_does_not_follow_an_operation() -> None:
     fast = agree(model, *drawn((4, 3)))
     assert {r.kind for r in fast.report.replaced} == {"linear"}
     assert len(fast.report.left_out) >= len(FOLLOWERS_THAT_STAY)
+
+
+def test_numbers_that_are_read_from_a_tensor() -> None:
+    def function(w: Any, x: Tensor) -> tuple[Tensor, ...]:
+        number = x.max().item()
+        return w(x).clamp(max=number), number - w(x), F.leaky_relu(w(x), number), w(x) + number
+
+    fast = agree(filled(Calls(function, nn.Linear(3, 4))), *drawn((4, 3)))
+    assert {r.kind for r in fast.report.replaced} == {"linear"}
+
+
+def unwritten(x: Tensor) -> Tensor:
+    raise NotImplementedError
 
 
 def test_what_is_refused() -> None:
@@ -284,6 +307,8 @@ def test_what_is_refused() -> None:
         autosched.torch.tasks_of(linear, x, [x])
     with pytest.raises(ConfigError, match=r"torch\.export cannot trace it: "):
         autosched.torch.tasks_of(Calls(lambda x: x if x.sum() > 0 else -x).eval(), x)
+    with pytest.raises(ConfigError, match=r"cannot trace it: NotImplementedError; try"):
+        autosched.torch.tasks_of(Calls(unwritten).eval(), x)
     with pytest.raises(ConfigError, match=r"it writes to its input .*x\.clone\(\)"):
         autosched.torch.tasks_of(Calls(lambda x: x.add_(1)).eval(), x)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,32 @@ def test_inputs_that_are_stored_otherwise() -> None:
         torch.testing.assert_close(fast(given), flat(given))
 
 
+def test_examples_whose_elements_share_memory() -> None:
+    model, (row, x, memory) = filled(nn.Linear(4, 2)), drawn((1, 4), (3, 4), (10,))
+    for example in (row.expand(3, 4), memory.as_strided((3, 4), (2, 1)), memory[:1].expand(3, 4)):
+        fast = agree(model, example)
+        torch.testing.assert_close(fast(x), model(x).detach())
+
+
+def test_sparse_inputs_go_to_the_model() -> None:
+    model, (x,) = filled(nn.Linear(3, 4)), drawn((5, 3))
+    fast = agree(model, x)
+    with pytest.warns(UserWarning, match=r"float32\[5, 3\] of the layout torch.sparse_coo"):
+        torch.testing.assert_close(fast(x.to_sparse()), model(x).detach())
+
+
+def test_automatic_types_are_off() -> None:
+    def function(first: Any, second: Any, x: Tensor) -> Tensor:
+        return second(first(x[0]).expand(2, 5))  # PyTorch's product, then a kernel
+
+    model, (x,) = filled(Calls(function, nn.Linear(4, 5), nn.Linear(5, 4))), drawn((3, 4))
+    fast = agree(model, x)
+    assert [r.kind for r in fast.report.replaced] == ["linear"]
+    wanted = fast(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(fast(x), wanted)
+
+
 def test_other_arguments_go_to_the_model() -> None:
     def function(linear: Any, x: Tensor, twice: bool = False) -> Tensor:
         return linear(x) * 2 if twice else linear(x)
@@ -132,16 +160,84 @@ def test_weights_are_those_of_then() -> None:
     with torch.no_grad():
         model.weight.zero_()
     assert torch.equal(fast(x), before)
-    assert set(dict(fast.named_buffers())) == {f"graph_module.autosched_linear_{i}" for i in "Wb"}
+    assert set(fast.state_dict()) == {f"graph_module.autosched_linear_{i}" for i in "Wb"}
+
+
+def test_weights_that_no_kernel_reads_are_those_of_then() -> None:
+    model = filled(nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 4), nn.GroupNorm(2, 4)))
+    number = torch.tensor([3, 0])
+    fast = agree(model, number)
+    before = fast(number)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert torch.equal(fast(number), before)
+
+
+def test_shared_weights_are_stored_once() -> None:
+    layer: Any = nn.Linear(4, 4)
+    embedding: Any = nn.Embedding(4, 4)
+    embedding.weight = layer.weight
+    model = filled(nn.Sequential(embedding, layer, nn.ReLU(), layer))
+    tensors = agree(model, torch.tensor([3, 0])).state_dict().values()
+    assert len({tensor.data_ptr() for tensor in tensors}) == 2  # weight and bias
+
+
+def test_shared_weights_are_stored_once_in_each_order() -> None:
+    def function(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return layer(layer(x)), layer(layer(x[:2]))
+
+    model, (x,) = filled(Calls(function, nn.Linear(16, 16))), drawn((3, 16))
+    first, second = autosched.torch.tasks_of(model, x).tasks
+    records = [TunedKernel(first, record(first, PACKED)), *untuned([second])]
+    fast = autosched.torch.with_kernels(model, records, x)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+    assert sorted(t.dim() for t in fast.state_dict().values()) == [1, 2, 3]
+
+
+def test_normalisations_that_differ_in_what_is_added_to_the_variance() -> None:
+    def function(conv: Any, norm: Any, x: Tensor) -> tuple[Tensor, ...]:
+        mean, variance = norm.running_mean, norm.running_var
+        return tuple(F.batch_norm(conv(x), mean, variance, eps=eps) for eps in (1e-5, 0.5))
+
+    model = filled(Calls(function, nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)))
+    report = agree(model, *drawn((1, 2, 4, 4))).report
+    assert len({r.operator for r in report.replaced}) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
+def test_copies_and_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (x,) = filled(nn.Sequential(nn.Linear(3, 4), nn.GroupNorm(2, 4))), drawn((2, 3))
+    fast = agree(model, x)
+    stored = pickle.dumps(fast)
+    for each in (copy.deepcopy(fast), pickle.loads(stored)):
+        assert torch.equal(each(x), fast(x)) and each.report == fast.report
+    other = agree(filled(copy.deepcopy(model), seed=1), x)
+    other.load_state_dict(fast.state_dict())
+    assert torch.equal(other(x), fast(x))
+    monkeypatch.setattr("autosched.torch.tuned_module.registered", dict)
+    with pytest.raises(ConfigError, match=r"this process has no linear_\w+; call autosched\.torch"):
+        pickle.loads(stored)
+
+
+def test_threads_that_call_at_once() -> None:
+    model, inputs = filled(nn.Sequential(nn.Linear(16, 16), nn.Softmax(-1))), drawn(*[(8, 16)] * 4)
+    fast = agree(model, inputs[0])
+    wanted = [fast(x) for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            assert all(map(torch.equal, pool.map(fast, inputs), wanted))
 
 
 def test_a_buffer_that_the_model_writes_is_no_constant() -> None:
     model, (x,) = Counting().eval(), drawn((2, 3))
     tasks = autosched.torch.tasks_of(model, x).tasks
     assert [task.layout.text for task in tasks] == ["none"]
-    fast = autosched.torch.with_kernels(copy.deepcopy(model), untuned(tasks), x)
-    for _ in range(3):
-        torch.testing.assert_close(fast(x), model(x))
+    fast = autosched.torch.with_kernels(model, untuned(tasks), x)
+    found = [fast(x) for _ in range(3)]  # which leave the model's own buffer as it is
+    for each in found:
+        torch.testing.assert_close(each, model(x))
 
 
 def test_constants_are_worked_out_once() -> None:
@@ -225,6 +321,9 @@ def test_records_that_do_not_serve(tmp_path: Path) -> None:
     other = kernels(model, x[:2])
     with pytest.raises(ConfigError, match=r"some of the 1 operation of .*, found Y\[i, j\] = sum"):
         autosched.torch.with_kernels(model, other, x)
+    half: Any = filled(nn.Linear(8, 16)).half()
+    with pytest.raises(ConfigError, match=r"found none \(linear: input_1 is float16, expected flo"):
+        autosched.torch.with_kernels(half, other, x.half())
 
 
 def test_equal_kernels_are_one_operator_and_one_line() -> None:

@@ -26,6 +26,7 @@ SAME_ELEMENTS = {
     _aten._unsafe_view.default,
     _aten.flatten.using_ints,
     _aten.unsqueeze.default,
+    _aten.squeeze.default,
     _aten.squeeze.dim,
     _aten.squeeze.dims,
     _aten.clone.default,
@@ -87,6 +88,8 @@ def _followed_by(
         result = _binary(computation, before, node)
         return None if result is None else (result, node)
     rule = _UNARY.get(node.target)
+    if len(node.all_input_nodes) > 1:  # a bound or a factor that is read from a tensor
+        return None
     value = None if rule is None else rule(computation.value, arguments_of(node))
     if value is None:
         return None
@@ -190,11 +193,11 @@ def _number(value: float) -> str:
 
 
 def _clip(value: str, low: Any, high: Any) -> str | None:
-    """A bound that is None, or infinite, is none."""
-    bounds = [None if b is None or math.isinf(b) else b for b in (low, high)]
-    if any(isinstance(b, float) and math.isnan(b) for b in bounds):
+    """A bound that is None, or infinite and beyond all numbers, is none."""
+    low = None if low == -math.inf else low
+    high = None if high == math.inf else high
+    if not all(bound is None or math.isfinite(bound) for bound in (low, high)):
         return None
-    low, high = bounds
     value = value if low is None else f"max({value}, {_number(low)})"
     return value if high is None else f"min({value}, {_number(high)})"
 

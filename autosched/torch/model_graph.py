@@ -45,10 +45,11 @@ def exported(model: Any, inputs: Sequence[Any]) -> Any:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
-            program = torch.export.export(model, tuple(inputs)).run_decompositions({})
+            given = tuple(map(apart, inputs))
+            program = torch.export.export(model, given).run_decompositions({})
     except Exception as error:  # of PyTorch's many kinds
         raise ConfigError(
-            f"model: torch.export cannot trace it: {str(error).strip().splitlines()[0]}; try "
+            f"model: torch.export cannot trace it: {_first_line(error)}; try "
             "torch.export.export(model, example_inputs), which says more, and give the part of the "
             "model that it can trace"
         ) from error
@@ -63,6 +64,27 @@ def exported(model: Any, inputs: Sequence[Any]) -> Any:
         if node.op == "call_module" and not node.users:  # checks of the inputs, made by export
             module.graph.erase_node(node)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
+
+
+def _first_line(error: Exception) -> str:
+    """What the error says first, or its kind where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def apart(value: Any) -> Any:
+    """The tensor, copied where elements share memory, as those of `expand` do; others as they are.
+
+    No other input can be stored as such a tensor is.
+    """
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return value
+    reach = 0
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return value.contiguous()
+        reach += stride * (size - 1)
+    return value
 
 
 def value_of(node: Node) -> Tensor:
@@ -80,6 +102,14 @@ def is_contiguous(node: Node) -> bool:
     """Whether its result is stored as a kernel stores one, rows one after the other."""
     value = value_of(node)
     return value is not None and bool(value.is_contiguous())
+
+
+def attribute_of(module: Any, path: str) -> Any:
+    """The part of a module that a `get_attr` node reads: `layer1.conv.weight`."""
+    found = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
@@ -120,10 +150,7 @@ class Constants:
     def value(self, node: Node) -> Tensor:
         """The tensor of a constant node."""
         if node.op == "get_attr":
-            found: Any = self._module
-            for name in node.target.split("."):
-                found = getattr(found, name)
-            return found.detach()
+            return attribute_of(self._module, node.target).detach()
         args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), self.value)
         with torch.no_grad():
             return node.target(*args, **kwargs)

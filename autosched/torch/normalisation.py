@@ -13,6 +13,8 @@ def softmax(node: Any) -> Computation:
     """`aten.softmax` over the last dimension."""
     given = arguments_of(node)
     x = given["self"]
+    if not shape_of(x):
+        raise NoRuleError("its input is a number, at least one dimension is expected")
     *lead, columns = shape_of(x)
     if given["dim"] not in (-1, len(lead)):
         raise NoRuleError(f"it is over dimension {given['dim']}, not over the last one")

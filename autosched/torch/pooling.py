@@ -17,7 +17,7 @@ _LEAST = "-3.4028234663852886e38"
 def max_pool(node: Any) -> Computation:
     """`aten.max_pool1d` to `3d`; a border counts as the least number."""
     given = arguments_of(node)
-    return _pool(node, given, "max_pool", "max", spread_like(given, "dilation"))
+    return _pool(node, given, "max_pool", "max", given["dilation"])
 
 
 def avg_pool(node: Any) -> Computation:
@@ -34,9 +34,8 @@ def avg_pool(node: Any) -> Computation:
 
 def adaptive_avg_pool(node: Any) -> Computation:
     """`aten.adaptive_avg_pool1d` to `3d`, where the windows are equal: lengths are multiples."""
-    x, wanted = node.args[:2]
-    sizes = shape_of(x)[-len(wanted) :]
-    counts = shape_of(node)[-len(wanted) :]
+    x, axes = node.args[0], _axes(node)
+    sizes, counts = shape_of(x)[-axes:], shape_of(node)[-axes:]
     if any(size % number for size, number in zip(sizes, counts, strict=True)):
         raise NoRuleError(f"{sizes} is no multiple of {counts}: its windows differ")
     kernel = [size // number for size, number in zip(sizes, counts, strict=True)]
@@ -44,20 +43,15 @@ def adaptive_avg_pool(node: Any) -> Computation:
     return _over(node, x, windows, "avg_pool", "mean", "0")
 
 
-def spread_like(given: dict[str, Any], key: str) -> tuple[int, ...]:
-    """The argument for each axis of the windows."""
-    return spread(given[key], len(given["kernel_size"]))
-
-
 def _pool(
     node: Any, given: dict[str, Any], kind: str, reducer: str, dilation: int | Sequence[int]
 ) -> Computation:
-    kernel = tuple(given["kernel_size"])
-    count = len(kernel)
+    count = _axes(node)
+    kernel = spread(given["kernel_size"], count)
     x = given["self"]
     sizes, out = shape_of(x)[-count:], shape_of(node)[-count:]
     strides = spread(given["stride"] or kernel, count)
-    paddings, dilations = spread_like(given, "padding"), spread(dilation, count)
+    paddings, dilations = spread(given["padding"], count), spread(dilation, count)
     windows = []
     for i, size in enumerate(kernel):
         reach = (out[i] - 1) * strides[i] + dilations[i] * (size - 1) + 1
@@ -86,6 +80,12 @@ def _over(
         shape=(rows, *out),
         shapes=shapes,
     )
+
+
+def _axes(node: Any) -> int:
+    """How many axes the windows of the operation have: 2 of `max_pool2d`, whose list may be one."""
+    name: str = node.target.overloadpacket.__name__
+    return int(name.removesuffix("d")[-1])
 
 
 def _numbers(value: Any) -> list[int]:

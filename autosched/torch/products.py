@@ -19,9 +19,12 @@ def linear(node: Any) -> Computation:
     """`aten.linear`: the last dimension of any input, weights (N, K)."""
     given = arguments_of(node)
     weight, bias = given["weight"], given["bias"]
+    for name in ("input", "weight"):
+        if len(shape_of(given[name])) == 1:
+            raise NoRuleError(f"its {name} has one dimension, at least 2 are expected")
     columns, terms = shape_of(weight)
-    if len(shape_of(given["input"])) == 1:
-        raise NoRuleError("its input has one dimension, at least 2 are expected")
+    if bias is not None and shape_of(bias) != (columns,):
+        raise NoRuleError(f"what it adds has the shape {shape_of(bias)}")
     rows = math.prod(shape_of(node)[:-1])
     result = Computation(
         kind="linear",

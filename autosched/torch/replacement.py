@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
 
 from autosched.torch.computation import Operand
 from autosched.torch.matches import Match
-from autosched.torch.model_graph import Constants, shape_of
+from autosched.torch.model_graph import Constants, attribute_of, shape_of
 from autosched.torch.registry import operator_of, prepare
 
 _reshape = torch.ops.aten.reshape.default
@@ -21,19 +22,22 @@ class Replacement:
         self._module = module
         self._constants = constants
         self._new: dict[Any, Any] = {}  # what stands for nodes that were replaced
+        self._buffers: dict[Any, str] = {}  # of constant inputs, by what they are
 
     def replace(self, match: Match, name: str) -> None:
         """Put the operator `name` in the place of the match's nodes, which nothing reads then."""
         computation, graph = match.computation, self._module.graph
         names = [t.name for t in match.task.tensors[: -match.task.num_outputs]]
         operands = [computation.operands[each] for each in names]
-        stored = prepare(name, *map(self._example, operands))
+        examples = list(map(self._example, operands))
+        stored = prepare(name, *examples)
         inputs = []
         with graph.inserting_before(match.last):
-            for input_name, operand, tensor in zip(names, operands, stored, strict=True):
+            for i, (input_name, operand) in enumerate(zip(names, operands, strict=True)):
                 if self.is_constant(operand):
-                    buffer = f"autosched_{match.last.name}_{input_name}"
-                    self._module.register_buffer(buffer, tensor)
+                    own = () if stored[i] is examples[i] else (name, input_name)
+                    fresh = f"autosched_{match.last.name}_{input_name}"
+                    buffer = self._buffer(operand, own, fresh, stored[i])
                     inputs.append(graph.get_attr(buffer))
                 else:
                     (node,) = operand.nodes
@@ -46,16 +50,48 @@ class Replacement:
         self._new[match.last] = result
 
     def finish(self) -> Any:
-        """The module, without what nothing reads any more."""
-        module = self._module
-        module.graph.eliminate_dead_code()
-        module.graph.lint()
-        module.recompile()
-        return module
+        """A module without what nothing reads any more, whose tensors are none of the model's."""
+        graph = self._module.graph
+        graph._tracer_cls = None  # torch.export's own cannot be made anew, as pickle does
+        graph.eliminate_dead_code()
+        graph.lint()
+        copies: dict[int, Any] = {}
+        parts = {
+            node.target: self._own(node, copies)
+            for node in graph.nodes
+            if node.op in ("get_attr", "call_module")
+        }
+        return fx.GraphModule(parts, graph)
 
     def is_constant(self, operand: Operand) -> bool:
         """Whether the input is the same at each call."""
         return all(node in self._constants for node in operand.nodes)
+
+    def _buffer(self, operand: Operand, own: tuple[str, ...], name: str, tensor: Any) -> str:
+        """The buffer of a constant input: `name`, or one that another kernel has of it.
+
+        `own` tells by which kernel and input it is stored in an order of its own.
+        """
+        key = (*own, *map(self._identity, operand.nodes), operand.shape)
+        key = key if operand.make is None else (name,)
+        if key not in self._buffers:
+            self._module.register_buffer(name, tensor)
+            self._buffers[key] = name
+        return self._buffers[key]
+
+    def _own(self, node: Any, copies: dict[int, Any]) -> Any:
+        """What the node reads; a tensor of the model is copied, once for all that read it."""
+        found = attribute_of(self._module, node.target)
+        if not isinstance(found, torch.Tensor) or node.target in self._buffers.values():
+            return found
+        stored = self._buffers.get((id(found), tuple(found.shape)))
+        if stored is not None:
+            return attribute_of(self._module, stored)
+        return copies.setdefault(id(found), found.detach().clone())
+
+    def _identity(self, node: Any) -> Any:
+        """Equal for nodes that read one tensor: layers may share a weight."""
+        return id(attribute_of(self._module, node.target)) if node.op == "get_attr" else node
 
     def _example(self, operand: Operand) -> Any:
         """A constant input in memory of its own, and for others one of their shape."""

@@ -22,6 +22,9 @@ from autosched.torch.tables import inputs_text
 from autosched.torch.tuned_module import Replaced, Report, WithKernels
 from autosched.words import count
 
+_REASONS = 3
+"""How many reasons an error tells."""
+
 
 def with_kernels(
     model: Any, records: Source | Sequence[Source], *example_inputs: Any
@@ -64,7 +67,7 @@ def with_kernels(
         replacement.replace(match, name)
         replaced.append(Replaced(kind, inputs, match.place, name))
     if not replaced:
-        raise _none_fits(len(matches), known.values())
+        raise _none_fits(len(matches), known.values(), left_out)
     return WithKernels(
         model, replacement.finish(), example_inputs, Report(tuple(replaced), tuple(left_out))
     )
@@ -113,7 +116,16 @@ def _operator(kind: str, tuned: TunedKernel) -> str:
     return add(name, tuned.task, kernel_of(tuned), copy=True)
 
 
-def _none_fits(operations: int, known: Iterable[TunedKernel]) -> ConfigError:
+def _none_fits(
+    operations: int, known: Iterable[TunedKernel], left_out: Sequence[LeftOut]
+) -> ConfigError:
+    if not operations:
+        reasons = dict.fromkeys(f"{each.operation}: {each.reason}" for each in left_out)
+        told = "; ".join(list(reasons)[:_REASONS]) or "it computes nothing"
+        return ConfigError(
+            f"model: expected operations that can be tuned, found none ({told}); "
+            "autosched.torch.tasks_of(model, *example_inputs) says what is left out, and why"
+        )
     titles = "; ".join(tuned.task.name for tuned in known) or "nothing"
     return ConfigError(
         f"records: expected some of the {count(operations, 'operation')} of the model that can be "
