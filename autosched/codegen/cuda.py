@@ -70,8 +70,9 @@ def emit_cuda(kernels: Sequence[PrimFunc], debug: bool = False) -> CudaSource:
     lines: list[str] = []
     origins: list[str] = []
     parts: set[str] = set()
+    deciding = deciding_variables(*(kernel.body for kernel in kernels))
     for kernel in kernels:
-        writer = _written(kernel, debug)
+        writer = _written(kernel, deciding, debug)
         parts |= writer.parts
         lines += ["", *writer.lines]
         origins += ["", *writer.origins]
@@ -122,14 +123,17 @@ def _extents(kernel: PrimFunc) -> dict[str, int]:
             limits = f"1 to {_MOST[tag]} are possible"
             raise CompileError(f"{where} is {extent}, {limits}", kind="illegal")
         if found.setdefault(tag, extent) != extent:
-            raise CompileError(f"{where} is {found[tag]} and {extent} in one kernel")
+            raise CompileError(
+                f"{where} is {found[tag]} and {extent} in one kernel, and a launch has one; bind "
+                f"loops of one length to {tag} (split them by the same factor)"
+            )
     return found
 
 
-def _written(kernel: PrimFunc, debug: bool) -> Writer:
+def _written(kernel: PrimFunc, deciding: frozenset[Var], debug: bool) -> Writer:
     check_symbol(kernel.name)
     launch = launch_of(kernel)
-    tiles, deciding = bool(product_tiles(kernel.body)), deciding_variables(kernel.body)
+    tiles = bool(product_tiles(kernel.body))
     w = Writer(HANDLERS, debug, _vector_pointers(kernel), tiles, deciding)
     if w.names.new(kernel.name) != kernel.name:
         raise CompileError(f"the kernel name {kernel.name!r} means something else in CUDA C")

@@ -12,6 +12,7 @@ from autosched.codegen.flat_access import only_index
 from autosched.errors import CompileError
 from autosched.tir.expr import Call, IntImm, StringImm
 from autosched.tir.gpu import WARP
+from autosched.tir.jumps import is_sum
 from autosched.tir.op import add, const
 from autosched.tir.stmt import (
     Allocate,
@@ -161,7 +162,8 @@ def _let(w: Writer, stmt: LetStmt) -> None:
     name, dtype = w.names.new(stmt.var.name), stmt.var.dtype
     origin = f"let {stmt.var.name}"
     if dtype.lanes > 1:
-        value = cuda_memory.vector(w, stmt.value)
+        with w.exact_for(stmt.var):
+            value = cuda_memory.vector(w, stmt.value)
         w.line(f"const {vector_type(dtype)} {name} = {value};", origin)
     else:
         value = w.bound_value(stmt.var, stmt.value).text
@@ -172,7 +174,8 @@ def _let(w: Writer, stmt: LetStmt) -> None:
 
 def _store(w: Writer, stmt: BufferStore) -> None:
     index = only_index(stmt.buffer, stmt.indices)
-    text = cuda_memory.store(w, stmt.buffer, index, stmt.value)
+    with w.exact_for(None if is_sum(stmt) else stmt.buffer.data):
+        text = cuda_memory.store(w, stmt.buffer, index, stmt.value)
     if stmt.predicate is not None:
         if stmt.predicate.dtype.lanes > 1:
             raise CompileError(f"a store with a mask: split wide vectors first: {stmt!r}")

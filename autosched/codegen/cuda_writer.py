@@ -67,7 +67,7 @@ class Writer:
         self.vector_pointers = vector_pointers  # those that vectors are loaded from or stored to
         self.multiplies_tiles = multiplies_tiles  # wgmma reads shared memory by itself
         self.may_fuse = True  # a product and a sum may be rounded once; not where a float jumps
-        self.deciding = deciding  # the variables that operands of what jumps are made of
+        self.deciding = deciding  # variables and pointers: operands of what jumps are made of them
         self.names = Names()
         self.lines: list[str] = []
         self.origins: list[str] = []
@@ -119,11 +119,16 @@ class Writer:
 
     def bound_value(self, var: Var, value: Expr) -> Text:
         """`value`, which `var` is to stand for: exact where jumps depend on it."""
+        with self.exact_for(var):
+            return self.value(value)
+
+    @contextmanager
+    def exact_for(self, var: Var | None) -> Iterator[None]:
+        """What is written inside is exact where jumps depend on `var`, or on its memory."""
         saved = self.may_fuse
         self.may_fuse = saved and var not in self.deciding
-        text = self.value(value)
+        yield
         self.may_fuse = saved
-        return text
 
     def operand(self, e: Expr, level: Level) -> str:
         """`e` as an operand where operators of at least `level` need no parentheses."""

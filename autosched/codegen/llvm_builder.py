@@ -29,9 +29,9 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.intrin import is_pure
-from autosched.tir.jumps import jumps, makes_whole
+from autosched.tir.jumps import is_sum, jumps, made_whole
 from autosched.tir.kinds import bits_of, kinds
-from autosched.tir.stmt import Stmt
+from autosched.tir.stmt import BufferStore, Stmt
 from autosched.tir.walk import free_vars
 
 _FUSED = bits_of(Mul, Div)
@@ -46,8 +46,8 @@ class FunctionBuilder:
     its register. `multiples` has, for the variable of each open innermost loop, the registers that
     hold it times a constant. `mask` is the register and width of the condition under which memory
     may be read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may
-    be rounded once, but in operands of jumps (`tir/jumps.py`), of which `rounded` is that of a
-    rounding to whole numbers. `slots` hold the workspace pointers that the exit block frees,
+    be rounded once, but in operands of jumps (`tir/jumps.py`), of which `rounded` are those that
+    are rounded to whole numbers. `slots` hold the workspace pointers that the exit block frees,
     `slot_of` says which of them a pointer's register is in; `last` are further lines of that block.
     """
 
@@ -70,7 +70,7 @@ class FunctionBuilder:
         self.slot_of: dict[str, str] = {}
         self.mask: tuple[str, int] | None = None
         self.may_fuse = True
-        self.rounded: Expr | None = None
+        self.rounded: frozenset[Expr] = frozenset()
         self.counter = 0
         self.enter(self.new_block("entry"))
 
@@ -187,8 +187,7 @@ class FunctionBuilder:
             self.at = self.inner
             return result
         region = self.region_of(e)
-        exact = not self.may_fuse and e.dtype.is_float and kinds(e) & _FUSED
-        values = region.exact if exact else region.values
+        values = self._known(e, region)
         known = values.get(e)
         if known is None:
             saved, self.at = self.at, region
@@ -196,12 +195,19 @@ class FunctionBuilder:
             self.at = saved
         return known
 
+    def _known(self, e: Expr, region: Region) -> dict[Expr, str]:
+        """The registers among which that of `e` is: it may be fused, or not, or is for now only."""
+        if self.may_fuse or not e.dtype.is_float or not kinds(e) & _FUSED:
+            return region.values
+        # Where it is rounded to a whole number its quotients may be products.
+        return {} if e in self.rounded else region.exact
+
     def _written(self, handler: Callable[..., str], e: Expr) -> str:
         """What `handler` writes for `e`; nothing is fused in the operands of what jumps."""
         if not jumps(e):
             return handler(self, e)
         saved = self.may_fuse, self.rounded
-        self.may_fuse, self.rounded = False, e.children()[0] if makes_whole(e) else None
+        self.may_fuse, self.rounded = False, made_whole(e)
         result = handler(self, e)
         self.may_fuse, self.rounded = saved
         return result
@@ -213,6 +219,13 @@ class FunctionBuilder:
         result = self.value(value)
         self.may_fuse = saved
         return result
+
+    def stored_value(self, stmt: BufferStore) -> str:
+        """The register of what `stmt` stores: exact where jumps depend on it, but not in sums."""
+        data = stmt.buffer.data
+        if data not in self.module.deciding() or is_sum(stmt):
+            return self.value(stmt.value)
+        return self.bound_value(data, stmt.value)
 
     def wide_value(self, e: Expr) -> str:
         """The integer `e` as i64, for addresses; signed values are extended by their sign."""

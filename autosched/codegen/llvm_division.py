@@ -52,11 +52,11 @@ as 32 products on Intel's cores."""
 def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
     """Whether a vector is divided by one number, which is known before the loop.
 
-    In operands of jumps only the one that is rounded to a whole number: what products err by where
-    a quotient is very small is no matter there.
+    In operands of jumps only one that is rounded to a whole number: what products err by where a
+    quotient is very small is no matter there.
     """
     divisor = e.b
-    if not b.may_fuse and e is not b.rounded:
+    if not b.may_fuse and e not in b.rounded:
         return False
     if not b.module.fuses or not isinstance(divisor, Broadcast) or e.dtype.lanes < LEAST_SHARED:
         return False

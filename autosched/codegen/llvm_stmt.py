@@ -82,7 +82,7 @@ def _evaluate(b: FunctionBuilder, stmt: Evaluate) -> None:
 
 def _store(b: FunctionBuilder, stmt: BufferStore) -> None:
     index = only_index(stmt.buffer, stmt.indices)
-    stored, dtype = b.value(stmt.value), stmt.value.dtype
+    stored, dtype = b.stored_value(stmt), stmt.value.dtype
     lanes = index.dtype.lanes * stmt.buffer.dtype.lanes
     if dtype.lanes == 1 and lanes > 1:
         stored = llvm_memory.spread(b, stored, llvm_type(dtype), lanes)

@@ -4,10 +4,13 @@
     A[i] / 3 * 3 > A[i]      the other truth value
 
 Code generators round every product, sum and quotient in such operands by itself, as NumPy does:
-fused, or by a reciprocal, they would be other floats.
+fused, or by a reciprocal, they would be other floats. It does not matter whether such an operand
+stands there, in a variable or in memory: that is the schedule's choice, not the program's.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from autosched.tir.expr import (
     EQ,
@@ -16,23 +19,30 @@ from autosched.tir.expr import (
     LE,
     LT,
     NE,
+    Add,
+    BufferLoad,
     Call,
     Cast,
+    Div,
     Expr,
     FloorDiv,
     FloorMod,
     Let,
     Mod,
+    Mul,
+    Sub,
     Var,
 )
-from autosched.tir.kinds import bits_of, kinds_in
-from autosched.tir.stmt import LetStmt, Stmt
-from autosched.tir.walk import free_vars, stmts, unique_exprs
+from autosched.tir.kinds import bits_of, exprs_with, kinds, loads_in, nodes_with
+from autosched.tir.stmt import BufferStore, Evaluate, LetStmt, Stmt
+from autosched.tir.walk import free_vars, stmts
 
 ROUNDINGS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc"))
 """Calls that give whole numbers."""
 
+_JUMPING = bits_of(Call, Cast, EQ, GE, GT, LE, LT, NE, FloorDiv, FloorMod, Mod)
 _LET = bits_of(Let)
+_SUMS, _FUSED = bits_of(Add, Sub), bits_of(Mul, Div)
 
 
 def jumps(e: Expr) -> bool:
@@ -49,31 +59,78 @@ def jumps(e: Expr) -> bool:
     return False
 
 
-def makes_whole(e: Expr) -> bool:
-    """Whether `e`, which jumps, is its one operand rounded to a whole number."""
+def made_whole(e: Expr) -> frozenset[Expr]:
+    """What `e`, which jumps, rounds to a whole number: its one operand, or nothing.
+
+    Where it rounds to nearest or toward zero the terms of a sum count, too: what terms below
+    2**-36 err by is no matter there.
+    """
     match e:
-        case Cast():
-            return not e.dtype.is_bool
-        case Call(name):
-            return name in ROUNDINGS
-    return False
+        case Cast(value) if not e.dtype.is_bool:
+            return frozenset(_terms(value))
+        case Call("floor" | "ceil", (value,)):
+            return frozenset((value,))
+        case Call(name, (value,)) if name in ROUNDINGS:
+            return frozenset(_terms(value))
+    return frozenset()
 
 
-def deciding_variables(body: Stmt) -> frozenset[Var]:
-    """The variables of floats that `body` binds and operands of jumps are made of."""
-    values = {s.var: s.value for s in stmts(body) if isinstance(s, LetStmt)}
-    if not values and not kinds_in(body) & _LET:
-        return frozenset()
+def _terms(e: Expr) -> Iterator[Expr]:
+    yield e
+    if isinstance(e, Add | Sub):
+        yield from _terms(e.a)
+        yield from _terms(e.b)
+
+
+def is_sum(s: BufferStore) -> bool:
+    """Whether `s` adds products to what it stores to: the order of a sum is free, and they fuse."""
+    if not kinds(s.value) & _FUSED:
+        return False
+    sums = (e for e in nodes_with(s.value, _SUMS) if isinstance(e, Add | Sub))
+    terms = (term for e in sums for term in (e.a, e.b))
+    return any(isinstance(e, BufferLoad) and e.buffer.data is s.buffer.data for e in terms)
+
+
+def deciding_variables(*bodies: Stmt) -> frozenset[Var]:
+    """The variables that `bodies` bind, and the pointers to what they store, that operands of jumps
+    are made of.
+
+    `bodies` are those of functions that share memory. What is added to a sum is left out.
+    """
     found: set[Var] = set()
-    for e in unique_exprs(body):
-        if isinstance(e, Let):
-            values[e.var] = e.value
-        elif jumps(e):
-            found |= free_vars(e)
+    for body in bodies:
+        for e in exprs_with(body, _JUMPING):
+            if jumps(e):
+                found |= _read(e)
+    if not found:
+        return frozenset()
+    made_of: dict[Var, set[Var]] = {}
+    for body in bodies:
+        for var, value in _values(body):
+            made_of.setdefault(var, set()).update(_read(value))
     waiting = list(found)
     while waiting:
-        value = values.get(waiting.pop())
-        new = free_vars(value) - found if value is not None else frozenset()
+        new = made_of.get(waiting.pop(), set()) - found
         found |= new
         waiting += new
-    return frozenset(var for var in found if var in values and var.dtype.is_float)
+    return frozenset(found & made_of.keys())
+
+
+def _read(e: Expr) -> frozenset[Var]:
+    """The variables of `e`, and the pointers that it loads through."""
+    return free_vars(e).union(load.buffer.data for load in loads_in(e))
+
+
+def _values(body: Stmt) -> Iterator[tuple[Var, Expr]]:
+    """What variables stand for, and what is stored through pointers."""
+    for s in stmts(body):
+        if isinstance(s, LetStmt):
+            yield s.var, s.value
+        elif isinstance(s, BufferStore) and not is_sum(s):
+            yield s.buffer.data, s.value
+        elif isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "ptx_cp_async":
+            target, _, source, *_ = s.value.args
+            yield from ((var, source) for var in free_vars(target))
+    for e in exprs_with(body, _LET):
+        if isinstance(e, Let):
+            yield e.var, e.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from autosched.errors import CompileError
 from autosched.tir.dtype import DType
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.parser import parse_func
+from autosched.tir.stmt import AttrStmt, BufferStore
+from autosched.tir.walk import stmts
 from autosched.transform.framework.passes import Sequential
 from autosched.transform.pipeline import DEVICE_PIPELINE, GPU_PIPELINE
 from kit.warp_kernels import MMA, Kernel, fragments, ldmatrix
@@ -176,6 +179,39 @@ def test_what_a_jump_reads_through_a_variable_is_not_fused() -> None:
     ]
 
 
+def test_what_a_jump_reads_from_memory_is_not_fused() -> None:
+    """What is added to a sum may be; vectors are stored and named whole."""
+    found = lines("""\
+L = allocate((4,), float32, "local")
+S = allocate((1,), float32, "local")
+S[0] = S[0] + A[0] * x
+v: float32x4 = shuffle([A[0] * x + x, x, x, x], [0, 1, 2, 3])
+L[0:4] = v
+B[0] = floor(L[0]) + floor(S[0])""")
+    assert found[-4:] == [
+        "S[0] = S[0] + A[0] * x;",
+        "const vec<float, 4> v = vec<float, 4>{{__fadd_rn(__fmul_rn(A[0], x), x), x, x, x}};",
+        "*reinterpret_cast<vec<float, 4>*>(L + 0) = v;",
+        "B[0] = floorf(L[0]) + floorf(S[0]);",
+    ]
+
+
+def test_what_a_jump_reads_from_another_kernel_is_not_fused() -> None:
+    both = kernel("B[0] = A[0] * x + x\nA[1] = floor(B[0])")
+    grid = both.body
+    assert isinstance(grid, AttrStmt)
+    block = grid.body
+    assert isinstance(block, AttrStmt)
+    kernels = [
+        both.with_body(replace(grid, body=replace(block, body=part)))
+        for part in stmts(block.body)
+        if isinstance(part, BufferStore)
+    ]
+    apart = [emit_cuda([single]).text for single in kernels]
+    assert "B[0] = A[0] * x + x;" in apart[0]
+    assert "B[0] = __fadd_rn(__fmul_rn(A[0], x), x);" in emit_cuda(kernels).text
+
+
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_the_whole_prelude_compiles(arch: str, nvrtc: Nvrtc) -> None:
     conversions = {f"{a}_to_{b}" for a in KINDS for b in KINDS}
@@ -283,6 +319,10 @@ REFUSED = {
     ),
     "too many rows of blocks": ("launch(blockIdx.y, 65536)\nB[0] = x", "is 65536, 1 to 65535"),
     "an extent that varies": ("launch(threadIdx.x, n)\nB[0] = x", "must be constant, found n"),
+    "loops of two lengths": (
+        "launch(threadIdx.x, 8)\nlaunch(threadIdx.x, 16)\nB[0] = x",
+        "is 8 and 16 in one kernel, and a launch has one; bind loops of one length to threadIdx.x",
+    ),
     "floor division": ("B[n // 3] = x", "FloorDiv reached CUDA code generation"),
     "a vectorized loop": ("for i in vectorized(4):\n    B[i] = x", "the loop i is vectorized"),
     "a barrier of the grid": ('tvm_storage_sync("global")', "a barrier of scope 'global'"),

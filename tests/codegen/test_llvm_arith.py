@@ -210,7 +210,7 @@ def test_pure_floats_are_fused_beside_jumps_only() -> None:
         parse_func("""\
 def main(Y: Buffer((64,), float32), t: float32):
     for i in range(64):
-        Y[i] = Select(floor(float32(i) * t + t) > t, float32(i) * t + t, t)
+        Y[i] = Select(float32(i) * t + t > t, float32(i) * t + t, t)
 """),
         cpu_target(1),
     )
@@ -231,6 +231,52 @@ def main(A: Buffer((16,), float32), B: Buffer((16,), float32), Y: Buffer((16,), 
     run(f, a, b, y)
     np.testing.assert_array_equal(y, 0)
     assert emit_llvm(f, cpu_target(1)).count("fadd contract") == 1  # what is selected
+
+
+def test_what_a_jump_reads_from_memory_is_not_fused(run: RunKernel) -> None:
+    """Fused, 0.1 * 10 - 1 is above zero; what is added to a sum may be."""
+    f = parse_func("""\
+def main(A: Buffer((16,), float32), B: Buffer((16,), float32), Y: Buffer((16,), float32)):
+    T = allocate((16,), float32, "global")
+    S = allocate((16,), float32, "global")
+    for i in range(16):
+        T[i] = A[i] * B[i] - float32(1.0)
+        S[i] = S[i] + A[i] * B[i]
+    for j in range(16):
+        Y[j] = Select(S[j] == T[j], T[j], ceil(T[j]))
+""")
+    a, b, y = np.full(16, 0.1, np.float32), np.full(16, 10, np.float32), np.ones(16, np.float32)
+    run(f, a, b, y)
+    np.testing.assert_array_equal(y, 0)
+    text = emit_llvm(f, cpu_target(1))
+    assert text.count("fadd contract") == 1 and "fsub contract" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "divided"), [("round", 0), ("nearbyint", 0), ("trunc", 0), ("floor", 1), ("ceil", 1)]
+)
+def test_a_term_of_what_is_rounded_to_nearest_is_a_product(
+    name: str, divided: int, run: RunKernel
+) -> None:
+    """Of the quotient by one number and a zero point, as in quantised programs."""
+    f = parse_func(f"""\
+def main(X: Buffer((4096,), float32), S: Buffer((2,), float32), Y: Buffer((4096,), float32)):
+    d: float32 = S[0]
+    z: float32 = S[1]
+    for j in range(512):
+        Y[j * 8:j * 8 + 8] = {name}(X[j * 8:j * 8 + 8] / broadcast(d, 8) + broadcast(z, 8))
+""")
+    rng = np.random.default_rng(0)
+    s = np.array([0.3, 0.5], np.float32)
+    whole = (rng.integers(-99, 99, 2048) * s[0]).astype(np.float32)
+    values = [np.nextafter(whole, np.float32(9)), rng.normal(size=1024), 1e-37 * rng.random(1024)]
+    x, out = np.concatenate(values).astype(np.float32), np.empty(4096, np.float32)
+    run(f, x, s, out)
+    total = x / s[0] + s[1]
+    rounding = {"round": lambda v: np.trunc(v + np.copysign(np.float32(0.5), v))}
+    rounding |= {"nearbyint": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
+    np.testing.assert_array_equal(out, rounding[name](total))
+    assert emit_llvm(f, cpu_target(1)).count("fdiv <8 x float>") == divided
 
 
 QUOTIENTS: dict[str, Callable[[Array, Array, Array], Array]] = {
@@ -264,6 +310,23 @@ def main(X: Buffer((4096,), {dtype}), S: Buffer((1,), {dtype}), Y: Buffer((4096,
     out = expected.copy()
     run(f, xs, s, out)
     np.testing.assert_array_equal(out, QUOTIENTS[condition](expected, s, xs))
+
+
+def test_a_quotient_that_is_rounded_to_a_whole_number_is_not_compared(run: RunKernel) -> None:
+    """As a product it may err where it is very small; as one it is computed once more."""
+    f = parse_func("""\
+def main(X: Buffer((4096,), float32), S: Buffer((1,), float32), Y: Buffer((4096,), float32)):
+    d: float32 = S[0]
+    for j in range(512):
+        x: float32x8 = X[j * 8:j * 8 + 8]
+        Y[j * 8:j * 8 + 8] = trunc(x / broadcast(d, 8)) + Select(x / broadcast(d, 8)
+                * broadcast(d, 8) > x, broadcast(float32(1.0), 8), broadcast(float32(0.0), 8))
+""")
+    tiny = np.finfo(np.float32).tiny / 64
+    x = (np.random.default_rng(0).uniform(1, 999, 4096) * tiny).astype(np.float32)
+    d, out = np.array([0.1], np.float32), np.empty(4096, np.float32)
+    run(f, x, d, out)
+    np.testing.assert_array_equal(out, x / d * d > x)
 
 
 @pytest.mark.parametrize("source", ["float16", "float32"])

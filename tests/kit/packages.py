@@ -1,5 +1,6 @@
 """Packages that a test is to miss, or to find broken."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -23,4 +24,6 @@ def broken(monkeypatch: pytest.MonkeyPatch, folder: Path, package: str) -> None:
     forget(monkeypatch, package)
     folder.mkdir(exist_ok=True)
     (folder / f"{package}.py").write_text("raise OSError('libx.so.1: cannot open')")
-    monkeypatch.syspath_prepend(folder)
+    # Not syspath_prepend: after `missing` it would leave the path empty for all later tests.
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    importlib.invalidate_caches()

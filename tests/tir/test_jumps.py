@@ -7,9 +7,9 @@ import pytest
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, Expr, Let, Var
-from autosched.tir.jumps import deciding_variables, jumps, makes_whole
+from autosched.tir.jumps import deciding_variables, jumps, made_whole
 from autosched.tir.parser import parse_func
-from autosched.tir.stmt import BufferStore
+from autosched.tir.stmt import BufferStore, SeqStmt
 
 X, N = Var("x", "float32"), Var("n", "int32")
 
@@ -38,7 +38,16 @@ X, N = Var("x", "float32"), Var("n", "int32")
     ids=repr,
 )
 def test_what_jumps(e: Expr, expected: bool, whole: bool) -> None:
-    assert (jumps(e), expected and makes_whole(e)) == (expected, whole)
+    assert (jumps(e), bool(expected and made_whole(e))) == (expected, whole)
+
+
+def test_terms_of_what_is_rounded_to_nearest_count() -> None:
+    """What is rounded up or down tells the smallest numbers from zero."""
+    quotient, total = X / X, X / X + X
+    for e in (op.call("round", total), op.call("trunc", total - X), op.cast("int8", X - total)):
+        assert {total, quotient} < made_whole(e)
+    assert made_whole(op.call("floor", total)) == {total}
+    assert quotient not in made_whole(op.call("round", total * X))
 
 
 def test_variables_that_jumps_are_made_of() -> None:
@@ -56,8 +65,86 @@ def main(A: Buffer((4,), float32), Y: Buffer((4,), float32)):
 
 
 def test_variables_inside_of_expressions() -> None:
-    a = decl_buffer((4,), "float32", "a")
+    a, b = (decl_buffer((4,), "float32", name) for name in "ab")
     square = Let(X, BufferLoad(a, (N,)) * 2.0, op.call("floor", X))
-    body = BufferStore(a, square, (N,))
+    body = BufferStore(b, square, (N,))
     assert deciding_variables(body) == {X}
-    assert deciding_variables(BufferStore(a, Let(X, X + X, X * X), (N,))) == frozenset()
+    assert deciding_variables(BufferStore(b, Let(X, X + X, X * X), (N,))) == frozenset()
+
+
+def of_memory(lines: str) -> list[str]:
+    """The names of what decides in a kernel that computes from A and stores to Y."""
+    body = parse_func(f"""\
+def main(A: Buffer((8,), float32), Y: Buffer((8,), float32)):
+    T = allocate((8,), float32, "global")
+    M = allocate((8,), float32, "global")
+{lines}
+""").body
+    return sorted(var.name for var in deciding_variables(body))
+
+
+FLOORS = "    for i in range(8):\n        Y[i] = floor(M[i])"
+
+
+def test_memory_that_jumps_are_made_of() -> None:
+    stages = """\
+    for j in range(8):
+        T[j] = A[j] * A[j] + A[j]
+    for k in range(8):
+        M[k] = T[k] * T[k]
+"""
+    assert of_memory(stages + FLOORS) == ["M", "T"]
+    assert of_memory(stages) == []
+
+
+def test_extremes_are_made_of_what_is_compared() -> None:
+    assert of_memory(f"""\
+    for j in range(8):
+        T[j] = A[j] * A[j] + A[j]
+        M[0] = max(M[0], T[j])
+{FLOORS}""") == ["M", "T"]
+
+
+@pytest.mark.parametrize(
+    ("added", "expected"), [("M[0] + T[j] * A[j]", []), ("M[0] + T[j]", ["M", "T"])]
+)
+def test_sums_of_products_are_left_out(added: str, expected: list[str]) -> None:
+    """Their order is free; without a product there is nothing to fuse."""
+    assert (
+        of_memory(f"""\
+    for j in range(8):
+        T[j] = A[j] * A[j] + A[j]
+        M[0] = {added}
+{FLOORS}""")
+        == expected
+    )
+
+
+def test_stages_in_the_memory_of_others_are_no_sums() -> None:
+    assert of_memory(f"""\
+    for j in range(8):
+        M[j] = A[j] * A[j]
+        M[j] = M[j] * A[j] + A[j]
+{FLOORS}""") == ["M"]
+
+
+def test_functions_that_share_memory() -> None:
+    whole = parse_func("""\
+def main(A: Buffer((8,), float32), T: Buffer((8,), float32), Y: Buffer((8,), float32)):
+    for i in range(8):
+        T[i] = A[i] * A[i]
+    for j in range(8):
+        Y[j] = floor(T[j])
+""").body
+    assert isinstance(whole, SeqStmt)
+    first, second = whole.stmts
+    assert {var.name for var in deciding_variables(first, second)} == {"T"}
+    assert deciding_variables(first) == deciding_variables(second) == frozenset()
+
+
+def test_asynchronous_copies_hand_on_what_jumps_are_made_of() -> None:
+    assert of_memory(f"""\
+    for j in range(8):
+        T[j] = A[j] * A[j]
+    ptx_cp_async(M, 0, T, 0, 16)
+{FLOORS}""") == ["M", "T"]

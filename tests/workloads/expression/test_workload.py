@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from autosched.driver import build_steps
 from autosched.errors import ConfigError
+from autosched.runtime.cpu import load
+from autosched.search.space import SearchSpace
 from autosched.task import Task
 from autosched.te.operations.operation import ComputeOp
 from autosched.workloads.expression.workload import ExpressionWorkload
@@ -529,3 +532,24 @@ def test_exponents_that_are_no_literals(exponent: str) -> None:
     )
     powers = np.arange(4) if exponent == "float32(k)" else b
     np.testing.assert_allclose(found, abs(a)[:, None] ** powers + b, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m[i] = max(k, T[i, k]); D[i, k] = where(T[i, k] == m[i], 1, 0)",
+        "D[i, k] = where(T[i, k] == A[i, k] * B[i, k] + c[k], 1, 0)",
+    ],
+    ids=["where the largest is", "computed once more"],
+)
+def test_where_the_last_bit_decides_does_not_depend_on_the_schedule(text: str) -> None:
+    """T is stored in some, and computed where it is read in others."""
+    shapes = {"A": (16, 33), "B": (16, 33), "c": (33,)}
+    task = Task.from_expression(f"T[i, k] = A[i, k] * B[i, k] + c[k]; {text}", shapes)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-9, 9, shape) / np.float32(10) for shape in shapes.values()]
+    arrays = [array.astype(np.float32) for array in arrays]
+    (wanted,) = task.reference(arrays)
+    for steps in [(), *SearchSpace(task).sample(np.random.default_rng(0), 3)]:
+        kernel = load(build_steps(task.dag, steps, task.target))
+        np.testing.assert_array_equal(kernel(*arrays), wanted)
