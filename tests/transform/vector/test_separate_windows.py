@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from autosched import te
 from autosched.driver import lower
+from autosched.nest.core import Core
 from autosched.target import HardwareParams, Target
 from autosched.tir import interp
 from autosched.tir.expr import Expr, Var
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.transform.framework.context import PassContext
+from autosched.transform.vector import separate_windows
 from autosched.transform.vector.separate_windows import SeparateWindows
 from kit.te import compute_of
 
@@ -104,8 +106,9 @@ def main(X: Buffer((99,), float32), Y: Buffer((20,), float32)):
 """
 
 
-def test_accumulators_in_turn_where_not_all_columns_fit() -> None:
+def test_accumulators_in_turn_where_not_all_columns_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eleven vectors of columns and five accumulators, 12 registers: three columns at once."""
+    monkeypatch.setattr(separate_windows, "core_of", lambda width: Core(width, 16))
     func = parse_func(MANY_COLUMNS)
     ctx = PassContext()
     done = SeparateWindows(16).apply(func, ctx)
