@@ -288,7 +288,9 @@ def test_records_that_are_refused(tmp_path: Path, fresh: str) -> None:
         autosched.torch.register(both, name="f")
     with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
         autosched.torch.register(written(tmp_path / "cuda.jsonl", cuda_record()))
-    with pytest.raises(ConfigError, match="records: expected the path of a file, found 3"):
+    with pytest.raises(
+        ConfigError, match="records: expected the path of a record file, or a list of them, found 3"
+    ):
         autosched.torch.register(wrong)
     with pytest.raises(ConfigError, match="name: expected an identifier, found 'a-b'"):
         autosched.torch.register(both[:1], name="a-b")
