@@ -40,13 +40,16 @@ from autosched.tir.walk import free_vars, stmts
 ROUNDINGS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc"))
 """Calls that give whole numbers."""
 
-_JUMPING = bits_of(Call, Cast, EQ, GE, GT, LE, LT, NE, FloorDiv, FloorMod, Mod)
+_KINDS = frozenset((Call, Cast, EQ, GE, GT, LE, LT, NE, FloorDiv, FloorMod, Mod))
+_JUMPING = bits_of(*_KINDS)
 _LET = bits_of(Let)
 _SUMS, _FUSED = bits_of(Add, Sub), bits_of(Mul, Div)
 
 
 def jumps(e: Expr) -> bool:
     """Whether `e` makes whole numbers of floats, or compares floats."""
+    if type(e) not in _KINDS:  # most are not, and this is asked of all
+        return False
     match e:
         case Cast(value):
             return value.dtype.is_float and e.dtype.is_integral
