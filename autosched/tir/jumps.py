@@ -40,8 +40,8 @@ from autosched.tir.walk import free_vars, stmts
 ROUNDINGS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc"))
 """Calls that give whole numbers."""
 
-_KINDS = frozenset((Call, Cast, EQ, GE, GT, LE, LT, NE, FloorDiv, FloorMod, Mod))
-_JUMPING = bits_of(*_KINDS)
+_ORDERED = (Call, Cast, EQ, GE, GT, LE, LT, NE, FloorDiv, FloorMod, Mod)
+_KINDS, _JUMPING = frozenset(_ORDERED), bits_of(*_ORDERED)
 _LET = bits_of(Let)
 _SUMS, _FUSED = bits_of(Add, Sub), bits_of(Mul, Div)
 
