@@ -29,7 +29,8 @@ import numpy as np
 
 import autosched
 from autosched.export.link import linker
-from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record
 from autosched.session.export import ExportOptions, export
 from autosched.session.load_best import best_kernels
 from autosched.target import cpu_target

@@ -27,7 +27,8 @@ from autosched.errors import ScheduleError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import FEATURE_SETS
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import read_log
 from autosched.measure.run_options import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.ranking_quality import prediction_quality

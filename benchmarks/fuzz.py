@@ -40,7 +40,8 @@ from autosched.features.datasets.sample import Sample
 from autosched.features.sets import Rows, feature_set
 from autosched.measure.ansor_log import format_line
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import LogContents, Record, RecordLog, stream_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.process.worker import Handler, Worker
 from autosched.search.cost_model import XGBoostModel

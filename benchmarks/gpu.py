@@ -41,7 +41,8 @@ from autosched.driver import cuda_source, verify_gpu
 from autosched.errors import AutoschedError, ConfigError, ScheduleError
 from autosched.measure import gpu_runner
 from autosched.measure.gpu_runner import GpuRunner
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.run_options import RunOptions
 from autosched.referee.check import lowered
 from autosched.search.tuner import TuneOptions

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from autosched.features.sets import TUNING
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.process.garbage import rarely_collect
 from autosched.search.cost_model import XGBoostModel

@@ -30,7 +30,8 @@ from typing import Any
 
 from autosched.features.sets import TUNING, feature_set
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import read_log
 from autosched.measure.run_options import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.featurize import Helper

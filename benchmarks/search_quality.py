@@ -28,7 +28,8 @@ from typing import Any
 
 from autosched.features.sets import feature_set
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import XGBoostModel, make_cost_model
 from autosched.search.learner import Learner

@@ -19,16 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.measure.records import (
-    Record,
-    RecordLog,
-    RecordsError,
-    head_lines,
-    is_at,
-    line_of,
-    read_log,
-    task_hash,
-)
+from autosched.measure.record_log import RecordLog, RecordsError, is_at
+from autosched.measure.records import Record, head_lines, line_of, read_log, task_hash
 from autosched.measure.whole_lines import write_whole
 from autosched.output_file import real_path
 from autosched.state.steps import Step, steps_from_json

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.standing import best_of
 from autosched.search.allocation import (
     UNKNOWN_COST,

@@ -12,7 +12,8 @@ import numpy as np
 
 from autosched.features.sets import TUNING
 from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
-from autosched.measure.records import Record, RecordLog, RecordsError
+from autosched.measure.record_log import RecordLog, RecordsError
+from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import takes_over
 from autosched.process.interrupt import interrupts_held

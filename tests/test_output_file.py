@@ -16,7 +16,8 @@ from autosched.features.datasets.sample import Sample
 from autosched.features.sets import Rows
 from autosched.measure import ansor_log
 from autosched.measure.journal import RunLog
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.output_file import (
     FileKind,

@@ -6,7 +6,6 @@ import shutil
 import sysconfig
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,31 +15,21 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError, MeasureError
-from autosched.measure.environment import fingerprint, fingerprint_hash
-from autosched.measure.records import LogContents, Record, RecordLog
 from autosched.session.tuned import TunedKernel
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.exporting import cuda_record, matmul, record, tiled
+from kit.records import written_here
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 Tensor = Any
-
-
-def written(path: Path, *records: Record) -> Path:
-    """A file of records that were measured here."""
-    environment = fingerprint()
-    key = fingerprint_hash(environment)
-    mine = [replace(each, environment=key) for each in records]
-    RecordLog(path).copy(LogContents(mine, {key: environment}))
-    return path
 
 
 @pytest.fixture(scope="module")
 def mm(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An operator for two shapes of a product, one of them with two threads."""
     path = tmp_path_factory.mktemp("torch") / "mm.jsonl"
-    written(path, record(matmul(64, threads=2), tiled(64)), record(matmul(48), tiled(48)))
+    written_here(path, record(matmul(64, threads=2), tiled(64)), record(matmul(48), tiled(48)))
     return autosched.torch.register(path, name="mm")["mm"]
 
 
@@ -140,7 +129,7 @@ def test_tensors_that_do_not_fit(mm: Any, name: str) -> None:
 
 def test_strides_and_signs_are_copied_where_that_is_asked_for(tmp_path: Path) -> None:
     op = autosched.torch.register(
-        written(tmp_path / "r.jsonl", record(matmul(64))), name="copying", copy=True
+        written_here(tmp_path / "r.jsonl", record(matmul(64))), name="copying", copy=True
     )["copying"]
     a, b = inputs()
     for x in (a.t().contiguous().t(), a[:1].expand(64, 16), torch._neg_view(a)):
@@ -162,7 +151,7 @@ def test_a_gradient_that_nobody_gave(mm: Any) -> None:
 
 
 def test_a_gradient_of_the_users(tmp_path: Path, fresh: str) -> None:
-    path = written(tmp_path / "mm.jsonl", record(matmul(64)))
+    path = written_here(tmp_path / "mm.jsonl", record(matmul(64)))
     trained = autosched.torch.register(path, name="trained")["trained"]
     a, b = inputs()
 
@@ -255,7 +244,7 @@ def test_several_threads_call_one_operator(mm: Any) -> None:
 
 
 def test_what_is_no_size_is_part_of_the_name(tmp_path: Path, fresh: str) -> None:
-    path = written(tmp_path / "pool.jsonl", record(pooling(2)), record(pooling(3)))
+    path = written_here(tmp_path / "pool.jsonl", record(pooling(2)), record(pooling(3)))
     found = autosched.torch.register(path)
     names = [f"max_pool2d_nchw_stride2_K{k}" for k in (2, 3)]
     assert list(found) == names
@@ -287,7 +276,7 @@ def test_records_that_are_refused(tmp_path: Path, fresh: str) -> None:
     with pytest.raises(ConfigError, match="name: f is for one computation, the records are of"):
         autosched.torch.register(both, name="f")
     with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
-        autosched.torch.register(written(tmp_path / "cuda.jsonl", cuda_record()))
+        autosched.torch.register(written_here(tmp_path / "cuda.jsonl", cuda_record()))
     with pytest.raises(
         ConfigError, match="records: expected the path of a record file, or a list of them, found 3"
     ):

@@ -6,20 +6,19 @@ import copy
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.environment import fingerprint, fingerprint_hash
-from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.session.tuned import TunedKernel
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.exporting import cuda_record, record
+from kit.records import written_here
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
 import autosched.torch  # noqa: E402
@@ -288,15 +287,6 @@ def timed(task: Task, seconds: float, steps: Any = ()) -> Record:
     return Record(task.to_json(), steps, MeasureResult((seconds,), None, checked=True))
 
 
-def written(path: Path, *records: Record) -> Path:
-    """A file of records that were measured here."""
-    environment = fingerprint()
-    key = fingerprint_hash(environment)
-    mine = [replace(each, environment=key) for each in records]
-    RecordLog(path).copy(LogContents(mine, {key: environment}))
-    return path
-
-
 def test_the_fastest_record_of_a_file_and_operations_without_one(tmp_path: Path) -> None:
     model, (x,) = filled(nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 2))), drawn((3, 8))
     packed = autosched.torch.tasks_of(model, x).tasks[0]
@@ -304,7 +294,7 @@ def test_the_fastest_record_of_a_file_and_operations_without_one(tmp_path: Path)
     for faster, shape in ((plain, (16, 8)), (packed, None)):
         times = {plain.key: 2e-3, packed.key: 2e-3, faster.key: 1e-3}
         path = tmp_path / f"{faster.key}.jsonl"
-        written(path, timed(plain, times[plain.key]), timed(packed, times[packed.key], PACKED))
+        written_here(path, timed(plain, times[plain.key]), timed(packed, times[packed.key], PACKED))
         fast = autosched.torch.with_kernels(model, path, x)
         torch.testing.assert_close(fast(x), model(x).detach())
         weight = dict(fast.named_buffers())["graph_module.autosched_linear_W"]
@@ -317,7 +307,7 @@ def test_the_fastest_record_of_a_file_and_operations_without_one(tmp_path: Path)
 def test_records_that_do_not_serve(tmp_path: Path) -> None:
     model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
     with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
-        autosched.torch.with_kernels(model, written(tmp_path / "cuda.jsonl", cuda_record()), x)
+        autosched.torch.with_kernels(model, written_here(tmp_path / "cuda.jsonl", cuda_record()), x)
     other = kernels(model, x[:2])
     with pytest.raises(ConfigError, match=r"some of the 1 operation of .*, found Y\[i, j\] = sum"):
         autosched.torch.with_kernels(model, other, x)

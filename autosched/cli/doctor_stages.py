@@ -16,7 +16,8 @@ from autosched.driver import lower_steps
 from autosched.errors import AutoschedError, MeasureError
 from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.process.worker import Worker

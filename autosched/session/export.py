@@ -18,7 +18,8 @@ from autosched.export.adapt import nearest, other_shape
 from autosched.export.bundle import names_of
 from autosched.export.candidate import Candidate, named, unused
 from autosched.measure.check import compare
-from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record
 from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.measure.records import LogContents, Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record, read_log
 from autosched.output_file import FileKind, is_kind, replacing
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed

@@ -18,7 +18,7 @@ from autosched.errors import ConfigError
 from autosched.lost_interrupt import none_lost
 from autosched.measure.journal import RunLog
 from autosched.measure.measurer import Measurer
-from autosched.measure.records import RecordLog, RecordsError
+from autosched.measure.record_log import RecordLog, RecordsError
 from autosched.measure.run_options import RunOptions
 from autosched.measure.standing import best_of
 from autosched.output_file import FileKind, is_kind, require_apart, require_replaceable

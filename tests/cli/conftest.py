@@ -12,7 +12,8 @@ import pytest
 import typer.main
 
 from autosched.cli import ahead, app, replay
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.state.steps import Step, steps_from_json

@@ -10,7 +10,8 @@ import pytest
 from autosched.cli.build import sizes
 from autosched.errors import ConfigError
 from autosched.export import cpu as exporting
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import read_log
 from kit.cli import Cli
 from kit.exporting import cuda_record, matmul, record, tiled
 from kit.records import piped

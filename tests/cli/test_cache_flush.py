@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.measure.records import RecordLog
+from autosched.measure.record_log import RecordLog
 from kit.cli import Cli, MakeRecord
 
 SEARCH = """\

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autosched.measure.records import RecordLog
+from autosched.measure.record_log import RecordLog
 from autosched.measure.result import Failure
 from kit.cli import Cli, MakeRecord, Outcome
 

@@ -18,7 +18,8 @@ from autosched.errors import ScheduleError
 from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import TUNING, Rows, feature_set
-from autosched.measure.records import LogContents, Record, RecordLog, stream_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record, stream_log
 from autosched.state.steps import steps_from_json, steps_to_json
 from autosched.task import Task
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autosched.measure.records import RecordLog
+from autosched.measure.record_log import RecordLog
 from autosched.measure.result import Failure
 from autosched.state.steps import steps_from_json
 from kit.cli import Cli, MakeRecord

@@ -12,7 +12,8 @@ import pytest
 from autosched.cli import gpu_code
 from autosched.codegen import nvrtc as nvrtc_module
 from autosched.driver import build_cuda
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target

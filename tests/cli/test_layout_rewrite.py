@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from autosched.layout import LAYOUT_OPTIONS
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import is_race
 from autosched.state.steps import steps_from_json

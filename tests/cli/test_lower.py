@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task

@@ -12,7 +12,8 @@ import pytest
 from autosched.measure.check import Seen
 from autosched.measure.environment import fingerprint
 from autosched.measure.plausible import least_of
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import read_log
 from autosched.session import this_gpu
 from autosched.session.load_best import load_best
 from autosched.task import Task

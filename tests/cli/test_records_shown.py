@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import read_log
 from autosched.session.load_best import best_for_here
 from autosched.state.steps import steps_to_json
 from kit.cli import Cli, MakeRecord

@@ -10,7 +10,8 @@ import pytest
 import autosched
 from autosched.cli import console, replay
 from autosched.measure import gpu_runner
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.search.options import SearchOptions

@@ -14,7 +14,8 @@ import pytest
 
 from autosched.driver import lower, lower_steps
 from autosched.errors import ScheduleError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step, steps_from_json

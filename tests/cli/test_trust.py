@@ -12,7 +12,8 @@ import autosched
 from autosched import user_file
 from autosched.errors import ConfigError
 from autosched.export import cpu as exporting
-from autosched.measure.records import RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import read_log
 from autosched.task import Task
 from autosched.user_file import trusting
 from kit.cli import Cli, MakeRecord

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record, head_lines, line_of, task_hash
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.standing import candidate_hash
@@ -81,6 +82,12 @@ def write(
 ) -> Path:
     """A record file, with lines `also` at its end."""
     path.write_text("".join([*lines_of(records, environments), *also]))
+    return path
+
+
+def written_here(path: Path, *several: Record) -> Path:
+    """A file of records that were measured on this machine."""
+    RecordLog(path).append(several)
     return path
 
 

@@ -15,7 +15,8 @@ from autosched.cli.record_summary import Summary
 from autosched.measure.check import Seen
 from autosched.measure.glance import Glance, _glance, glances
 from autosched.measure.log_lines import log_lines
-from autosched.measure.records import LogContents, Record, RecordLog, record_of, stream_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record, record_of, stream_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.standing import is_race
 from autosched.state.iterator import Annotation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import itertools
 import os
@@ -18,18 +17,12 @@ import pytest
 
 from autosched.measure import journal
 from autosched.measure.journal import SUFFIX, RunLog
-from autosched.measure.records import (
-    Record,
-    RecordLog,
-    RecordsError,
-    is_at,
-    line_of,
-    read_log,
-    task_hash,
-)
+from autosched.measure.record_log import RecordLog, RecordsError
+from autosched.measure.records import Record, line_of, read_log, task_hash
 from autosched.measure.result import MeasureResult
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
+from kit.full_disk import PLENTY, limit_room, nothing, up_to
 from kit.measurer import CRASH
 
 
@@ -261,18 +254,13 @@ def test_a_deleted_record_file_that_has_no_room_is_kept_before_a_batch_is_begun(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
-    path, write = tmp_path / "r.jsonl", os.write
+    path = tmp_path / "r.jsonl"
     log = RunLog(path)
     log.append([record(task_json, 0, 1.0)])
     path.unlink()
 
-    def full(file: int, data: bytes) -> int:
-        if is_at(file, path):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
-
     with monkeypatch.context() as patch, pytest.raises(RecordsError, match="deleted is in ") as no:
-        patch.setattr(os, "write", full)
+        limit_room(patch, up_to(path, 0))
         log.claim(task_json, ["s1"])
     (rest,) = (tmp_path / "elsewhere").iterdir()
     assert f" is in {rest}, a record file" in str(no.value)
@@ -287,16 +275,13 @@ def test_a_full_disk_costs_the_journal_not_the_run(
     """It goes, which makes room for what the record file is given."""
     log = RunLog(tmp_path / "r.jsonl")
     log.append()
-    write, left = os.write, [room]
+    left = [room]  # writes to the journal that fit
 
-    def full(file: int, data: bytes) -> int:
-        if file == log._journal:
-            left[0] -= 1
-            if left[0] < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
+    def room_for(file: int) -> int:
+        left[0] -= file == log._journal
+        return 0 if file == log._journal and left[0] < 0 else PLENTY
 
-    monkeypatch.setattr(os, "write", full)
+    limit_room(monkeypatch, room_for)
     assert log.claim(task_json, ["s1", "s2"]) == (set(), [])
     log.note(record(task_json, 1, 0.5))
     log.note(record(task_json, 2, 0.5))
@@ -319,17 +304,11 @@ def test_what_cannot_be_recorded_is_left_to_the_next_run(
     log.claim(task_json, ["s1", "s2"])
     for each in batch:
         log.note(each)
-    before, write = path.read_bytes(), os.write
+    before = path.read_bytes()
     most = len(before) + len(before.splitlines()[-1]) * 3 // 2  # one of two lines fits
 
-    def full(file: int, data: bytes) -> int:
-        room = most - path.stat().st_size
-        if not room:
-            raise OSError(errno.ENOSPC, "No space left")
-        return write(file, data[:room])
-
     with monkeypatch.context() as patch, pytest.raises(RecordsError, match="No space left") as no:
-        patch.setattr(os, "write", full)
+        limit_room(patch, up_to(path, most))
         log.append(batch)
     log.close()
     assert path.read_bytes() == before
@@ -338,9 +317,11 @@ def test_what_cannot_be_recorded_is_left_to_the_next_run(
         f"; {left} holds the results of the batch, and the next run on {path} takes them over"
     )
     with monkeypatch.context() as patch, pytest.raises(RecordsError) as no:
-        patch.setattr(os, "write", full)
+        limit_room(patch, up_to(path, most))
         RunLog(path).recover()
-    assert str(no.value).endswith(f"No space left; results of an earlier run stay in {left}")
+    assert str(no.value).endswith(
+        f"No space left on device; results of an earlier run stay in {left}"
+    )
     assert len(journals(tmp_path)) == 1
     assert RunLog(path).recover() == 2
     assert [r.result.seconds for r in read_log(path).records] == [(1.0,), (0.5,), (0.25,)]
@@ -358,20 +339,17 @@ def test_a_batch_without_a_journal_is_kept_as_far_as_it_fits(
     log = RunLog(path)
     log.append([record(task_json, 0, 1.0)])
     log.claim(task_json, ["s1", "s2"])
-    write, line = os.write, len(path.read_bytes().splitlines()[-1])
-    most = path.stat().st_size + line + line // 2
+    line = len(path.read_bytes().splitlines()[-1])
+    records = up_to(path, path.stat().st_size + line + line // 2)
+    left = [noted]  # writes to the journal that fit
 
-    def full(file: int, data: bytes) -> int:
-        room = most - path.stat().st_size if is_at(file, path) else len(data)
+    def room_for(file: int) -> int:
         left[0] -= file == log._journal
-        if room <= 0 or (file == log._journal and left[0] < 0):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:room])
+        return 0 if file == log._journal and left[0] < 0 else records(file)
 
-    left = [noted]
     batch = [record(task_json, k, 1.0 + k) for k in (1, 2)]
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
+        limit_room(patch, room_for)
         for each in batch:
             log.note(each)
         assert journals(tmp_path) == []
@@ -397,11 +375,8 @@ def test_a_record_beside_the_batches_leaves_no_journal(
     log.append([record(task_json, 1, 0.5)])
     assert len(journals(tmp_path)) == 1
 
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch, pytest.raises(RecordsError, match=r"and is lost$"):
-        patch.setattr(os, "write", full)
+        limit_room(patch, nothing)
         log.append([record(task_json, 1, 0.25)])
     assert journals(tmp_path) == []
 

@@ -15,7 +15,8 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.measure import log_lines
 from autosched.measure.glance import glances
-from autosched.measure.records import LogContents, Record, RecordLog, read_log, stream_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record, read_log, stream_log
 from kit.records import record
 
 LETTERS = 4096

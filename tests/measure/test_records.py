@@ -1,7 +1,6 @@
 """Record files: whole lines, torn lines, two writers, other formats."""
 
 import copy
-import errno
 import fcntl
 import json
 import multiprocessing
@@ -17,19 +16,13 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError
-from autosched.measure.records import (
-    SCHEMA,
-    LogContents,
-    Record,
-    RecordLog,
-    RecordsError,
-    is_at,
-    read_log,
-)
+from autosched.measure.record_log import RecordLog, RecordsError
+from autosched.measure.records import SCHEMA, LogContents, Record, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
+from kit.full_disk import limit_room, nothing, up_to
 
 STEPS = steps_from_json([["SP", 2, 0, 16, [1, 1, 8], 1], ["AN", 2, 3, 2], ["CHW", 2, "local"]])
 
@@ -269,7 +262,7 @@ def test_a_deleted_file_that_has_no_room_is_kept_elsewhere(
     """With the batch; of a place that another file took, what this run wrote."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
-    path, write = tmp_path / "r.jsonl", os.write
+    path = tmp_path / "r.jsonl"
     RecordLog(path).append([record(task_json, 1.0)])
     log = RecordLog(path)
     log.append([record(task_json, 2.0)])
@@ -277,13 +270,8 @@ def test_a_deleted_file_that_has_no_room_is_kept_elsewhere(
     if taken:
         path.write_text("my notes\n")
 
-    def full(file: int, data: bytes) -> int:
-        if is_at(file, path):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
-
     with monkeypatch.context() as patch, pytest.raises(RecordsError, match=" are in ") as refused:
-        patch.setattr(os, "write", full)
+        limit_room(patch, up_to(path, 0))
         log.append([record(task_json, 3.0)])
     (rest,) = (tmp_path / "elsewhere").iterdir()
     assert (
@@ -308,11 +296,8 @@ def test_a_deleted_file_that_has_no_room_anywhere_is_written_again_later(
     log.append([record(task_json, 1.0)])
     path.unlink()
 
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch, pytest.raises(RecordsError, match="and are lost"):
-        patch.setattr(os, "write", full)
+        limit_room(patch, nothing)
         log.append([record(task_json, 2.0)])
     log.append([record(task_json, 3.0)])
     assert [r.result.cost for r in read_log(path).records] == [1.0, 3.0]
@@ -370,15 +355,9 @@ def test_a_full_disk_leaves_whole_lines(
     log = RecordLog(path)
     log.append([record(task_json, 1.0)])
     line = len(path.read_bytes().splitlines()[-1])
-    most, write = path.stat().st_size + 2 * line + line // 2, os.write
+    most = path.stat().st_size + 2 * line + line // 2
 
-    def full(file: int, data: bytes) -> int:
-        room = most - path.stat().st_size if is_at(file, path) else len(data)
-        if room <= 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:room])
-
-    monkeypatch.setattr(os, "write", full)
+    limit_room(monkeypatch, up_to(path, most))
     with pytest.raises(RecordsError, match="No space left on device; 3 results of") as refused:
         log.append([record(task_json, float(k)) for k in range(2, 7)])
     assert [r.result.seconds for r in read_log(path).records] == [(1.0,), (2.0,), (3.0,)]
@@ -401,15 +380,10 @@ def test_a_head_that_has_no_room_is_written_with_the_next(
     path = tmp_path / "r.jsonl"
     log = RecordLog(path)
     log.append()
-    before, write = path.read_bytes(), os.write
-
-    def full(file: int, data: bytes) -> int:
-        if is_at(file, path):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
+    before = path.read_bytes()
 
     with monkeypatch.context() as patch, pytest.raises(RecordsError, match="1 result of"):
-        patch.setattr(os, "write", full)
+        limit_room(patch, up_to(path, 0))
         log.append([record(task_json)])
     assert path.read_bytes() == before
     log.append([record(task_json)])
@@ -423,14 +397,9 @@ def test_what_is_copied_is_written_whole_or_not_at_all(
     path = tmp_path / "r.jsonl"
     log = RecordLog(path)
     log.append([record(task_json)])
-    before, write = path.read_bytes(), os.write
+    before = path.read_bytes()
 
-    def full(file: int, data: bytes) -> int:
-        if path.stat().st_size > len(before) + 1000:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:1001])
-
-    monkeypatch.setattr(os, "write", full)
+    limit_room(monkeypatch, up_to(path, len(before) + 1001))
     with pytest.raises(RecordsError, match=r"No space left on device$"):
         log.copy(LogContents([record(task_json)] * 9))
     assert path.read_bytes() == before

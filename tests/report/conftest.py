@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from autosched.measure.bandwidth import Bandwidth
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.report.page import html_of
 from autosched.report.roofline import Roof

@@ -13,7 +13,8 @@ import plotly.graph_objects as go
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.report.page import html_of, in_script
 from autosched.report.roofline import Roof
 from autosched.report.write import page_of, write_report

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import best_of, candidate_hash
 from autosched.report.curve import curve, curves

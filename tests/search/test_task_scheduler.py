@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import candidate_hash
 from autosched.search.allocation import AllocationOptions

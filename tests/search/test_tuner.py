@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from autosched.measure.interrupt import MeasureInterrupted, MeasureLostError
-from autosched.measure.records import Record, RecordLog, RecordsError, read_log
+from autosched.measure.record_log import RecordLog, RecordsError
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search import sample, thread_tiles
 from autosched.search.options import SearchOptions

@@ -13,7 +13,8 @@ from autosched import tune
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import TUNING
 from autosched.measure.plausible import least_of, least_operations, least_seconds
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.cost_model import Scores
 from autosched.search.options import SearchOptions

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.runtime.cpu import CpuKernel

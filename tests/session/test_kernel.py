@@ -15,7 +15,8 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions

@@ -12,7 +12,8 @@ import pytest
 import autosched
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.environment import cpu_model
-from autosched.measure.records import LogContents, Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import LogContents, Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.standing import candidate_hash
 from autosched.runtime import cuda_kernel

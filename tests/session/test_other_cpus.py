@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from autosched.measure.environment import fingerprint
-from autosched.measure.records import Record, RecordLog, read_log
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.search.options import SearchOptions
 from autosched.search.tuner import TuneOptions

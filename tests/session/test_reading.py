@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.measure.records import Record, RecordLog
+from autosched.measure.record_log import RecordLog
+from autosched.measure.records import Record
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.session.load_best import load_best
