@@ -213,8 +213,13 @@ def spec_problem(text: str) -> str:
 
 
 def any_cost_model(given: Any, where: str) -> str | CostModel | WatchedModel:
-    """A name of COST_MODELS, a whole `CostModel`, or what `own_model` takes."""
-    if isinstance(given, str) and given in COST_MODELS:
+    """A name of COST_MODELS, `file.py:name` (not run yet), a whole `CostModel`, or a model.
+
+    Raises ConfigError that begins with `where`.
+    """
+    if isinstance(given, str):
+        if problem := spec_problem(given):
+            raise ConfigError(f"{where}: {problem}")
         return given
     members = ("trained", "prepare", "fit", "opinions")
     if not isinstance(given, type) and all(hasattr(given, name) for name in members):

@@ -11,10 +11,16 @@ from autosched.errors import ConfigError
 from autosched.features.sets import feature_set
 from autosched.measure.records import Record
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.search.cost_model import CostModel, RandomModel, XGBoostModel, make_cost_model
+from autosched.search.cost_model import (
+    COST_MODELS,
+    CostModel,
+    RandomModel,
+    XGBoostModel,
+    make_cost_model,
+)
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
-from autosched.search.own_model import OwnCostModel, WatchedModel
+from autosched.search.own_model import OwnCostModel, WatchedModel, own_model
 from autosched.search.pretrained import start_pretrained
 from autosched.search.warm_start import warm_start
 from autosched.session.believed import believed
@@ -26,11 +32,11 @@ from autosched.words import count, visible
 class ModelOptions:
     """Which cost model a session has, what it starts from, and where it goes.
 
-    `model` is a name, the user's, or a whole `CostModel`, which is used as it is; one that is made
-    by name starts from the file `load`, otherwise from the model that comes with autosched, if
-    `pretrained` and there is one. `warm_start` are record files of other tasks to train it on;
-    `keys` names the computations of Ansor's lines whose workload keys are not built in. `save` is
-    the file for the trained model.
+    `model` is a name, `file.py:name`, the user's, or a whole `CostModel`, which is used as it is;
+    one that is made by name starts from the file `load`, otherwise from the model that comes with
+    autosched, if `pretrained` and there is one. `warm_start` are record files of other tasks to
+    train it on; `keys` names the computations of Ansor's lines whose workload keys are not built
+    in. `save` is the file for the trained model.
     """
 
     model: str | CostModel | WatchedModel = "xgboost"
@@ -103,8 +109,10 @@ def save_model(
 
 
 def _made(model: str | CostModel | WatchedModel, seed: int) -> CostModel:
-    if isinstance(model, str):
+    if isinstance(model, str) and model in COST_MODELS:
         return make_cost_model(model, seed)
+    if isinstance(model, str):  # the user's file is run once, here
+        model = own_model(model, "cost_model")
     return OwnCostModel(model, seed) if isinstance(model, WatchedModel) else model
 
 

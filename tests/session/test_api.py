@@ -285,6 +285,7 @@ def test_a_model_of_the_arenas_form_searches_too(
     assert result.records[0].search["predicted"] is None
     assert result.records[-1].search["predicted"] > 0
     (tmp_path / "mine.py").write_text(
+        f"print('run', file=open({str(tmp_path / 'ran')!r}, 'a'))\n"
         "class Stores:\n"
         "    name = 'stores'\n"
         "    def fit(self, programs, throughputs):\n"
@@ -292,8 +293,9 @@ def test_a_model_of_the_arenas_form_searches_too(
         "    def predict(self, programs):\n"
         "        return [len(program) / 0 for program in programs]\n"
     )
-    with pytest.raises(ConfigError, match=r"model stores: predict failed at .*mine\.py:6: ZeroDi"):
+    with pytest.raises(ConfigError, match=r"model stores: predict failed at .*mine\.py:7: ZeroDi"):
         quick(task, cost_model=f"{tmp_path / 'mine.py'}:Stores")
+    assert (tmp_path / "ran").read_text() == "run\n"  # once
     with pytest.raises(ConfigError, match="the cost model counting has no files that autosched"):
         quick(task, cost_model=model, save_model=tmp_path / "m.json")
 
