@@ -102,6 +102,7 @@ def test_a_file_of_records_may_be_damaged(tmp_path: Path) -> None:
         (b"PK\3\4...", "is a ZIP archive"),
         (b"(\xb5/\xfd...", "is compressed with zstd"),
     ],
+    ids=["gzip", "xz", "bzip2", "UTF-16", "UTF-16-BE", "ZIP", "zstd"],  # gzip writes the time too
 )
 def test_files_of_other_formats_are_named(tmp_path: Path, content: bytes, words: str) -> None:
     (path := tmp_path / "r.jsonl").write_bytes(content)
