@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -39,6 +42,22 @@ def needed_for(use: str, name: str, install: str) -> Any:
         f"{use} needs it: pip install {in_shell(install)}",
         f"{use} needs it: pip install --force-reinstall {package}",
     )
+
+
+@contextmanager
+def as_if_missing(package: str) -> Iterator[None]:
+    """Inside, `package` is not found, unless it is imported already.
+
+    For what a package imports where it happens to be installed, and nobody here uses.
+    """
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]  # how Python itself marks such names
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 def _broken(name: str, error: Exception, remedy: str) -> ConfigError:

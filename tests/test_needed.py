@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.needed import needed, needed_for
+from autosched.needed import as_if_missing, needed, needed_for
 from autosched.search.cost_model import XGBoostModel
 
 BROKEN = {
@@ -54,6 +54,17 @@ def test_what_needs_it_and_how_it_is_installed(
 
 def test_one_that_is_there() -> None:
     assert needed("numpy", "") is np
+
+
+def test_one_that_is_as_if_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "guest.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "guest", raising=False)
+    with as_if_missing("guest"), pytest.raises(ConfigError, match="guest is not installed"):
+        needed("guest", "install it")
+    guest = needed("guest", "install it")
+    with as_if_missing("guest"):
+        assert needed("guest", "") is guest
 
 
 def test_a_model_says_that_xgboost_is_broken(

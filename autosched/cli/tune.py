@@ -24,6 +24,7 @@ from autosched.cli.tune_settings import (
 )
 from autosched.display.progress import make_observer
 from autosched.display.task_table import TaskTable, short_names
+from autosched.needed import XGBOOST, as_if_missing, needed
 from autosched.search.task_scheduler import ScheduleResult
 from autosched.session.session import Session
 from autosched.session.yardsticks import Yardsticks, compare
@@ -62,6 +63,8 @@ def run(
     path = records_path(configs, overrides, fresh=fresh)
     require_unread(asked.files(), path, model.files(configs[0])[1])
     session = session_of(configs, overrides, model, many, path, force=force)
+    if all(config.cost_model.kind == "xgboost" for config in configs):
+        _import_xgboost()
     tune = _one if len(configs) == 1 else _several
     result = tune(configs, session, path, as_json=as_json)
     if result.interrupted:
@@ -70,6 +73,15 @@ def run(
         sys.exit(EXIT_FAILED)
     if all(task.best is None for task in result.tasks):
         sys.exit(EXIT_NOTHING_VALID)
+
+
+def _import_xgboost() -> None:
+    """Without scikit-learn, which XGBoost imports where it finds it: eight times as long.
+
+    A model of the user's own may need both.
+    """
+    with as_if_missing("sklearn"):
+        needed("xgboost", XGBOOST)
 
 
 def _one(

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Never
 
@@ -21,6 +22,7 @@ from autosched.session.peer import Peer
 from autosched.task import Task
 from kit.helper import StubHelper, remember_features, train_briefly
 from kit.measurer import Steps, StubMeasurer
+from kit.packages import broken, forget
 
 SEARCH = (
     "search: {trials: 8, batch: 4, sample_init_min_population: 6,"
@@ -70,6 +72,20 @@ def learning(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     """Let the configurations have the usual cost model."""
     for path in tmp_path.glob("*.yaml"):
         path.write_text(path.read_text().replace(RANDOM, ""))
+
+
+def test_xgboost_is_alone(
+    run: Callable[..., tuple[int, str, str]],
+    learning: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """XGBoost imports scikit-learn where it is: 1.5 s of a run, or an error where it is broken."""
+    forget(monkeypatch, "xgboost")
+    broken(monkeypatch, tmp_path / "other", "sklearn")
+    assert run("a.yaml")[0] == 0
+    with pytest.raises(OSError, match=r"libx\.so"):  # it is hidden from XGBoost only
+        import_module("sklearn")
 
 
 def test_one_task(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
