@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, lgamma, log
+from math import exp, lgamma, log, log1p
 from statistics import median
 
 import numpy as np
@@ -19,14 +19,15 @@ _SHARE = 0.2  # of the repeats that each of two speeds has at least
 _MISSED = 0.025  # how often the interval of a time lies to one side of it: 95% lie inside
 
 
-def interval(seconds: Sequence[float]) -> tuple[float, float]:
+def interval(seconds: Sequence[float], quantile: float = 0.25) -> tuple[float, float]:
     """Where the time of a candidate lies with 95% confidence: two of its repeats.
 
         interval([1.0, 1.01, ..., 1.23])     # of 24 repeats the second and the eleventh
 
-    The time is the lower quartile. How many of n independent repeats are below it is binomial
-    (n, 1/4), whatever their distribution; of few repeats it is the smallest or the largest one.
-    Repeats of one visit are not quite independent: of a disturbed candidate it is too short.
+    The time is the lower quartile, or another `quantile`. How many of n independent repeats are
+    below it is binomial (n, 1/4), whatever their distribution; of few repeats it is the smallest or
+    the largest one. Repeats of one visit are not quite independent: of a disturbed candidate it is
+    too short.
     """
     ordered = sorted(seconds)
     number = len(ordered)
@@ -37,7 +38,8 @@ def interval(seconds: Sequence[float]) -> tuple[float, float]:
         if below >= 1 - _MISSED:
             high = rank - 1
             break
-        below += exp(_log_comb(number, rank) + rank * log(0.25) + (number - rank) * log(0.75))
+        others = number - rank
+        below += exp(_log_comb(number, rank) + rank * log(quantile) + others * log1p(-quantile))
     return ordered[low], ordered[high]
 
 

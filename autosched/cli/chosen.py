@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from autosched.measure.workload_keys import WorkloadKeys
 from autosched.session.believed import believed
 from autosched.session.reading import read_records
 from autosched.session.this_cpu import best_elsewhere, cpu_name, for_this_cpu, measured_here
+from autosched.session.this_gpu import for_this_gpu
 from autosched.task import Task
 from autosched.words import count, last_line
 
@@ -118,9 +118,7 @@ def on_this_gpu(task: Task, facts: Mapping[str, Any]) -> Task:
 
     The hardware parameters stay: the candidate was made for them.
     """
-    major, minor = facts["capability"]
-    arch = f"sm_{major}{minor}"
-    if task.target.arch == arch:
-        return task
-    warn(f"note: recorded for {task.target}, rebuilt for {facts['name']} ({arch})")
-    return replace(task, target=replace(task.target, arch=arch))
+    here = for_this_gpu(task, facts)
+    if here is not task:
+        warn(f"note: recorded for {task.target}, rebuilt for {facts['name']} ({here.target.arch})")
+    return here

@@ -11,6 +11,7 @@ from autosched.cli.complete import choices
 from autosched.cli.help import Group, examples
 from autosched.cli.interrupt import interrupts_raise
 from autosched.cli.options import Json, Records, Trust, Workload
+from autosched.errors import ConfigError
 from autosched.user_file import trusting
 
 records_app = typer.Typer(
@@ -68,6 +69,13 @@ def top(
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="Record file.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Record file of the same tasks.")],
+    race: Annotated[
+        bool,
+        typer.Option("--race", help="Rebuild the two bests of each task, time them here in turns."),
+    ] = False,
+    share: Annotated[
+        bool, typer.Option("--share", help="Race on a GPU on which other processes compute.")
+    ] = False,
     workload: Workload = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -75,8 +83,10 @@ def diff(
     """Compare the same tasks in two files: of two machines, or of two versions."""
     from autosched.cli import records_compared as command
 
+    if share and not race:
+        raise ConfigError("--share is for --race; give both, or none of them")
     with trusting(trust):
-        command.diff(a, b, as_json=as_json, workloads=workload or ())
+        command.diff(a, b, race=race, share=share, as_json=as_json, workloads=workload or ())
 
 
 @records_app.command(

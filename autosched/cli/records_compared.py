@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from autosched import records
 from autosched.cli.console import (
@@ -22,29 +23,47 @@ from autosched.cli.table import table
 from autosched.records.diff import Difference, Side
 from autosched.words import count
 
+if TYPE_CHECKING:
+    from autosched.records.raced import Raced
+
 _HEAD = ("", "time", "95% interval", "rate", "candidates", "record")
 
 
-def diff(a: Path, b: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
-    """Print what the files say of each task that is in both, and which tasks are in one only."""
+def diff(
+    a: Path,
+    b: Path,
+    *,
+    race: bool = False,
+    share: bool = False,
+    as_json: bool = False,
+    workloads: Sequence[str] = (),
+) -> None:
+    """Print what the files say of each task that is in both, and which tasks are in one only.
+
+    With `race` also how the two bests do on this machine, where a GPU may be one to `share`.
+    """
     require_files(("A", a), ("B", b))
     keys = workload_keys(workloads)
     found = records.diff(a, b, keys=keys, warning=warning)
     tell_unused(keys)
+    races = records.race(found, share=share, warning=warning) if race else [None] * len(found.tasks)
+    both = list(zip(found.tasks, races, strict=True))
     if as_json:
         print_json(
             {
                 "a": str(a),
                 "b": str(b),
-                "tasks": [each.to_json() for each in found.tasks],
+                "tasks": [_json(each, raced) for each, raced in both],
                 "only_a": [task.key for task in found.only_a],
                 "only_b": [task.key for task in found.only_b],
             }
         )
         return
     say(f"A is {a}, B is {b}; {count(len(found.tasks), 'task')} in both")
-    for each in found.tasks:
+    for each, raced in both:
         _describe(each)
+        if raced is not None and not each.same_best:
+            say(_raced_text(raced), "    ")
     for name, path, tasks in (("A", a, found.only_a), ("B", b, found.only_b)):
         if tasks:
             plain(f"\nonly in {name} ({path}):")
@@ -66,7 +85,7 @@ def _describe(found: Difference) -> None:
         alike = "" if found.agreement is None else f", rank correlation {found.agreement:.2f}"
         ratio = f"B takes {found.median:.2f} of A's time (median){alike}"
         say(f"{count(found.common, 'candidate')} with a time in both: {ratio}", "    ")
-    if a.best and b.best and a.best.place.candidate == b.best.place.candidate:
+    if found.same_best:
         say("the best is the same candidate in both", "    ")
     else:
         for name, other, seconds in zip("AB", "BA", found.best_elsewhere, strict=True):
@@ -74,6 +93,21 @@ def _describe(found: Difference) -> None:
                 say(f"{name}'s best takes {seconds_text(seconds)} in {other}", "    ")
     for what, (one, other) in {**found.target, **found.changed}.items():
         say(f"{what}: {one} in A, {other} in B", "    ")
+
+
+def _json(found: Difference, raced: Raced | None) -> dict[str, Any]:
+    entry = found.to_json()
+    return entry if raced is None else {**entry, "race": raced.to_json()}
+
+
+def _raced_text(raced: Raced) -> str:
+    """How the race ended, in one line."""
+    if raced.seconds is None or raced.interval is None:
+        return f"no race: {raced.why}"
+    (a, b), (low, high) = map(seconds_text, raced.seconds), raced.interval
+    end = f"{raced.faster.upper()} is faster" if raced.faster else "neither is faster"
+    took = f"B takes {raced.ratio:.3f} of A's time ({low:.3f} to {high:.3f}, 95%)"
+    return f"in turns on this machine, {count(raced.visits, 'visit')}: {a} and {b}, {took}: {end}"
 
 
 def _row(name: str, side: Side) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Record files as people handle them: merge, trim, convert, top, best, diff, to_pandas.
+"""Record files as people handle them: merge, trim, convert, top, best, diff, race, to_pandas.
 
 autosched.records.merge(["monday.jsonl", "tuesday.jsonl"], "week.jsonl")
 autosched.records.trim("week.jsonl", "small.jsonl", best=10)
@@ -10,6 +10,9 @@ All of them read files as streams. What is skipped is a Python warning.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from autosched.records.convert import convert
 from autosched.records.diff import Difference, Differences, diff
 from autosched.records.merge import merge
@@ -18,16 +21,28 @@ from autosched.records.top import Found, best, top
 from autosched.records.trim import trim
 from autosched.records.writing import Written
 
+if TYPE_CHECKING:
+    from autosched.records.raced import Raced, race
+
 __all__ = [
     "Difference",
     "Differences",
     "Found",
+    "Raced",
     "Written",
     "best",
     "convert",
     "diff",
     "merge",
+    "race",
     "to_pandas",
     "top",
     "trim",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What measures is imported when it is first used: others read files within a second."""
+    if name in ("Raced", "race"):
+        return getattr(importlib.import_module("autosched.records.raced"), name)
+    raise AttributeError(f"module 'autosched.records' has no attribute {name!r}")

@@ -79,6 +79,12 @@ class Difference:
         """The task's, for people."""
         return self.a.group.entry.name
 
+    @property
+    def same_best(self) -> bool:
+        """Whether one candidate is the best of both."""
+        a, b = self.a.best, self.b.best
+        return a is not None and b is not None and a.place.candidate == b.place.candidate
+
     def to_json(self) -> dict[str, Any]:
         """What --json says; docs/semantics/records.md explains the keys."""
         return {

@@ -89,7 +89,7 @@ class Heats:
         for k, result in zip(list(self.left), results, strict=True):
             if result.valid:
                 self.seconds[k] += result.seconds
-                self._visits[k] += _of_visits(result.seconds, visits)
+                self._visits[k] += of_visits(result.seconds, visits)
                 self._last[k] = result
             else:
                 self.left.remove(k)
@@ -129,7 +129,7 @@ class Heats:
         return raced
 
 
-def _of_visits(seconds: Sequence[float], visits: int) -> list[float]:
+def of_visits(seconds: Sequence[float], visits: int) -> list[float]:
     """The fastest repeat of each of so many visits, which had about as many repeats each."""
     each = max(1, len(seconds) // visits)
     return [min(seconds[k : k + each]) for k in range(0, len(seconds), each)]

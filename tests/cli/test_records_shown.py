@@ -13,9 +13,11 @@ import pytest
 
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import read_log
+from autosched.records import raced
 from autosched.session.load_best import best_for_here
 from autosched.state.steps import steps_to_json
 from kit.cli import Cli, MakeRecord
+from kit.measurer import StubMeasurer
 from kit.records import SLOW, STEPS, entry, record, write
 
 
@@ -70,9 +72,33 @@ def test_diff_says_which_is_faster_and_what_is_in_one_only(
     assert (found["tasks"][0]["ratio"], len(found["only_b"]), found["only_a"]) == (1.0, 1, [])
 
 
+def test_a_race_follows_what_the_records_say(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {STEPS[0]: 1e-3, STEPS[1]: 2e-3}
+    stub = StubMeasurer(seconds=lambda steps: quick[steps], noise=lambda: 1.0)
+    monkeypatch.setattr(raced, "Measurer", stub)
+    monkeypatch.setenv("COLUMNS", "200")
+    a, b = (write(tmp_path / name, [record(k)]) for k, name in enumerate("ab"))
+    done = cli("records", "diff", a, b, "--race")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.endswith(
+        "    in turns on this machine, 60 visits: 1 ms and 2 ms, B takes 2.000 of A's time "
+        "(2.000 to 2.000, 95%): A is faster\n"
+    )
+    (task,) = json.loads(cli("records", "diff", a, b, "--race", "--json").out)["tasks"]
+    assert (task["race"]["faster"], task["race"]["seconds"]) == ("a", [1e-3, 2e-3])
+    assert cli("records", "diff", a, a, "--race").out == cli("records", "diff", a, a).out
+    monkeypatch.setattr(raced, "Measurer", StubMeasurer())  # it builds nothing
+    assert "no race: record 0 of " in cli("records", "diff", a, b, "--race").out
+    refused = cli("records", "diff", a, b, "--share")
+    assert refused.status == 2
+    assert refused.err == "error: --share is for --race; give both, or none of them\n"
+
+
 def test_every_key_of_json_is_documented(cli: Cli, log: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "semantics" / "records.md").read_text()
-    for command in (("top", 1, log), ("best", log), ("diff", log, log)):
+    for command in (("top", 1, log), ("best", log), ("diff", log, log, "--race")):
         found = cli("records", *command, "--json").out
         assert not [
             key

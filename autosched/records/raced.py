@@ -1,0 +1,160 @@
+"""The bests of two record files, rebuilt and timed in turns on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from statistics import median
+from typing import Any
+
+from autosched import arguments
+from autosched.errors import MeasureError
+from autosched.measure.measurer import Measurer
+from autosched.measure.result import Failure, lower_quartile
+from autosched.measure.run_options import RunOptions
+from autosched.measure.steady import interval
+from autosched.records.diff import Difference, Differences
+from autosched.records.standings import Tell, warn
+from autosched.records.top import Found
+from autosched.session.heats import VISITS, of_visits
+from autosched.session.this_cpu import for_this_cpu
+from autosched.session.this_gpu import for_this_gpu
+from autosched.task import Task
+from autosched.words import last_line, seconds_text
+
+_MOST, _FEWEST = 60, 12  # visits of each
+_SECONDS = 5.0  # after which the fewest are enough
+_VISIT_SECONDS = 3e-3
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Raced:
+    """What the two bests of a task take on this machine, timed in turns in one process.
+
+    `seconds` are those of a's and of b's best. `ratio` is b's over a's, the median of `visits`
+    pairs, with 95% confidence within `interval`. Where there was no race, `why` says why.
+    """
+
+    difference: Difference
+    seconds: tuple[float, float] | None = None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    visits: int = 0
+    why: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.text}>"
+
+    @property
+    def name(self) -> str:
+        """The task's, for people."""
+        return self.difference.name
+
+    @property
+    def faster(self) -> str:
+        """`a` or `b`; empty where the race does not tell, or there was none."""
+        if self.interval is None:
+            return ""
+        low, high = self.interval
+        return "b" if high < 1 else "a" if low > 1 else ""
+
+    @property
+    def text(self) -> str:
+        """Such as `1.46 ms in a, 1.32 ms in b, ratio 0.90 (0.89 to 0.92), b is faster`."""
+        if self.seconds is None or self.interval is None:
+            return f"no race: {self.why}"
+        a, b = map(seconds_text, self.seconds)
+        low, high = self.interval
+        end = f"{self.faster} is faster" if self.faster else "neither is faster"
+        return f"{a} in a, {b} in b, ratio {self.ratio:.3f} ({low:.3f} to {high:.3f}), {end}"
+
+    def to_json(self) -> dict[str, Any]:
+        """What --json says; docs/semantics/records.md explains the keys."""
+        return {
+            "seconds": None if self.seconds is None else list(self.seconds),
+            "ratio": self.ratio,
+            "interval": None if self.interval is None else list(self.interval),
+            "visits": self.visits,
+            "faster": self.faster or None,
+            "why": self.why or None,
+        }
+
+
+def race(found: Differences, *, share: bool = False, warning: Tell = warn) -> list[Raced]:
+    """Rebuild the two bests of each task, compare them with the reference, time them in turns.
+
+        found = autosched.records.diff("monday.jsonl", "tuesday.jsonl")
+        for raced in autosched.records.race(found):
+            print(raced.name, raced.ratio, raced.interval)
+
+    What other programs take, and a clock that changes, meets both alike: a difference of one
+    percent shows where the recorded times of two runs differ by ten. Times are of this machine,
+    wherever the files come from. `share` allows a GPU on which other processes compute.
+
+    Raises ConfigError where the tasks' target cannot be run here.
+    """
+    arguments.instance("found", found, Differences, 'records.diff("a.jsonl", "b.jsonl")')
+    return [_raced(each, share, warning) for each in found.tasks]
+
+
+def _raced(found: Difference, share: bool, warning: Tell) -> Raced:
+    a, b = found.a.best, found.b.best
+    if a is None or b is None:
+        return Raced(found, why="one of them has no valid record")
+    if found.same_best:
+        return Raced(found, why="the best is the same candidate in both")
+    first, second = (Task.from_json(side.place.record.task) for side in (a, b))
+    flush = {side.place.record.result.cache_flush for side in (a, b)}
+    with Measurer.create(
+        workers=1,
+        options=RunOptions(cache_flush=min(flush)),
+        target=first.target.kind,
+        share=share,
+        warning=warning,
+    ) as measurer:
+        tasks = [_here(task, measurer) for task in (first, second)]
+        measurer.require([task.target for task in tasks])
+        try:
+            built = [_built(measurer, task, best) for task, best in zip(tasks, (a, b), strict=True)]
+            return _timed(found, measurer, tasks[0], built)
+        except MeasureError as error:
+            return Raced(found, why=last_line(str(error)))
+
+
+def _here(task: Task, measurer: Measurer) -> Task:
+    facts = measurer.gpu()
+    return for_this_cpu(task) if facts is None else for_this_gpu(task, facts)
+
+
+def _built(measurer: Measurer, task: Task, best: Found) -> bytes:
+    """The code of a best, which agrees with the reference. Raises MeasureError."""
+    where = f"record {best.index} of {best.place.path}"
+    [artifact] = measurer.build(task, [best.place.record.steps])
+    if artifact is None:
+        why = "cannot be built here; autosched replay --index says why"
+        raise MeasureError(f"{where} {why}", stage="lower")
+    seen = measurer.verified(task, artifact)
+    if isinstance(seen, Failure):
+        raise MeasureError(f"{where}: {last_line(seen.message)}", stage="check", kind=seen.kind)
+    return artifact
+
+
+def _timed(found: Difference, measurer: Measurer, task: Task, built: Sequence[bytes]) -> Raced:
+    """Turns of the two, until there are visits enough. Raises MeasureError where one fails."""
+    repeats: tuple[list[float], list[float]] = [], []
+    visits: tuple[list[float], list[float]] = [], []
+    end = time.monotonic() + _SECONDS
+    while len(visits[0]) < _MOST and (len(visits[0]) < _FEWEST or time.monotonic() < end):
+        results = measurer.together(task, built, VISITS, _VISIT_SECONDS)
+        for k, result in enumerate(results):
+            if result.failure is not None:
+                why = f"the best of {'ab'[k]}: {last_line(result.failure.message)}"
+                raise MeasureError(why, stage=result.failure.stage, kind=result.failure.kind)
+            repeats[k].extend(result.seconds)
+            visits[k].extend(of_visits(result.seconds, VISITS))
+    ratios = [log(b / a) for a, b in zip(*visits, strict=False)]
+    low, high = interval(ratios, 0.5)
+    a, b = map(lower_quartile, repeats)
+    return Raced(found, (a, b), exp(median(ratios)), (exp(low), exp(high)), len(ratios))
