@@ -16,8 +16,8 @@ Kind = TypeVar("Kind")
 
 
 def found(value: Any) -> str:
-    """`found '4' (str)`, long values cut: the end of a message."""
-    text = repr(value)
+    """`found '4' (str)`, long values cut, on one line: the end of a message."""
+    text = " ".join(repr(value).split())
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     if isinstance(value, type):
         return f"found the class {value.__qualname__}, not an object of it"

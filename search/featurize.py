@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from autosched.process.worker import Handler, Worker
 from autosched.search.pace import Pace
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
+from autosched.user_warning import warn
 
 FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
 
@@ -70,7 +70,7 @@ class Helper:
 
 
 def _tell_python(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
+    warn(text, RuntimeWarning)
 
 
 class Featurizer:

@@ -96,9 +96,9 @@ class WatchedModel:
 
     def seed(self, number: int) -> None:
         """Of a run; for a model that wants to know."""
-        tell = getattr(self._model, "seed", None)
-        if callable(tell):
-            with self._watched("seed"):
+        with self._watched("seed"):
+            tell = getattr(self._model, "seed", None)
+            if callable(tell):
                 tell(number)
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float] | Numbers) -> None:
@@ -108,10 +108,11 @@ class WatchedModel:
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Numbers:
         """The scores of its members: (programs, members); of a model without members its own."""
-        ask, name = getattr(self._model, "opinions", None), "opinions"
-        if ask is None:
-            ask, name = self._model.predict, "predict"
-        with self._watched(name):
+        with self._watched("opinions"):
+            ask, name = getattr(self._model, "opinions", None), "opinions"
+        with self._watched("predict" if ask is None else name):
+            if ask is None:
+                ask, name = self._model.predict, "predict"
             answered = ask([_unchangeable(each) for each in programs])
         expected = f"{self._shown}: expected {len(programs)} scores"
         try:

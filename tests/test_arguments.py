@@ -47,6 +47,10 @@ def test_wrong_values_are_refused(
         check("n", value)
 
 
+def test_what_was_found_is_on_one_line() -> None:
+    assert arguments.found(np.eye(2)) == "found array([[1., 0.], [0., 1.]]) (ndarray)"
+
+
 @pytest.mark.parametrize("name", SearchOptions.__dataclass_fields__)
 def test_every_option_of_the_search_is_checked(name: str) -> None:
     for bad in (-1, [1], None, "nonsense" if "structure" not in name else 5):

@@ -30,6 +30,7 @@ ALLOWED = {
     "autosched.cpu_features": set(),
     "autosched.user_file": set(),
     "autosched.user_source": set(),
+    "autosched.user_warning": set(),
     "autosched.layout": set(),
     "autosched.target": set(),
     "autosched.nest": set(),
@@ -94,6 +95,7 @@ EVERYWHERE = {
     "autosched.target",
     "autosched.user_file",
     "autosched.user_source",
+    "autosched.user_warning",
 }
 
 # What each room of a folder may import, besides itself: rooms and single files of the folder.

@@ -10,9 +10,10 @@ from autosched.errors import ConfigError
 from autosched.measure import ansor_log
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.standings import Tell, warn
+from autosched.records.standings import Tell
 from autosched.records.writing import PathLike, RecordWriter, Written, require_records, writing
 from autosched.session.reading import tell_problems
+from autosched.user_warning import warn
 
 FORMATS = ("autosched", "ansor-v0.6")
 

@@ -18,10 +18,10 @@ from autosched.records.standings import (
     Tell,
     number_of,
     read_standings,
-    warn,
 )
 from autosched.records.top import Found, group_json, places_of
 from autosched.records.writing import PathLike
+from autosched.user_warning import warn
 from autosched.words import count, seconds_text
 
 _ABOUT = ("cpu", "cores", "memory_bytes", "system", "machine", "python")

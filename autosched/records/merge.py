@@ -11,7 +11,7 @@ from autosched import arguments
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.records.standings import Tell, warn
+from autosched.records.standings import Tell
 from autosched.records.writing import (
     PathLike,
     RecordWriter,
@@ -21,6 +21,7 @@ from autosched.records.writing import (
     writing,
 )
 from autosched.session.reading import each_once, tell_problems
+from autosched.user_warning import warn
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -207,8 +206,3 @@ def read_standings(
 def ranked(group: Group, most: int) -> list[Place]:
     """The best candidates of a group, the best first."""
     return group.ranking.ranked()[:most]
-
-
-def warn(text: str) -> None:
-    """What is noteworthy, as a Python warning."""
-    warnings.warn(text, stacklevel=3)

@@ -12,9 +12,10 @@ from autosched.measure.standing import is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.needed import needed_for
 from autosched.records.machine import Machines
-from autosched.records.standings import TaskEntry, Tell, warn
+from autosched.records.standings import TaskEntry, Tell
 from autosched.records.writing import PathLike, source_paths
 from autosched.session.reading import each_once, tell_problems
+from autosched.user_warning import warn
 
 COLUMNS = (
     *("file", "record", "task", "key", "cpu", "here", "time", "round", "race", "cache_flush"),

@@ -10,8 +10,9 @@ from autosched import arguments
 from autosched.measure.steady import interval
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.ranking import Place
-from autosched.records.standings import Group, Tell, ranked, read_standings, warn
+from autosched.records.standings import Group, Tell, ranked, read_standings
 from autosched.records.writing import PathLike, source_paths
+from autosched.user_warning import warn
 from autosched.words import seconds_text
 
 

@@ -10,8 +10,9 @@ from autosched.measure.records import Record
 from autosched.measure.standing import best_of, is_race
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.records.ranking import Place
-from autosched.records.standings import Group, Standings, Tell, ranked, warn
+from autosched.records.standings import Group, Standings, Tell, ranked
 from autosched.records.writing import PathLike, RecordWriter, Written, require_records, writing
+from autosched.user_warning import warn
 
 
 def trim(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from autosched.report.roofline import measured_roof
 from autosched.report.runs import read_runs
 from autosched.report.sections import row, section, summary
 from autosched.session.reading import Tell
+from autosched.user_warning import warn
 from autosched.words import count
 
 PathLike = str | os.PathLike[str]
@@ -54,7 +54,7 @@ def write_report(
         for k, each in enumerate(records if isinstance(records, list | tuple) else [records])
     ]
     output = arguments.file_path("path", path)
-    write(paths, output, _warn, measure=arguments.flag("measure", measure))
+    write(paths, output, warn, measure=arguments.flag("measure", measure))
     return output
 
 
@@ -106,7 +106,3 @@ def page_of(
         notes,
         len(runs) - len(sections),
     )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, update_wrapper
@@ -25,6 +24,7 @@ from autosched.session.settings import TuneSettings
 from autosched.session.tuned import Tuned
 from autosched.session.yardsticks import Yardsticks
 from autosched.task import Task
+from autosched.user_warning import warn
 
 Settings = ParamSpec("Settings")
 
@@ -98,7 +98,7 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
         Job(task, settings.options(), weight)
         for task, weight in zip(tasks, _weights(settings.weights, len(tasks)), strict=True)
     ]
-    messages = Messages(warning=_warn, other_file="Give another file for the records")
+    messages = Messages(warning=warn, other_file="Give another file for the records")
     session = settings.session(jobs, messages, settings.trials)
     result: ScheduleResult | None = None
     finals: Mapping[str, Final | None] = {}
@@ -108,7 +108,7 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
         with session, _progress(session, settings) as observer:
             result = session.run(observer)
             if result.failed:
-                _warn(f"the run ended early: {result.reason}")
+                warn(f"the run ended early: {result.reason}")
             finals = session.finals(result)
             if settings.compare and not result.failed:
                 known.update(session.compared(result, finals))
@@ -164,7 +164,7 @@ def _save_model(session: Session) -> None:
     try:
         session.save_model()
     except ConfigError as error:  # the results are worth more
-        _warn(str(error))
+        warn(str(error))
 
 
 def _tasks(task: Any) -> list[Task]:
@@ -187,7 +187,3 @@ def _weights(weights: Any, tasks: int) -> list[float]:
             f"weights: expected a list of {tasks}, one for each task, {arguments.found(weights)}"
         )
     return [arguments.positive(f"weights[{k}]", weight) for k, weight in enumerate(weights)]
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=5)

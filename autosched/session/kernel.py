@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from autosched.session.settings import PathLike, TuneSettings
 from autosched.session.tuned import TunedKernel
 from autosched.target import Target
 from autosched.task import Task
+from autosched.user_warning import warn
 from autosched.words import in_shell
 
 When = Literal["never", "missing", "always"]
@@ -77,7 +77,7 @@ def kernel(
     settings = _settings(settings, time_budget_s, trials)
     folder = cache_folder() if cache is None else Path(cache).expanduser().absolute()
     there = KernelCache(folder)
-    found = None if tune == "always" else _found(there, task, _warn)
+    found = None if tune == "always" else _found(there, task, warn)
     if tune == "always" or (tune == "missing" and not (found and found.origin.here)):
         found = _tuned(there, task, settings, again=tune == "always")
     if found is None:
@@ -132,7 +132,7 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
         if found is not None and found.origin.here:
             return found
         with cache.measuring(waiting):
-            part = cache.begin(task, _warn)
+            part = cache.begin(task, warn)
             result = run([task], replace(settings, records=part))
             if result.interrupted:
                 raise KeyboardInterrupt
@@ -144,12 +144,12 @@ def _tell_doubts(task: Task, found: Found) -> None:
     """Warn of a record that says little about this machine, or was never checked."""
     origin = found.origin
     if not origin.here:
-        _warn(
+        warn(
             f"{origin.file}: {task.name} was measured on {origin.cpu} and not on this machine, "
             'where another may be faster; tune="missing" finds out'
         )
     if not origin.checked:
-        _warn(
+        warn(
             f"{origin.file}: the best record of {task.name} was never compared with NumPy; "
             f"`autosched replay {in_shell(origin.file)}` does that"
         )
@@ -210,7 +210,3 @@ def _built(task: Task, found: Found) -> Kernel:
 
 def _ignore(text: str) -> None:
     """Told already."""
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from autosched.session.this_cpu import (
 from autosched.session.this_gpu import gpu_of
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
+from autosched.user_warning import warn
 from autosched.words import count, in_shell
 
 PathLike = str | os.PathLike[str]
@@ -97,23 +97,23 @@ def best_kernels(records: PathLike) -> list[TunedKernel]:
 
 def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = None) -> _Read:
     """What the files hold. Raises ConfigError when one cannot be read."""
-    paths = each_once(_paths(records), _warn)
+    paths = each_once(_paths(records), warn)
     environments: dict[str, Mapping[str, Any]] = {}
     valid: list[Record] = []
     files: dict[int, Path] = {}
     for number, path in enumerate(paths):
-        contents = read_records(path, _warn, keys)
+        contents = read_records(path, warn, keys)
         names = {}
         for name, environment in contents.environments.items():
             known = environments.get(name, environment)
             names[name] = name if known == environment else f"{name} of file {number}"
             environments[names[name]] = environment
-        for record in believed(path, (r for r in contents.records if r.result.valid), _warn):
+        for record in believed(path, (r for r in contents.records if r.result.valid), warn):
             mine = replace(record, environment=names.get(record.environment, ""))
             valid.append(mine)
             files[id(mine)] = path
     for source in () if keys is None else keys.unused:
-        _warn(f"workloads: {source}: no line has such a workload key; it was not used")
+        warn(f"workloads: {source}: no line has such a workload key; it was not used")
     return _Read(", ".join(map(str, paths)), environments, valid, files)
 
 
@@ -141,13 +141,13 @@ def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel:
         name = cpu_name(best, read.environments)
         named = "an unknown CPU" if name == UNKNOWN_CPU else name
         cpu = str(recorded.target) if recorded.target.cpu else named
-        _warn(
+        warn(
             f"{path}: the best record of {recorded.name} was measured on {cpu}; the kernel is "
             f"built for this machine's {here.target} and others may be faster here: tune again to "
             "find out"
         )
     if not best.result.checked:
-        _warn(
+        warn(
             f"{path}: the best record of {recorded.name} was never compared with NumPy; "
             f"`autosched replay {in_shell(path)}` does that"
         )
@@ -222,7 +222,3 @@ def _of_task(read: _Read, task: Task | None) -> list[Record]:
 
 def _nothing_in(read: _Read) -> ConfigError:
     return ConfigError(f"{read.name} holds no valid record; expected one that `tune` wrote")
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)

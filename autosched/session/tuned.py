@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from autosched.session.this_cpu import for_this_cpu
 from autosched.session.yardsticks import Yardsticks
 from autosched.state.steps import Step
 from autosched.task import Task
+from autosched.user_warning import warn
 from autosched.words import last_line, rate_text, seconds_text
 
 
@@ -104,7 +104,7 @@ class TunedKernel:
         record = replace(self.record, environment=self.record.environment or key)
         done = export([record], Path(folder), options, {key: environment})
         for note in done.notes:
-            warnings.warn(note, stacklevel=2)
+            warn(note)
         return list(done.files)
 
 

@@ -46,8 +46,8 @@ def test_two_percent_show_where_the_records_say_otherwise(
         (found,) = race(monkeypatch, tmp_path, stub(1e-3, 1.02e-3, noise=noise(0.01, seed)))
         assert (found.faster, found.visits, found.why) == ("a", 60, "")
         assert found.ratio == pytest.approx(1.02, rel=0.01)
-        low, high = found.interval or (0.0, 0.0)
-        assert 1 < low <= found.ratio <= high
+        assert found.ratio is not None and found.interval is not None
+        assert 1 < found.interval[0] <= found.ratio <= found.interval[1]
         assert found.difference.ratio == 0.5
         assert found.to_json()["faster"] == "a"
     assert repr(found) == f"<matmul(M=16, N=16, K=16): {found.text}>"
@@ -68,7 +68,8 @@ def test_equal_ones_are_seldom_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
 def test_long_calls_have_fewer_visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SECONDS", 0.0)
     (found,) = race(monkeypatch, tmp_path, stub(1e-3, 2e-3, noise=lambda: 1.0))
-    assert (found.visits, found.ratio, found.faster) == (12, pytest.approx(2), "a")
+    assert (found.visits, found.faster) == (12, "a")
+    assert found.ratio == pytest.approx(2)
 
 
 class Failing(StubMeasurer):
@@ -85,7 +86,7 @@ class Failing(StubMeasurer):
 
 
 def test_why_there_is_no_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steady = {"noise": lambda: 1.0}
+    steady: dict[str, Any] = {"noise": lambda: 1.0}
     (found,) = race(monkeypatch, tmp_path, stub(1e-3, 1e-3, **steady), b=0)
     assert found.why == "the best is the same candidate in both" and found.faster == ""
     (found,) = race(monkeypatch, tmp_path, stub(1e-3, 1e-3))  # without noise it builds nothing

@@ -111,6 +111,17 @@ def test_members_that_come_or_go_are_told() -> None:
     assert model.opinions(PROGRAMS).shape == (8, 2)
 
 
+def test_a_property_that_fails_is_the_models_error() -> None:
+    class Model(Scale):
+        seed = property(lambda self: 1 // 0)
+
+        def __init__(self) -> None:
+            self.factor, self.offset = 1.0, 0.0
+
+    with pytest.raises(ConfigError, match=r"seed failed at .*test_own_model.*ZeroDivisionError"):
+        searched(Model())
+
+
 def test_the_seed_of_the_run_is_told() -> None:
     model = Scale(1.0)
     searched(model, 5)

@@ -24,7 +24,6 @@ after:
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -60,6 +59,7 @@ from autosched.tir.walk import (
 from autosched.transform.blocks.strides import strides_of
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.user_warning import warn
 
 _NAME = "LowerMatchBuffer"
 _T = TypeVar("_T")
@@ -271,10 +271,9 @@ class _Lower:
                     f"part of, has {other}"
                 )
         if source.data_alignment % view.data_alignment:
-            warnings.warn(
+            warn(
                 f"{_NAME}: {view.name} is aligned to {view.data_alignment} bytes, {source.name}, "
-                f"which it matches a part of, to {source.data_alignment}",
-                stacklevel=2,
+                f"which it matches a part of, to {source.data_alignment}"
             )
 
     def _bind_offset(

@@ -1,0 +1,20 @@
+"""Python warnings at the user's line, however deep in the package something is noticed."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+_BETWEEN = ("autosched", "contextlib", "functools")
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that names the line from which the package was called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in _BETWEEN
