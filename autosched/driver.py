@@ -89,7 +89,7 @@ def pipeline_of(target: Target, lenient: bool = False) -> tuple[Pass, ...]:
     if target.is_gpu:
         own = target.hardware.max_shared_memory_per_block
         return gpu_pipeline(min(own, STATIC_BYTES), target.shared_memory_limit)
-    return cpu_pipeline(target.vector_bytes, lenient)
+    return cpu_pipeline(target.vector_bytes, lenient, target.vector_registers)
 
 
 def lower_steps(

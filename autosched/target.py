@@ -136,6 +136,12 @@ class Target:
         return self.kind == "cuda"
 
     @property
+    def vector_registers(self) -> int:
+        """How many vector registers the CPU has: SSE and AVX 16, AVX-512 and NEON 32."""
+        sse = self.vector_bytes == 16 and self.triple.startswith(("x86_64", "amd64"))
+        return 16 if sse or self.vector_bytes == 32 else 32
+
+    @property
     def copies_ahead(self) -> bool:
         """Whether the GPU has `cp.async` (PTX ISA: from sm_80 on)."""
         number = self.arch.removeprefix("sm_").rstrip("af")

@@ -53,6 +53,7 @@ class SearchSpace:
                 (target.caches or TYPICAL)[1],
                 target.copies_ahead,
                 target.shared_memory_limit,
+                vector_registers=target.vector_registers,
             ),
             custom_rules,
         )

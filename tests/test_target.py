@@ -1,11 +1,17 @@
 """Targets and hardware parameters."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from autosched.driver import pipeline_of
 from autosched.errors import ConfigError
-from autosched.target import HardwareParams, Target, make_target, require_threads
+from autosched.features.autosched_1.machine import machine_of
+from autosched.nest.core import Core
+from autosched.search.space import SearchSpace
+from autosched.target import HardwareParams, Target, cpu_target, make_target, require_threads
+from autosched.task import Task
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
@@ -59,3 +65,26 @@ def test_more_threads_than_the_pool_has_room_for_are_refused(
     with pytest.raises(ConfigError, match=r"threads: expected at most 1024, which is what"):
         require_threads("target.threads", 1025)
     assert make_target("cpu").threads == 1024
+
+
+@pytest.mark.parametrize(
+    ("vector_bytes", "triple", "registers"),
+    [
+        (16, "x86_64-unknown-linux-gnu", 16),
+        (16, "aarch64-unknown-linux-gnu", 32),
+        (32, "x86_64-unknown-linux-gnu", 16),
+        (64, "x86_64-unknown-linux-gnu", 32),
+    ],
+)
+def test_processors_have_so_many_vector_registers(
+    vector_bytes: int, triple: str, registers: int
+) -> None:
+    """SSE's were taken for NEON's, which are as wide and twice as many."""
+    target = replace(cpu_target(1), cpu="some", vector_bytes=vector_bytes, triple=triple)
+    assert target.vector_registers == registers
+    passes = {p.name: p for p in pipeline_of(target)}
+    for name in ("PromoteAccumulators", "VectorizeInnermost", "FuseReductions", "SeparateWindows"):
+        assert getattr(passes[name], "registers") == registers
+    assert machine_of(target).core == Core(vector_bytes, registers)
+    task = replace(Task.from_workload("matmul", M=8, N=8, K=8), target=target)
+    assert SearchSpace(task).context.core == Core(vector_bytes, registers)

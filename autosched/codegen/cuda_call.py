@@ -122,7 +122,7 @@ def _count(w: Writer, e: Expr) -> Text:
     source = e.args[0].dtype
     long = "ll" if source.bits == 64 else ""
     # Leading zeros and ones come from the type's own bits alone.
-    plain = DType(f"uint{source.bits}")
+    plain = source if source.is_bool else DType(f"uint{source.bits}")
     bits = convert(w, w.value(e.args[0]), source, plain).within(Level.UNARY)
     if e.op == "popcount":
         whole = Text(f"__popc{long}({bits})")

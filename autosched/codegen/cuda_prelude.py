@@ -42,12 +42,7 @@ __device__ __forceinline__ f16 f32_to_f16(float x) {
   return y;
 }"""
 
-_F64_TO_F16 = """\
-__device__ __forceinline__ f16 f64_to_f16(double x) {
-  f16 y;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x));
-  return y;
-}"""
+_F64_TO_F16 = _F32_TO_F16.replace("f32", "f64").replace("float", "double").replace('"f"', '"d"')
 
 _BF16_TO_F32 = """\
 __device__ __forceinline__ float bf16_to_f32(bf16 x) {

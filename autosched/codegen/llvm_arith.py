@@ -46,6 +46,8 @@ _FLOAT_OPS: dict[type[Expr], str] = {
     Mul: "fmul",
 }
 _INT_OPS: dict[type[Expr], str] = {Add: "add", Sub: "sub", Mul: "mul", And: "and", Or: "or"}
+_BOOL_OPS: dict[type[Expr], str] = {Add: "or", Mul: "and", And: "and", Or: "or"}
+"""Of truth values, whose sum in one bit would be the exclusive or."""
 _FLOAT_COMPARE: dict[type[Expr], str] = {
     EQ: "oeq",
     NE: "une",
@@ -102,6 +104,8 @@ def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
     first, second, dtype = operands(b, e)
     if dtype.is_float:
         name = _FLOAT_OPS[type(e)] + (" contract" if b.may_fuse else "")
+    elif dtype.is_bool and type(e) in _BOOL_OPS:
+        name = _BOOL_OPS[type(e)]
     else:
         name = _INT_OPS[type(e)]
     return finish(b, e, b.emit(f"{name} {llvm_type(dtype)} {first}, {second}"))

@@ -172,7 +172,7 @@ def _count(b: FunctionBuilder, e: Call) -> str:
         args.append(("i1", "false"))
     name = f"llvm.{'ctlz' if e.op == 'clz' else 'ctpop'}.{suffix(source)}"
     result = b.call(name, kind, args)
-    unsigned = DType(f"uint{source.bits}").with_lanes(source.lanes)
+    unsigned = source if source.is_bool else DType(f"uint{source.bits}").with_lanes(source.lanes)
     return convert(b, result, unsigned, e.dtype)
 
 

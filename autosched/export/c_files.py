@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from autosched.codegen.c_words import has_meaning
@@ -38,8 +38,12 @@ def c_type(dtype: str) -> str:
 
 
 def c_names(params: Sequence[ParamSpec]) -> list[str]:
-    """A name in C for each array: its own where that can be."""
+    """A name in C for each array: its own where that can be.
+
+    None is that of another one's extents, `{name}_shape`.
+    """
     found: list[str] = []
+    taken: set[str] = set()
     for p in params:
         name = base = re.sub(r"\W", "_", p.name, flags=re.ASCII)
         if has_meaning(base):
@@ -47,9 +51,10 @@ def c_names(params: Sequence[ParamSpec]) -> list[str]:
         elif not base or base[0].isdigit():
             name = base = f"_{base}"
         number = 1
-        while name in found:
+        while not taken.isdisjoint((name, f"{name}_shape")):
             number += 1
             name = f"{base}{number}"
+        taken.update((name, f"{name}_shape"))
         found.append(name)
     return found
 
@@ -154,8 +159,33 @@ def _parameters(f: Function) -> str:
 def example(name: str, functions: Sequence[Function]) -> str:
     """The text of a program that calls each kernel and prints a sum of its outputs, and its time.
 
-    Of all kernels, or of those that its arguments name.
+    Of all kernels, or of those that its arguments name. Functions and variables of its own that
+    would be called as a function of the library get another name.
     """
+    symbols = {f.symbol for f in functions}
+    marked = [f._replace(symbol=f"<{k}>") for k, f in enumerate(functions)]
+    text = _example(name, marked)
+    arrays = {f"array_{c}" for f in functions for c in c_names(f.params)}
+    for word in symbols.intersection(arrays.union(_OWN_WORDS)):
+        text = re.sub(rf"\b{word}\b", _unlike(word, symbols), text)
+    for k, f in enumerate(functions):
+        text = text.replace(f"call_<{k}>", _unlike(f"call_{f.symbol}", symbols))
+        text = text.replace(f"<{k}>", f.symbol)
+    return text
+
+
+_OWN = "now aligned wanted i status fastest spent calls batches start seconds sum"
+_OWN_WORDS = frozenset(_OWN.split())
+"""What is visible where an example calls kernels, beside the arrays."""
+
+
+def _unlike(word: str, taken: Collection[str]) -> str:
+    while word in taken:
+        word += "_"
+    return word
+
+
+def _example(name: str, functions: Sequence[Function]) -> str:
     kernels = [f for f in functions if not f.variants]
     bodies = "\n".join(_call(name, f) for f in kernels)
     calls = "\n".join(

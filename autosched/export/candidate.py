@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import keyword
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,6 +14,9 @@ from typing import Any
 from autosched.codegen.c_words import has_meaning
 from autosched.state.steps import Step
 from autosched.task import Task
+
+OWN = "autosched_"
+"""What the names of a library's own parts begin with (`library_ir.py`, `c_files.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Candidate:
     def operator(self, taken: Collection[str] = ()) -> str:
         """The name of the operator, as an identifier of C that neither C nor `taken` has."""
         name = _identifier(self.task.function_name)
+        if self.task.target.is_gpu:  # in CUDA C two underscores are the compiler's
+            name = re.sub(r"__+", "_", name).strip("_") or "kernel"
         return f"kernel_{name}" if name in taken else name
 
     @property
@@ -89,7 +95,8 @@ def _identifier(name: str) -> str:
     if text == "main":
         return "kernel"
     # A function called exp would be found in the place of the C library's.
-    if not text or text[0].isdigit() or has_meaning(text) or hasattr(ctypes.CDLL(None), text):
+    known = has_meaning(text) or keyword.iskeyword(text) or hasattr(ctypes.CDLL(None), text)
+    if not text or text[0].isdigit() or known or text.lower().startswith(OWN):
         return f"kernel_{text}"
     return text
 

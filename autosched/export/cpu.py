@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,7 @@ def export_cpu(
         for symbol, artifact in built.items()
     ]
     shapes = [_shapes(symbol, among, built) for symbol, among in (choices or {}).items()]
+    _refuse_same_names(name, [*exported(name, entries, shapes), *(e.kernel for e in entries)])
     features, registers = _needs(target)
     module = bundle(MODULES, _DOCSTRING.format(name=name, first=[*built, *(choices or {})][-1]))
     hashes = [hashlib.sha256(a.object_code).hexdigest() for a in built.values()]
@@ -142,6 +144,16 @@ def _one_target(candidates: Sequence[Candidate]) -> Target:
                 "for one CPU: build them apart"
             )
     return first.target
+
+
+def _refuse_same_names(name: str, symbols: Sequence[str]) -> None:
+    """ConfigError where a kernel is called as one of the library's own functions."""
+    for symbol, often in Counter(symbols).items():
+        if often > 1:
+            raise ConfigError(
+                f"the library {name} has a function {symbol} of its own, and a kernel is called "
+                "so, too; give the library another name"
+            )
 
 
 def _machine(target: Target) -> tuple[str, str, str]:

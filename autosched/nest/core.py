@@ -62,9 +62,10 @@ class Memory(NamedTuple):
     tlb: tuple[int, ...] = (64, 1536)
 
 
-def core_of(vector_bytes: int) -> Core:
-    """The core whose vector registers have that width: AVX has 16 of them, AVX-512 and NEON 32.
+def core_of(vector_bytes: int, registers: int = 0) -> Core:
+    """The core whose vector registers have that width.
 
-    Those of 16 bytes are taken for NEON's: processors that have SSE alone are rare by now.
+    Where it is not known how many `registers` there are, AVX has 16 of them, AVX-512 and NEON 32;
+    SSE, as wide as NEON, has 16 (`Target.vector_registers`).
     """
-    return Core(vector_bytes, 16 if vector_bytes == 32 else 32)
+    return Core(vector_bytes, registers or (16 if vector_bytes == 32 else 32))

@@ -54,6 +54,11 @@ def _check_array(symbol: str, position: int, spec: ParamSpec, array: np.ndarray[
         spec.is_output,
         hint,
     )
+    if not problem and spec.most and array.size > spec.most:
+        problem = (
+            f"has {array.size} elements, of which the kernel's indices tell {spec.most} apart; "
+            "declare its sizes as int64, e.g. te.size_var('n', 'int64')"
+        )
     if problem:
         raise _refuse(symbol, position, spec, problem)
 

@@ -16,7 +16,7 @@ from autosched.codegen.llvm import assertion_messages, size_variables
 from autosched.errors import CompileError, MeasureError
 from autosched.layout import LayoutChange
 from autosched.tir.dimension import Dimension, as_dimension, unsolvable
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import BufferLoad, Call, IntImm, StringImm, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.kinds import bits_of, exprs_with
@@ -36,7 +36,8 @@ class ParamSpec:
     A dimension is an int, the name of a size or an expression of such names (`tir/dimension.py`),
     on which all arrays and scalars that name them must agree. `alignment` is in bytes. `is_output`
     says that the function writes the array. `layout` is set when the array is expected in another
-    order than its tensor has; `shape` is the new one.
+    order than its tensor has; `shape` is the new one. Of an array whose shape is variable the
+    kernel's indices tell `most` elements apart.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ParamSpec:
     alignment: int = 1
     is_output: bool = False
     layout: LayoutChange | None = None
+    most: int = 0
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ParamSpec:
@@ -240,4 +242,7 @@ def _param(func: PrimFunc, var: Var, written: set[Var], names: Mapping[Var, str]
     except ValueError as error:
         raise CompileError(f"parameter {buffer.name}: {error}") from None
     name = buffer.dtype.element.name
-    return ParamSpec(buffer.name, name, shape, DType(name).bytes, buffer.data in written)
+    index = max((e.dtype for e in buffer.shape), key=lambda dtype: dtype.bits, default=int32)
+    most = 0 if all(isinstance(e, IntImm) for e in buffer.shape) else int(index.max_value)
+    is_output = buffer.data in written
+    return ParamSpec(buffer.name, name, shape, DType(name).bytes, is_output, most=most)

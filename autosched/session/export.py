@@ -28,7 +28,17 @@ from autosched.target import cpu_target
 from autosched.task import Task
 from autosched.words import count
 
-_HIDING = {*sys.stdlib_module_names, "numpy", "ml_dtypes", "c", "m", "dl", "rt", "pthread"}
+_HIDING = {
+    *sys.stdlib_module_names,
+    "numpy",
+    "ml_dtypes",
+    "autosched",
+    "c",
+    "m",
+    "dl",
+    "rt",
+    "pthread",
+}
 """Names of files that would be found in the place of others."""
 
 

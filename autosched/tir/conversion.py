@@ -126,6 +126,28 @@ def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     return _unify_types(as_expr(a), as_expr(b))
 
 
+def unify_numbers(symbol: str, a: Operand, b: Operand) -> tuple[Expr, Expr]:
+    """`unify` for the operator `symbol`, which truth values do not have: TypeError, as in NumPy."""
+    a, b = unify(a, b)
+    if a.dtype.is_bool:
+        raise TypeError(
+            f"{symbol} of the truth values {a!r} and {b!r}: compare them (te.ne is the exclusive "
+            "or), or cast them to an integer first, e.g. te.cast('int32', ...)"
+        )
+    return a, b
+
+
+def as_condition(name: str, value: Operand) -> Expr:
+    """`value` as an expression. Raises TypeError, which names `name`, where it is not bool."""
+    e = as_expr(value)
+    if not e.dtype.is_bool:
+        raise TypeError(
+            f"{name} takes a condition (bool), found {e!r} of {e.dtype}; compare it, e.g. "
+            "te.ne(..., 0)"
+        )
+    return e
+
+
 def _unify_types(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     if a.dtype.lanes != b.dtype.lanes:
         if a.dtype.lanes == 1:

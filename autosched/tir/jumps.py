@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -85,13 +86,21 @@ def _terms(e: Expr) -> Iterator[Expr]:
         yield from _terms(e.b)
 
 
-def is_sum(s: BufferStore) -> bool:
-    """Whether `s` adds products to what it stores to: the order of a sum is free, and they fuse."""
+def is_sum(s: BufferStore, buffer: Buffer | None = None) -> bool:
+    """Whether `s` adds products to what it stores to: the order of a sum is free, and they fuse.
+
+    A stage that is computed in the memory of its operand has a buffer of its own, and a step of a
+    scan reads another element: they are no sums. With `buffer` the question is whether `s` would be
+    one if it stored to that.
+    """
     if not kinds(s.value) & _FUSED:
         return False
     sums = (e for e in nodes_with(s.value, _SUMS) if isinstance(e, Add | Sub))
     terms = (term for e in sums for term in (e.a, e.b))
-    return any(isinstance(e, BufferLoad) and e.buffer.data is s.buffer.data for e in terms)
+    own = s.buffer if buffer is None else buffer
+    return any(
+        isinstance(e, BufferLoad) and e.buffer is own and e.indices == s.indices for e in terms
+    )
 
 
 def deciding_variables(*bodies: Stmt) -> frozenset[Var]:

@@ -2,6 +2,8 @@
 
 The folds are the ones every constructor of Ansor's IR does at once: two
 constants; x+0, x-0, x*1, x*0, 0//x, x//1, x%1; and/or with constants; min/max of one object.
+
+Of truth values a sum is `or` and a product is `and`, as in NumPy; no other arithmetic takes them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from autosched.tir import expr, expr_core, iteration
 from autosched.tir.conversion import (
     Operand,
+    as_condition,
     as_expr,
     broadcast,
     cast,
@@ -21,6 +24,7 @@ from autosched.tir.conversion import (
     max_value,
     min_value,
     unify,
+    unify_numbers,
 )
 from autosched.tir.dtype import DType, bool_
 from autosched.tir.expr import (
@@ -57,6 +61,7 @@ __all__ = [
     "all_",
     "and_",
     "any_",
+    "as_condition",
     "as_expr",
     "broadcast",
     "call",
@@ -109,13 +114,15 @@ def add(a: Operand, b: Operand) -> Expr:
             return a
     elif (left is IntImm or left is FloatImm) and a.value == 0:  # type: ignore[attr-defined]
         return b
-    return binary(Add, a, b)
+    return or_(a, b) if a.dtype.is_bool else binary(Add, a, b)
 
 
 def sub(a: Operand, b: Operand) -> Expr:
     """a - b."""
     if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = unify(a, b)
+    if a.dtype.is_bool:
+        unify_numbers("-", a, b)  # raises
     right = b.__class__
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
@@ -145,12 +152,17 @@ def mul(a: Operand, b: Operand) -> Expr:
             return b
         if x == 0 and left is IntImm:
             return a
-    return binary(Mul, a, b)
+    return and_(a, b) if a.dtype.is_bool else binary(Mul, a, b)
 
 
 def neg(a: Operand) -> Expr:
     """-a."""
     a = as_expr(a)
+    if a.dtype.is_bool:
+        raise TypeError(
+            f"- of the truth value {a!r}: te.logical_not is its opposite; or cast it to an integer "
+            "first, e.g. te.cast('int32', ...)"
+        )
     if isinstance(a, IntImm | FloatImm):
         return folded(-a.value, a.dtype)
     return sub(const(0, a.dtype), a)
@@ -168,7 +180,7 @@ def div(a: Operand, b: Operand) -> Expr:
 
 def truncdiv(a: Operand, b: Operand) -> Expr:
     """a / b: exact on floats, rounded toward zero on integers."""
-    a, b = unify(a, b)
+    a, b = unify_numbers("truncdiv", a, b)
     x, y = _value(a), _value(b)
     if y == 0 and a.dtype.is_integral:
         raise ZeroDivisionError(f"division by zero: {a!r} / 0")
@@ -184,7 +196,7 @@ def truncdiv(a: Operand, b: Operand) -> Expr:
 
 def truncmod(a: Operand, b: Operand) -> Expr:
     """The remainder of truncdiv: it has the sign of a."""
-    a, b = unify(a, b)
+    a, b = unify_numbers("truncmod", a, b)
     x, y = _value(a), _value(b)
     if a.dtype.is_integral:
         if y == 0:
@@ -199,7 +211,7 @@ def truncmod(a: Operand, b: Operand) -> Expr:
 
 def floordiv(a: Operand, b: Operand) -> Expr:
     """a // b, rounded toward minus infinity."""
-    a, b = unify(a, b)
+    a, b = unify_numbers("//", a, b)
     x, y = _value(a), _value(b)
     if y == 0 and a.dtype.is_integral:
         raise ZeroDivisionError(f"division by zero: {a!r} // 0")
@@ -212,7 +224,7 @@ def floordiv(a: Operand, b: Operand) -> Expr:
 
 def floormod(a: Operand, b: Operand) -> Expr:
     """a % b: it has the sign of b."""
-    a, b = unify(a, b)
+    a, b = unify_numbers("%", a, b)
     x, y = _value(a), _value(b)
     if y == 0 and a.dtype.is_integral:
         raise ZeroDivisionError(f"division by zero: {a!r} % 0")
@@ -287,6 +299,7 @@ def ge(a: Operand, b: Operand) -> Expr:
 
 def and_(a: Operand, b: Operand) -> Expr:
     """a and b, both evaluated."""
+    a, b = as_condition("te.all", a), as_condition("te.all", b)
     a, b = unify(a, b)
     x, y = _value(a), _value(b)
     if x is not None:
@@ -298,6 +311,7 @@ def and_(a: Operand, b: Operand) -> Expr:
 
 def or_(a: Operand, b: Operand) -> Expr:
     """a or b, both evaluated."""
+    a, b = as_condition("te.any", a), as_condition("te.any", b)
     a, b = unify(a, b)
     x, y = _value(a), _value(b)
     if x is not None:
@@ -309,7 +323,7 @@ def or_(a: Operand, b: Operand) -> Expr:
 
 def not_(a: Operand) -> Expr:
     """not a."""
-    a = as_expr(a)
+    a = as_condition("te.logical_not", a)
     return IntImm(int(not a.value), bool_) if isinstance(a, IntImm) else Not(a)
 
 
@@ -317,7 +331,8 @@ def all_(*conditions: Operand) -> Expr:
     """The conditions joined by `and`, left to right; true when there are none."""
     result: Expr | None = None
     for condition in conditions:
-        result = as_expr(condition) if result is None else and_(result, condition)
+        one = as_condition("te.all", condition)
+        result = one if result is None else and_(result, one)
     return IntImm(1, bool_) if result is None else result
 
 
@@ -325,7 +340,8 @@ def any_(*conditions: Operand) -> Expr:
     """The conditions joined by `or`, left to right; false when there are none."""
     result: Expr | None = None
     for condition in conditions:
-        result = as_expr(condition) if result is None else or_(result, condition)
+        one = as_condition("te.any", condition)
+        result = one if result is None else or_(result, one)
     return IntImm(0, bool_) if result is None else result
 
 
@@ -344,7 +360,7 @@ def select(condition: Operand, true_value: Operand, false_value: Operand) -> Exp
     Vectors compute both values; one that may not be read, or divides by zero, is computed only
     where it is chosen (`transform/expressions/guard_selects.py`).
     """
-    condition = as_expr(condition)
+    condition = as_condition("te.select", condition)
     a, b = _arms(condition, true_value, false_value)
     if isinstance(condition, IntImm):
         return a if condition.value else b
@@ -353,7 +369,7 @@ def select(condition: Operand, true_value: Operand, false_value: Operand) -> Exp
 
 def if_then_else(condition: Operand, true_value: Operand, false_value: Operand) -> Expr:
     """The intrinsic that evaluates only the branch taken."""
-    condition = as_expr(condition)
+    condition = as_condition("te.if_then_else", condition)
     a, b = _arms(condition, true_value, false_value)
     if isinstance(condition, IntImm):
         return a if condition.value else b
@@ -362,7 +378,7 @@ def if_then_else(condition: Operand, true_value: Operand, false_value: Operand) 
 
 def likely(condition: Operand) -> Expr:
     """`condition` marked as usually true; constants stay as they are."""
-    condition = as_expr(condition)
+    condition = as_condition("te.likely", condition)
     return (
         condition
         if isinstance(condition, IntImm)

@@ -9,18 +9,25 @@ from __future__ import annotations
 from autosched.errors import AutoschedError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
+    And,
     BinaryExpr,
     Broadcast,
     BufferLoad,
     Call,
+    Div,
     Expr,
+    FloorDiv,
+    FloorMod,
     IterVar,
     Let,
+    Mod,
     Not,
+    Or,
     ProducerLoad,
     Ramp,
     Reduce,
     Select,
+    Sub,
     Var,
 )
 from autosched.tir.function import PrimFunc
@@ -43,6 +50,9 @@ from autosched.tir.stmt import (
     Stmt,
 )
 from autosched.tir.walk import child_stmts, direct_exprs, free_vars
+
+_OF_NUMBERS = (Sub, Div, Mod, FloorDiv, FloorMod)
+"""What truth values do not have; their sum is `or`, their product `and`, as in NumPy."""
 
 
 class VerifyError(AutoschedError):
@@ -241,12 +251,17 @@ class _Checker:
             case BinaryExpr(a, b):
                 if a.dtype is not b.dtype:
                     raise VerifyError(f"operands of {a.dtype} and {b.dtype} in {e!r}")
+                if a.dtype.is_bool and isinstance(e, _OF_NUMBERS):
+                    raise VerifyError(f"{type(e).__name__} of truth values in {e!r}")
+                if isinstance(e, And | Or) and not a.dtype.is_bool:
+                    raise VerifyError(f"{e.symbol} of {a.dtype} in {e!r}")
             case Not(a):
                 if not a.dtype.is_bool:
                     raise VerifyError(f"not of {a.dtype} in {e!r}")
             case Select(condition, a, b):
                 lanes = condition.dtype.lanes
-                if a.dtype is not b.dtype or lanes not in (1, a.dtype.lanes):
+                fits = condition.dtype.is_bool and lanes in (1, a.dtype.lanes)
+                if a.dtype is not b.dtype or not fits:
                     raise VerifyError(
                         f"Select of {condition.dtype}, {a.dtype} and {b.dtype} in {e!r}"
                     )

@@ -112,8 +112,11 @@ long where at most 32 are left."""
 
 
 @lru_cache(maxsize=8)
-def cpu_pipeline(vector_bytes: int = 64, lenient: bool = False) -> tuple[Pass, ...]:
-    """The passes before LLVM code for a CPU with vector registers of `vector_bytes`.
+def cpu_pipeline(
+    vector_bytes: int = 64, lenient: bool = False, registers: int = 0
+) -> tuple[Pass, ...]:
+    """The passes before LLVM code for a CPU with so many vector registers of `vector_bytes`, 0 for
+    as many as that width usually has.
 
     With `lenient`, loops that cannot be vectorized for their extents are serial, not refused.
     """
@@ -137,11 +140,11 @@ def cpu_pipeline(vector_bytes: int = 64, lenient: bool = False) -> tuple[Pass, .
         StorageRewrite(),
         HoistIfThenElse(),
         StartInBranches(),
-        PromoteAccumulators(vector_bytes, core_of(vector_bytes).registers),
-        VectorizeInnermost(vector_bytes),
-        FuseReductions(vector_bytes),
+        PromoteAccumulators(vector_bytes, core_of(vector_bytes, registers).registers),
+        VectorizeInnermost(vector_bytes, registers),
+        FuseReductions(vector_bytes, registers),
         JoinWindows(vector_bytes),
-        SeparateWindows(vector_bytes),
+        SeparateWindows(vector_bytes, registers),
         TransposeGathers(),
         InterleaveFunctions(vector_bytes),
         ComputeOnce(),

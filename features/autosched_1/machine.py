@@ -67,6 +67,7 @@ def machine_of(target: Target) -> Machine:
         core, tlb = Core(16, 255, windows=False), (64, 1536)
         return Machine(caches, line, core, 1, tlb, True, warp, threads, blocks, sm_shared=shared)
     l1, l2, l3 = target.caches or TYPICAL
-    vector = target.vector_bytes if target.cpu else hardware.vector_unit_bytes
-    threads = max(1, target.threads)
-    return Machine((l1, l2, l3), hardware.cache_line_bytes, core_of(vector), threads)
+    core = core_of(hardware.vector_unit_bytes)
+    if target.cpu:
+        core = core_of(target.vector_bytes, target.vector_registers)
+    return Machine((l1, l2, l3), hardware.cache_line_bytes, core, max(1, target.threads))

@@ -43,6 +43,8 @@ class Context:
     """Whether a GPU copies to shared memory while its threads go on."""
     shared_bytes: int = 48 << 10
     """Bytes of shared memory that the space `autosched` gives a block."""
+    vector_registers: int = 0
+    """How many vector registers the CPU has; 0 for as many as their width usually has."""
     fitting: bool = False
     """Whether tiles are drawn that fit a GPU in Ansor's space, too, which leaves that to chance."""
 
@@ -61,7 +63,9 @@ class Context:
     @property
     def core(self) -> Core:
         """The CPU core that kernels run on."""
-        return core_of(self.vector_bytes or self.hardware.vector_unit_bytes)
+        if not self.vector_bytes:
+            return core_of(self.hardware.vector_unit_bytes)
+        return core_of(self.vector_bytes, self.vector_registers)
 
 
 class SketchRule(Protocol):

@@ -8,14 +8,18 @@ from functools import reduce
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.codegen.llvm import emit_llvm
 from autosched.codegen.llvm_compile import Level
+from autosched.driver import lower
+from autosched.runtime.cpu import build_artifact, load
 from autosched.target import HardwareParams, Target, cpu_target
 from autosched.tir import op
 from autosched.tir.dtype import DType
-from autosched.tir.expr import BufferLoad, Expr
+from autosched.tir.expr import Add, BufferLoad, Expr, Mul
 from autosched.tir.parser import parse_func
 from kit.floats import patterns, same_bits
+from kit.te import compute_of
 from kit.types import Array, Elementwise, RunKernel
 
 N = 64
@@ -38,6 +42,18 @@ def test_booleans(lanes: int, elementwise: Elementwise, same_as_interpreted: Run
     f = elementwise(formula, ["bool"] * 3, "bool", N, lanes)
     rng = np.random.default_rng(0)
     same_as_interpreted(f, *(rng.random(N) < 0.5 for _ in range(3)), np.zeros(N, bool))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_nodes_that_add_and_multiply_booleans(
+    lanes: int, elementwise: Elementwise, same_as_interpreted: RunKernel
+) -> None:
+    """What no pass has made `or` and `and`; in one bit true and true were false."""
+    rng = np.random.default_rng(0)
+    inputs = [rng.random(N) < 0.5 for _ in range(2)]
+    for node in (Add, Mul):
+        f = elementwise(node, ["bool"] * 2, "bool", N, lanes)
+        same_as_interpreted(f, *inputs, np.zeros(N, bool))
 
 
 def test_float_to_integer_saturates(elementwise: Elementwise, run: RunKernel) -> None:
@@ -250,6 +266,29 @@ def main(A: Buffer((16,), float32), B: Buffer((16,), float32), Y: Buffer((16,), 
     np.testing.assert_array_equal(y, 0)
     text = emit_llvm(f, cpu_target(1))
     assert text.count("fadd contract") == 1 and "fsub contract" not in text
+
+
+@pytest.mark.parametrize("shared", ["by StorageRewrite", "by ShareOutput"])
+def test_what_a_jump_reads_from_the_memory_of_its_operand_is_not_fused(shared: str) -> None:
+    """T is computed in the memory of U, to which it adds a product: it looked like a sum."""
+    A, B = (te.placeholder((4096,), name=name) for name in "AB")
+    U = te.compute((4096,), lambda i: A[i] + 1.0, name="U")
+    V = te.compute((4096,), lambda i: U[i] * 2.0, name="V")
+    last = U if shared == "by StorageRewrite" else V
+    T = te.compute((4096,), lambda i: A[i] * B[i] + U[i] + last[i] * 0.0, name="T")
+    D = te.compute((4096,), lambda i: te.floor(T[i] * 1e6), name="D")
+    outputs = [D] if shared == "by StorageRewrite" else [T, D]
+    sch = te.create_schedule([tensor.op for tensor in outputs])
+    if last is V:
+        outer, _ = sch[T].split(compute_of(T).axis[0], 64)
+        sch[U].compute_at(sch[T], outer)
+        sch[V].compute_at(sch[T], outer)
+    func = lower(sch, [A, B, *outputs], cpu_target(1))
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=4096).astype(np.float32) for _ in "ab")
+    found = [np.zeros_like(a) for _ in outputs]
+    load(build_artifact(func, cpu_target(1)))(a, b, *found)
+    np.testing.assert_array_equal(found[-1], np.floor((a * b + (a + 1)) * np.float32(1e6)))
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from autosched.driver import cuda_source
 from autosched.export.bundle import names_of
 from autosched.export.candidate import Candidate, named
 from autosched.export.cpu import MODULES
+from autosched.target import cpu_target
 from autosched.task import Task
-from kit.exporting import matmul
+from kit.exporting import cuda_record, matmul
 
 
 def test_names_are_identifiers_and_differ() -> None:
@@ -24,6 +26,7 @@ def test_names_are_identifiers_and_differ() -> None:
 def test_names_that_are_taken() -> None:
     class Named:
         function_name = "exp"
+        target = cpu_target(1)
 
     taken = Candidate(Named(), (), "")  # type: ignore[arg-type]  # all that is asked of a task
     assert taken.operator() == "kernel_exp"
@@ -34,3 +37,22 @@ def test_names_that_are_taken() -> None:
     assert [c.symbol for c in named([taken], taken=names_of(MODULES))] == ["own"]
     Named.function_name = "empty"
     assert [c.symbol for c in named([taken], taken=names_of(MODULES))] == ["kernel_empty"]
+
+
+def test_names_of_cuda_kernels() -> None:
+    """Two underscores, which C++ keeps for itself, ended in a CompileError."""
+    record = cuda_record()
+    task = Task.from_json(record.task)
+
+    class Named:
+        function_name = ""
+        target = task.target
+
+    candidate = Candidate(Named(), (), "")  # type: ignore[arg-type]  # all that is asked of a task
+    for name, symbol in (("a__b", "a_b"), ("_x", "x"), ("x_", "x"), ("__x", "kernel_x"),
+                         ("_", "kernel"), ("autosched_pool", "kernel_autosched_pool"),
+                         ("lambda", "kernel_lambda")):  # fmt: skip
+        Named.function_name = name
+        assert candidate.operator() == symbol
+        kernels = cuda_source(task.dag, record.steps, task.target, symbol).kernels
+        assert [kernel.name for kernel in kernels] == [f"{symbol}_kernel"]

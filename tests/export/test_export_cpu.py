@@ -27,7 +27,7 @@ from autosched.driver import build_steps
 from autosched.errors import CompileError, ConfigError
 from autosched.export import cpu as exporting
 from autosched.export import link
-from autosched.export.c_files import c_names
+from autosched.export.c_files import Function, c_names, example
 from autosched.measure.records import Record, read_log
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.cpu import load
@@ -434,7 +434,69 @@ def test_names_of_functions_that_c_or_python_use(tmp_path: Path) -> None:
                    for year in (11, 17, 20))  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["numpy", "copy", "m"])
+EXAMPLES_OWN = [
+    *("now", "aligned", "wanted", "status", "calls", "start", "i", "array_A", "call_now", "a__b"),
+    *("count", "names_", "kernels", "most", "problem", "t", "p"),
+]
+
+
+@needs_linker
+def test_kernels_called_as_what_the_example_uses(tmp_path: Path) -> None:
+    """`now` was another type of function than the header's, `status` was a variable."""
+    out = tmp_path / "out"
+    with autosched.trusting():
+        export(plus_one(tmp_path, EXAMPLES_OWN), out, ExportOptions(name="own"))
+    assert module(out / "own.py").names() == EXAMPLES_OWN
+    cc = link.linker()
+    assert cc is not None
+    where = [f"-I{out}", f"-L{out}", "-lown", f"-Wl,-rpath,{out}", "-o", str(out / "example")]
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([*cc, *flags, str(out / "own_example.c"), *where], check=True)
+    done = subprocess.run([str(out / "example")], capture_output=True, text=True, check=True)
+    lines = [line.split(",")[0] for line in done.stdout.splitlines()]
+    assert lines == [f"{name} sum 36" for name in EXAMPLES_OWN]
+
+
+def test_the_example_calls_its_own_by_their_usual_names() -> None:
+    arrays = (ParamSpec("A", "float32", (4,)), ParamSpec("B", "float32", (4,), is_output=True))
+    text = example("lib", [Function("softmax", "a softmax", arrays)])
+    for line in ("static double now(void) {", "int status = softmax(array_A, array_B);"):
+        assert line in text
+    assert 'wanted("softmax", count, names) && call_softmax()' in text
+
+
+C_NAMES = ["FILE", "EIO", "clock_t", "M_PI", "CLOCK_REALTIME", "SEEK_SET", "uint", "va_list"]
+OURS = ["autosched_pool", "AUTOSCHED_KERNELS_H", "autosched_kernel_now"]
+
+
+@needs_linker
+def test_kernels_called_as_what_headers_and_the_library_use(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with autosched.trusting():
+        export(plus_one(tmp_path, [*C_NAMES, *OURS]), out)
+    assert module(out / "kernels.py").names() == [f"kernel_{name}" for name in C_NAMES + OURS]
+    cc = link.linker()
+    assert cc is not None and accepts([*cc, "-D_GNU_SOURCE"], out / "kernels.h")
+
+
+@pytest.mark.parametrize("name", ["own_problem", "own_message", "own_build", "own_run_relax"])
+def test_kernels_called_as_functions_of_the_library(name: str, tmp_path: Path) -> None:
+    """LLVM said that a function is defined twice."""
+    with autosched.trusting():
+        records = plus_one(tmp_path, ["relax", name])
+        message = rf"the library own has a function {name} of its own, .* another name"
+        with pytest.raises(ConfigError, match=message):
+            export(records, tmp_path / "out", ExportOptions(name="own"))
+
+
+def test_extents_are_not_called_as_arrays() -> None:
+    """The function that chooses by shape had two parameters `A_shape`."""
+    params = [ParamSpec(name, "float32", (4,)) for name in ("A", "A_shape", "A2_shape", "A2")]
+    names = c_names(params)
+    assert names[0] == "A" and len({*names, *(f"{name}_shape" for name in names)}) == 8
+
+
+@pytest.mark.parametrize("name", ["numpy", "copy", "m", "autosched"])
 def test_files_do_not_hide_others(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,17 +53,28 @@ _OF_FLOATS = (
     *("int32(A[i] * B[i] + A[i] > 0)", "int32(A[i] / 3 * 3 > A[i])", "fmod(A[i] / 0.1, 1)"),
     *("(A[i] * 3 - B[i]) // B[i]", "(A[i] / 3) % B[i]", "int32(A[i] / 0.7 == B[i] / 0.7)"),
 )
+_OF_TWO_TYPES = (
+    *(f"A[i] {sign} B[i]" for sign in ("+", "-", "*", "/", "//", "%")),
+    *(f"int32(A[i] {sign} B[i])" for sign in ("<", "<=", ">", ">=", "==", "!=", "and", "or")),
+    *("max(A[i], B[i])", "min(A[i], B[i])", "clip(A[i], B[i], 3)", "fmod(A[i], B[i])"),
+    *("A[i] if A[i] > B[i] else B[i]", "(A[i] > 0) + B[i]", "where(B[i] == 0, A[i], B[i])"),
+)
 
 
-def expressions(dtype: str) -> tuple[str, ...]:
-    """Those of which every bit is defined, but the sign of a zero that max and min choose."""
+def expressions(dtype: str, other: str = "") -> tuple[str, ...]:
+    """Those of which every bit is defined, but the sign of a zero that max and min choose.
+
+    With `other` those that make sense where B is of another type.
+    """
+    if other:
+        return _OF_TWO_TYPES
     return (*_OF_ALL, *(_OF_FLOATS if DType(dtype).is_float else _OF_INTEGERS))
 
 
-def programs(dtype: str, each: Sequence[str], count: int) -> Task:
-    """One statement for each expression, of arrays of so many elements."""
+def programs(dtype: str, other: str, each: Sequence[str], count: int) -> Task:
+    """One statement for each expression, of arrays A and B of so many elements."""
     text = "; ".join(f"R{k}[i] = {e}" for k, e in enumerate(each))
-    return Task.from_expression(text, {"A": [count], "B": [count]}, dtype={"A": dtype, "B": dtype})
+    return Task.from_expression(text, {"A": [count], "B": [count]}, dtype={"A": dtype, "B": other})
 
 
 def _lowered(task: Task, lanes: int) -> PrimFunc:
@@ -77,11 +88,18 @@ def _lowered(task: Task, lanes: int) -> PrimFunc:
 
 
 def problems(
-    dtype: str, each: Sequence[str], *, lanes: int, count: int = 301, seed: int = 0
+    dtype: str,
+    each: Sequence[str],
+    *,
+    other: str = "",
+    lanes: int,
+    count: int = 301,
+    seed: int = 0,
 ) -> Iterator[str]:
     """Where compiled code differs from the interpreter, or from the reference."""
-    task = programs(dtype, each, count)
-    inputs = [sample(dtype, seed + k, count) for k in (1, 2)]
+    types = dtype, other or dtype
+    task = programs(*types, each, count)
+    inputs = [sample(kind, seed + k, count) for k, kind in enumerate(types, 1)]
     with np.errstate(all="ignore"):
         kinds = [t.dtype.numpy for t in task.tensors[2:]]
         wanted = [x.astype(kind) for x, kind in zip(task.reference(inputs), kinds, strict=True)]
@@ -98,7 +116,7 @@ def problems(
                 k = int(np.argmin(same))
                 of = ", ".join(str(x[k]) for x in inputs)
                 yield (
-                    f"{dtype}, {lanes} lanes: {text} of {of}: compiled {ours[k]}, "
+                    f"{' and '.join(types)}, {lanes} lanes: {text} of {of}: compiled {ours[k]}, "
                     f"{name} {theirs[k]} ({np.sum(~same)} differ)"
                 )
 

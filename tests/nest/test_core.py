@@ -9,6 +9,7 @@ def test_registers_go_by_the_width_of_vectors() -> None:
     assert core_of(64) == Core(64, 32)
     assert core_of(32) == Core(32, 16)
     assert core_of(16) == Core(16, 32)
+    assert core_of(16, 16) == Core(16, 16)  # SSE
 
 
 def test_a_register_holds_at_least_one_element() -> None:

@@ -91,3 +91,28 @@ def test_what_does_not_fit_is_refused_before_anything_runs() -> None:
     func = lower(te.create_schedule(D.op), [x, B, D], TARGET)
     with pytest.raises(MeasureError, match="which divides by 0 here"):
         load(build_func(func, TARGET))(0, np.zeros((3, 3), "float32"), np.zeros(3, "float32"))
+
+
+def _last_column(dtype: str, dims: int) -> Any:
+    """A kernel of the last column of A, or of its last element; sizes are of `dtype`."""
+    sizes = [te.size_var(name, dtype) for name in "mn"[:dims]]
+    A = te.placeholder(sizes, "int8", name="A")
+    rows: list[Any] = [*sizes[:-1]] or [1]
+    C = te.compute(rows, lambda i: A(*[i][: dims - 1], sizes[-1] - 1), name="C")
+    return load(build_func(lower(te.create_schedule(C.op), [A, C], TARGET), TARGET))
+
+
+@pytest.mark.parametrize("shape", [(65537, 65537), (2**31 + 5,)])
+def test_more_elements_than_indices_tell_apart(shape: tuple[int, ...]) -> None:
+    """Of sizes of int32 the kernel wrote and read where their product had wrapped to.
+
+    The memory is nowhere written, and read in a few pages.
+    """
+    a = np.zeros(shape, np.int8)
+    c = np.ones(shape[:-1] or (1,), np.int8)
+    message = rf"\(A\) has {a.size} elements, of which .* indices tell 2147483647 apart; .*int64"
+    with pytest.raises(MeasureError, match=message):
+        _last_column("int32", len(shape))(a, c)
+    assert (c == 1).all()
+    _last_column("int64", len(shape))(a, c)
+    assert (c == 0).all()

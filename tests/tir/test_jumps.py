@@ -7,9 +7,10 @@ import pytest
 from autosched.tir import op
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import BufferLoad, Expr, Let, Var
-from autosched.tir.jumps import deciding_variables, jumps, made_whole
+from autosched.tir.jumps import deciding_variables, is_sum, jumps, made_whole
 from autosched.tir.parser import parse_func
-from autosched.tir.stmt import BufferStore, SeqStmt
+from autosched.tir.stmt import BufferStore, SeqStmt, Stmt
+from autosched.tir.walk import stmts
 
 X, N = Var("x", "float32"), Var("n", "int32")
 
@@ -72,15 +73,19 @@ def test_variables_inside_of_expressions() -> None:
     assert deciding_variables(BufferStore(b, Let(X, X + X, X * X), (N,))) == frozenset()
 
 
-def of_memory(lines: str) -> list[str]:
-    """The names of what decides in a kernel that computes from A and stores to Y."""
-    body = parse_func(f"""\
+def kernel(lines: str) -> Stmt:
+    """The body of a kernel that computes from A, by way of T and M, and stores to Y."""
+    return parse_func(f"""\
 def main(A: Buffer((8,), float32), Y: Buffer((8,), float32)):
     T = allocate((8,), float32, "global")
     M = allocate((8,), float32, "global")
 {lines}
 """).body
-    return sorted(var.name for var in deciding_variables(body))
+
+
+def of_memory(lines: str) -> list[str]:
+    """The names of what decides in such a kernel."""
+    return sorted(var.name for var in deciding_variables(kernel(lines)))
 
 
 FLOORS = "    for i in range(8):\n        Y[i] = floor(M[i])"
@@ -125,6 +130,27 @@ def test_stages_in_the_memory_of_others_are_no_sums() -> None:
     for j in range(8):
         M[j] = A[j] * A[j]
         M[j] = M[j] * A[j] + A[j]
+{FLOORS}""") == ["M"]
+
+
+def test_stages_in_the_memory_of_a_term_are_no_sums() -> None:
+    """They have a buffer of their own; with the operand's they would add up."""
+    lines = f"""\
+    V = view(M, (8,), float32)
+    for j in range(8):
+        M[j] = A[j] + A[j]
+        V[j] = A[j] * A[j] + M[j]
+{FLOORS}"""
+    stores = [s for s in stmts(kernel(lines)) if isinstance(s, BufferStore)]
+    first, second, _ = stores
+    assert not is_sum(second) and is_sum(second, first.buffer)
+    assert of_memory(lines) == ["M"]
+
+
+def test_steps_that_read_the_one_before_are_no_sums() -> None:
+    assert of_memory(f"""\
+    for j in range(7):
+        M[j + 1] = A[j] * A[j] + M[j]
 {FLOORS}""") == ["M"]
 
 

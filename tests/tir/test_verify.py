@@ -9,7 +9,22 @@ import pytest
 from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32
-from autosched.tir.expr import Add, Broadcast, BufferLoad, Call, IntImm, Let, Mul, Ramp, Range, Var
+from autosched.tir.expr import (
+    Add,
+    And,
+    Broadcast,
+    BufferLoad,
+    Call,
+    FloorDiv,
+    IntImm,
+    Let,
+    Mul,
+    Ramp,
+    Range,
+    Select,
+    Sub,
+    Var,
+)
 from autosched.tir.stmt import (
     TRUE,
     Allocate,
@@ -53,6 +68,10 @@ BAD: dict[str, Callable[[type[Programs]], Stmt]] = {
     "operands of int32x4 and int32": lambda t: t.loop(
         I, 8, Evaluate(Mul(Ramp(I, IntImm(1), 4), I))
     ),
+    "Sub of truth values": lambda t: Evaluate(Sub(TRUE, TRUE)),
+    "FloorDiv of truth values": lambda t: Evaluate(FloorDiv(TRUE, TRUE)),
+    "and of int32": lambda t: Evaluate(And(IntImm(1), IntImm(1))),
+    "Select of int32, float32 and float32": lambda t: Evaluate(Select(IntImm(1), ONE, ONE)),
     "A is indexed by float32": lambda t: BufferStore(A, ONE, (IntImm(0), ONE)),
     "only the last index may be a vector": lambda t: Evaluate(
         BufferLoad(A, (Broadcast(IntImm(0), 4), Ramp(IntImm(0), IntImm(1), 4)))

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autosched.te.bounds.bound_check import make_bound_check
+from autosched.te.bounds.thread_scope import thread_rank
 from autosched.te.lowering.loop_nest import (
     Building,
     Level,
     Values,
     guards,
     make_loop_nest,
+    wrap,
     wrap_all,
 )
 from autosched.te.lowering.scan_barriers import STEP
+from autosched.te.lowering.stage_memory import real_threads
 from autosched.te.operations.operation import PlaceholderOp, ScanOp
-from autosched.tir.expr import IntImm, ProducerLoad, Var
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.dtype import int32
+from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, ProducerLoad, Var
 from autosched.tir.op import cast, const
 from autosched.tir.stmt import AttrStmt, For, ForKind, ProducerStore, Stmt, nop, seq
 
@@ -26,7 +31,9 @@ if TYPE_CHECKING:
 def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
     """Environment threads, the place of the init stages, the time loop, that of the updates.
 
-    The two places are recorded in `building.markers` under (operation, "init" | "update").
+    Blocks among the threads do not wait for each other: the first steps that are inputs are copied
+    by a kernel before theirs. The two places are recorded in `building.markers` under (operation,
+    "init" | "update").
     """
     op = stage.op
     assert isinstance(op, ScanOp)
@@ -43,19 +50,37 @@ def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
         threads.append(AttrStmt(thread, "thread_extent", extent, nop()))
     step = AttrStmt(op, STEP, IntImm(1), update)
     loops = wrap_all([*nest, guards(checks)], step)
+    blocks = any(thread_rank(thread.thread_tag) == 0 for thread in stage.env_thread_axes)
+    if blocks and not real_threads(stage):  # which would all store the first steps
+        return seq(*_copies(op, "blockIdx.x"), wrap_all([[*threads, init]], loops))
     return wrap_all([[*threads, init]], seq(*_copies(op), loops))
 
 
-def _copies(op: ScanOp) -> list[Stmt]:
-    """The first steps of states whose init is an input rather than computed by a stage."""
-    copies: list[Stmt] = []
-    for init, output in zip(op.init, op.outputs, strict=True):
-        if isinstance(init.op, PlaceholderOp):
-            axes = tuple(
-                Var(f"{init.name}.i{dim}", extent.dtype) for dim, extent in enumerate(init.shape)
-            )
-            body: Stmt = ProducerStore(output, ProducerLoad(init, axes), axes)
-            for var, extent in reversed(list(zip(axes, init.shape, strict=True))):
-                body = For(var, const(0, extent.dtype), extent, ForKind.SERIAL, body)
-            copies.append(body)
-    return copies
+def _copies(op: ScanOp, tag: str = "") -> list[Stmt]:
+    """The first steps of states whose init is an input rather than computed by a stage.
+
+    With `tag` each is a kernel of its own, whose blocks share the second dimension out.
+    """
+    return [
+        _copy(init, output, tag)
+        for init, output in zip(op.init, op.outputs, strict=True)
+        if isinstance(init.op, PlaceholderOp)
+    ]
+
+
+def _copy(init: Tensor, output: Tensor, tag: str) -> Stmt:
+    loops: Level = []
+    indices: list[Expr] = []
+    for dim, extent in enumerate(init.shape):
+        if tag and dim == 1:
+            thread = IterVar(None, Var(tag), IterKind.THREAD, tag)
+            loops.insert(0, AttrStmt(thread, "thread_extent", cast(int32, extent), nop()))
+            indices.append(cast(extent.dtype, thread.var))
+        else:
+            var = Var(f"{init.name}.i{dim}", extent.dtype)
+            loops.append(For(var, const(0, extent.dtype), extent, ForKind.SERIAL, nop()))
+            indices.append(var)
+    if tag and len(indices) == 1:
+        thread = IterVar(None, Var(tag), IterKind.THREAD, tag)
+        loops.insert(0, AttrStmt(thread, "thread_extent", IntImm(1), nop()))
+    return wrap(loops, ProducerStore(output, ProducerLoad(init, tuple(indices)), tuple(indices)))

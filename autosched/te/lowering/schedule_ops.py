@@ -20,7 +20,8 @@ from autosched.te.lowering.loop_nest import Building, Domains
 from autosched.te.lowering.post_process import original_tensors, post_process
 from autosched.te.lowering.scan_barriers import order_steps
 from autosched.te.lowering.scan_stmt import make_scan_stmt
-from autosched.te.lowering.stage_memory import realized_scope
+from autosched.te.lowering.stage_memory import check_global, realized_scope
+from autosched.te.lowering.thread_lengths import check_thread_lengths
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 def schedule_ops(sch: Schedule, bounds: Domains) -> Stmt:
     """The statement, over tensors, that computes the normalised `sch`; `bounds` of infer_bound.
 
-    Outputs are realized too. Raises ScheduleError for annotations that do not fit the domains.
+    Outputs are realized too. Raises ScheduleError for annotations that do not fit the domains, and
+    where threads of a kernel would have no memory, or no length, in common.
     """
     building = Building(bounds, BoundFacts(bounds))
     scan_inits = {
@@ -67,6 +69,7 @@ def schedule_ops(sch: Schedule, bounds: Domains) -> Stmt:
             raise _no_marker(stage, spec)
         marker.body = _pipeline(stage, marker.body, building, scan_inits)
     done = post_process(body, sch, building.values)
+    check_thread_lengths(done, sch, bounds)
     return order_steps(done, _conditional(sch)) if scan_inits else done
 
 
@@ -98,6 +101,7 @@ def _pipeline(
         body = seq(body, consumer)
     if stage.op in scan_inits or stage.attach_type is AttachType.SCAN_UPDATE:
         return body  # these store into the scan's own tensors
+    check_global(stage)
     return _realize(stage, body, building.domains)
 
 

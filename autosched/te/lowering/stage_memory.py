@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from autosched.errors import ScheduleError
 from autosched.te.bounds.attach_path import attach_path
 from autosched.te.bounds.thread_scope import (
+    GLOBAL,
     inferred_storage_rank,
     is_virtual_thread,
     scope_name,
@@ -27,7 +29,7 @@ def filled_rank(stage: Stage) -> int:
         return storage_rank(stage.scope)
     if stage.attach_type is AttachType.SCAN_UPDATE and stage.attach_stage is not None:
         return filled_rank(stage.attach_stage)  # an update stores into the scan's own tensors
-    return inferred_storage_rank(_real_threads(stage))
+    return inferred_storage_rank(real_threads(stage))
 
 
 def realized_scope(stage: Stage) -> str:
@@ -38,13 +40,32 @@ def realized_scope(stage: Stage) -> str:
     """
     if stage.scope:
         return stage.scope
-    tags = _real_threads(stage)
+    tags = real_threads(stage)
     rank = inferred_storage_rank(tags)
     return scope_name(rank) if rank != inferred_storage_rank(tags[:1]) else ""
 
 
-def _real_threads(stage: Stage) -> list[str]:
-    """The tags of the threads around `stage`, innermost first."""
+def check_global(stage: Stage) -> None:
+    """ScheduleError where `stage` is to fill global memory inside of threads.
+
+    All of them, or all blocks, would store the same elements, and no kernel has such memory to
+    give.
+    """
+    if not stage.scope or storage_rank(stage.scope) != GLOBAL:
+        return
+    tags = real_threads(stage)
+    if tags:
+        around = " and ".join(dict.fromkeys(reversed(tags)))
+        raise ScheduleError(
+            f"schedule_ops: stage {stage.op.name} is set to {stage.scope} memory and computed "
+            f"inside of {around}: all of these threads would store the same elements; give it a "
+            'memory that a kernel has, shared or local (set_scope, or in place of "global" in '
+            "cache_read and cache_write), or compute it outside of the threads"
+        )
+
+
+def real_threads(stage: Stage) -> list[str]:
+    """The tags of the real threads around `stage`, innermost first."""
     threads: dict[IterVar, IterVar] = {}
     around = stage.attach_spec().attach_stage
     while around is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -75,13 +74,26 @@ def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -
     return PrimFunc(tuple(params), _Convert(name, buffers).stmt(body), buffer_map, attrs)
 
 
-def _check_elements(name: str, tensor: Tensor, extents: Sequence[Expr]) -> None:
-    """Refuse what flat indices would wrap in."""
-    elements = math.prod(e.value if isinstance(e, IntImm) else 1 for e in extents)
+def _check_elements(
+    name: str,
+    tensor: Tensor,
+    extents: Sequence[Expr],
+    aligned: Sequence[tuple[int, int, int]] = (),
+) -> None:
+    """Refuse what flat indices would wrap in; `aligned` are the (dim, factor, offset) of
+    `storage_of`."""
+    wanted = {dim: (factor, offset) for dim, factor, offset in aligned}
+    elements = 1
+    for dim, extent in reversed(list(enumerate(extents))):
+        if dim in wanted:
+            factor, offset = wanted[dim]
+            elements += (factor + offset - elements % factor) % factor
+        elements *= extent.value if isinstance(extent, IntImm) else 1
     if elements > MOST_ITERATIONS:
         sizes = ", ".join(map(str, extents))
+        padded = ", its rows aligned (storage_align)," if aligned else ","
         raise ScheduleError(
-            f"to_prim_func {name}: {tensor.name}, of shape ({sizes}), would have {elements} "
+            f"to_prim_func {name}: {tensor.name}, of shape ({sizes}){padded} would have {elements} "
             f"elements, at most {MOST_ITERATIONS} can be indexed; give smaller sizes"
         )
 
@@ -124,10 +136,10 @@ class _Convert:
                 )
             case ProducerRealize(tensor, bounds, condition, body, scope):
                 if tensor not in self.buffers:
-                    _check_elements(self.name, tensor, [r.extent for r in bounds])
+                    aligned = self.aligned.get(tensor, ())
+                    _check_elements(self.name, tensor, [r.extent for r in bounds], aligned)
                     buffer = decl_buffer(tensor.shape, tensor.dtype, tensor.name, scope)
                     self.buffers[tensor] = buffer
-                    aligned = self.aligned.get(tensor, ())
                     self.storage[tensor] = storage_of(buffer, bounds, aligned)
                 return BufferRealize(self.buffers[tensor], bounds, condition, self.stmt(body))
             case AttrStmt(node, key, value, body):

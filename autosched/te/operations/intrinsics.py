@@ -25,12 +25,39 @@ def _unary(name: str) -> Unary:
     return function
 
 
-def _binary(name: str) -> Binary:
+def _binary(name: str, op_name: str = "") -> Binary:
     def function(x: Operand, y: Operand) -> Expr:
-        return op.call(name, *op.unify(x, y))
+        a, b = op.unify(x, y)
+        if not a.dtype.is_float:
+            raise TypeError(f"te.{name} takes floats, found {a.dtype}: cast them first")
+        return op.call(op_name or name, a, b)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x, y), elementwise."
+    function.__doc__ = f"{name}(x, y), elementwise on floats."
+    return function
+
+
+def _bitwise(name: str) -> Binary:
+    def function(x: Operand, y: Operand) -> Expr:
+        a, b = op.unify(x, y)
+        if not a.dtype.is_integral:
+            raise TypeError(f"te.{name} takes integers or truth values, found {a.dtype}")
+        return op.call(name, a, b)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x, y), elementwise on integers and truth values."
+    return function
+
+
+def _shift(name: str) -> Binary:
+    def function(x: Operand, y: Operand) -> Expr:
+        a, b = op.unify(x, y)
+        if not a.dtype.is_integral or a.dtype.is_bool:
+            raise TypeError(f"te.{name} takes integers, found {a.dtype}: cast them first")
+        return op.call(name, a, b)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x, y), elementwise on integers; y counts modulo their bits."
     return function
 
 
@@ -63,23 +90,25 @@ ceil = _unary("ceil")
 trunc = _unary("trunc")
 round = _unary("round")
 nearbyint = _unary("nearbyint")
-power = _binary("pow")
+power = _binary("power", "pow")
 fmod = _binary("fmod")
 atan2 = _binary("atan2")
 hypot = _binary("hypot")
 copysign = _binary("copysign")
-bitwise_and = _binary("bitwise_and")
-bitwise_or = _binary("bitwise_or")
-bitwise_xor = _binary("bitwise_xor")
-shift_left = _binary("shift_left")
-shift_right = _binary("shift_right")
+bitwise_and = _bitwise("bitwise_and")
+bitwise_or = _bitwise("bitwise_or")
+bitwise_xor = _bitwise("bitwise_xor")
+shift_left = _shift("shift_left")
+shift_right = _shift("shift_right")
 
 
 def abs(x: Operand) -> Expr:
-    """The absolute value: `fabs` on floats, a Select on integers."""
+    """The absolute value: `fabs` on floats, a Select on integers that have a sign."""
     e = op.as_expr(x)
     if e.dtype.is_float:
         return op.call("fabs", e)
+    if not e.dtype.is_int:
+        return e
     return op.select(op.ge(e, 0), e, op.neg(e))
 
 

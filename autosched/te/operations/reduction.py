@@ -34,7 +34,8 @@ class Reducer:
     ) -> Any:
         """The reduction of `expr` (one expression or a tuple) over `axis` where `where` holds.
 
-        `init` replaces the identity. With an expression in place of the axis the two are
+        `init` replaces the identity. A sum of truth values is whether one of them is true; cast
+        them to an integer to count. With an expression in place of the axis the two are
         combined directly: `te.max(a, b)`. A tuple gives a tuple of components.
         """
         axes = (axis,) if isinstance(axis, IterVar) else axis
@@ -53,7 +54,7 @@ class Reducer:
             for e, value in zip(source, inits, strict=bool(inits))
         )
         reducer = self.reducer(several, tuple(e.dtype for e in source))
-        condition = None if where is None else op.as_expr(where)
+        condition = None if where is None else op.as_condition(f"te.{self.name}: where", where)
         parts = tuple(
             Reduce(reducer, source, tuple(axes), condition, k, start) for k in range(len(source))
         )

@@ -39,6 +39,7 @@ from autosched.arith import Analyzer
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.jumps import deciding_variables, is_sum
 from autosched.tir.kinds import loads_in
 from autosched.tir.linear import linear, sum_of
 from autosched.tir.op import sub
@@ -57,7 +58,8 @@ class ShareOutput(FunctionPass):
     covers all that is realized, unconditionally; nothing else in its scope mentions the output.
     Others read it before (a chain of element-wise stages stays as it is). Its values are not
     accumulated in it, and no attribute names it. Functions whose arguments may overlap stay as
-    they are.
+    they are, and so does a product that is added to it where a float jumps: it would look like a
+    sum, whose products are fused (`tir/jumps.py`).
     """
 
     name: ClassVar[str] = "ShareOutput"
@@ -67,7 +69,10 @@ class ShareOutput(FunctionPass):
             return func
         outputs = {b.data: b for b in func.buffers}
         copied = _copied(func.body, outputs)
-        return func.with_body(_shared(func.body, outputs, copied)) if copied else func
+        if not copied:
+            return func
+        deciding = deciding_variables(func.body)
+        return func.with_body(_shared(func.body, outputs, copied, deciding))
 
 
 def _copied(body: Stmt, outputs: dict[Var, Buffer]) -> set[Var]:
@@ -86,21 +91,25 @@ def _copied(body: Stmt, outputs: dict[Var, Buffer]) -> set[Var]:
     return found - accumulate - outputs.keys()
 
 
-def _shared(s: Stmt, outputs: dict[Var, Buffer], copied: set[Var]) -> Stmt:
+def _shared(
+    s: Stmt, outputs: dict[Var, Buffer], copied: set[Var], deciding: frozenset[Var]
+) -> Stmt:
     if isinstance(s, BufferStore):
         return s
 
     def inside(inner: Stmt) -> Stmt:
-        return _shared(inner, outputs, copied)
+        return _shared(inner, outputs, copied, deciding)
 
     new = map_children(s, inside)
     if not isinstance(new, BufferRealize) or new.buffer.data not in copied:
         return new
-    output = _output_of(new, outputs)
+    output = _output_of(new, outputs, deciding)
     return new if output is None else replace_buffers(new.body, {new.buffer: output})
 
 
-def _output_of(realize: BufferRealize, outputs: dict[Var, Buffer]) -> Buffer | None:
+def _output_of(
+    realize: BufferRealize, outputs: dict[Var, Buffer], deciding: frozenset[Var]
+) -> Buffer | None:
     """The output that may be used in place of the realized buffer."""
     buffer = realize.buffer
     if buffer.scope not in ("", "global") or realize.condition is not TRUE:
@@ -113,6 +122,8 @@ def _output_of(realize: BufferRealize, outputs: dict[Var, Buffer]) -> Buffer | N
     loops, store = found
     output = outputs.get(store.buffer.data)
     if output is None or output is not store.buffer or not _is_alike(buffer, output):
+        return None
+    if output.data in deciding and is_sum(store, buffer):
         return None
     others = [s for s in stmts(realize.body) if s is not store]
     if any(_mentions(s, output.data) for s in others):

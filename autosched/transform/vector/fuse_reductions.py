@@ -59,17 +59,18 @@ class FuseReductions(FunctionPass):
     They have the same extents, and so have the loops around them, which begin with them; the ends
     of rows that follow are merged, too. Neither uses what the other stores, the statements between
     do not use what the second stores, store what it uses or assert something, and the accumulators
-    of both fit the registers of `vector_bytes` together. Functions whose arguments may overlap stay
-    as they are.
+    of both fit the registers of `vector_bytes` together. `registers` is 0 for as many as that width
+    usually has. Functions whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
+    registers: int = 0
     name: ClassVar[str] = "FuseReductions"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not func.noalias:
             return func
-        registers = core_of(self.vector_bytes).registers - OPERANDS
+        registers = core_of(self.vector_bytes, self.registers).registers - OPERANDS
         return func.with_body(_Fuser(registers * self.vector_bytes).stmt(func.body))
 
 

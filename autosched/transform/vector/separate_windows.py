@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
 
-from autosched.nest.core import core_of
+from autosched.nest.core import Core, core_of
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Max, Min, Var, pointer
 from autosched.tir.function import PrimFunc
@@ -78,29 +78,33 @@ class SeparateWindows(FunctionPass):
     Each accumulator is compared with vectors of elements that are a constant apart: several that
     begin next to each other, at the same places of several rows. The columns that neighbouring
     accumulators use, or those of one of them, fit the registers of `vector_bytes` beside these.
-    Functions whose arguments may overlap stay as they are.
+    `registers` is 0 for as many as that width usually has. Functions whose arguments may overlap
+    stay as they are.
     """
 
     vector_bytes: int = 64
+    registers: int = 0
     name: ClassVar[str] = "SeparateWindows"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not func.noalias or not kinds_in(func.body) & bits_of(Max, Min):
             return func
         arguments = frozenset(buffer.data for buffer in func.buffers)
-        return func.with_body(_separated(func.body, self.vector_bytes, arguments))
+        return func.with_body(
+            _separated(func.body, core_of(self.vector_bytes, self.registers), arguments)
+        )
 
 
-def _separated(s: Stmt, vector_bytes: int, arguments: frozenset[Var]) -> Stmt:
+def _separated(s: Stmt, core: Core, arguments: frozenset[Var]) -> Stmt:
     if isinstance(s, BufferStore):
         return s
-    new = _in_registers(s, vector_bytes, arguments) if isinstance(s, Allocate) else None
+    new = _in_registers(s, core, arguments) if isinstance(s, Allocate) else None
     if new is not None:
         return new
-    return map_children(s, lambda inner: _separated(inner, vector_bytes, arguments))
+    return map_children(s, lambda inner: _separated(inner, core, arguments))
 
 
-def _in_registers(allocate: Allocate, vector_bytes: int, arguments: frozenset[Var]) -> Stmt | None:
+def _in_registers(allocate: Allocate, core: Core, arguments: frozenset[Var]) -> Stmt | None:
     """The accumulators with their windows apart; None where what they are compared with is none."""
     own, size = allocate.buffer_var, allocate.extents[0]
     pragmas: list[AttrStmt] = []
@@ -117,15 +121,15 @@ def _in_registers(allocate: Allocate, vector_bytes: int, arguments: frozenset[Va
     windows = windows_of([step for k in places for step in steps[k]])
     if windows is None:
         return None
-    vector = vector_bytes // windows[0].load.buffer.dtype.bytes
+    vector = core.vector_bytes // windows[0].load.buffer.dtype.bytes
     groups = [from_whole_vectors(group, vector, arguments) for group in groups_of(windows)]
     most = max(len(group.starts(vector)) for group in groups)
-    held = -(-size.value * allocate.dtype.bytes // vector_bytes)
-    free = core_of(vector_bytes).registers - SPARE - held
+    held = -(-size.value * allocate.dtype.bytes // core.vector_bytes)
+    free = core.registers - SPARE - held
     build = _group
     if most > free:
         one = max(most_at_once(group, vector) for group in groups)
-        if one > free or vector_bytes > MOST_BYTES_IN_TURN:
+        if one > free or core.vector_bytes > MOST_BYTES_IN_TURN:
             return None
         build = _group_in_turn
     source = windows[0].load.buffer

@@ -36,20 +36,24 @@ class VectorizeInnermost(FunctionPass):
 
     Nests of scalars and of vectors too short for the registers are widened; what is left over at
     the end of a loop gets a shorter vector of its own. The schedule's own loop order stays, and so
-    do functions whose arguments may overlap.
+    do functions whose arguments may overlap. `registers` is 0 for as many as that width usually
+    has.
     """
 
     vector_bytes: int = 64
+    registers: int = 0
     name: ClassVar[str] = "VectorizeInnermost"
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         if not func.noalias:
             return func
-        return func.with_body(_Vectorizer(core_of(self.vector_bytes)).stmt(func.body))
+        return func.with_body(
+            _Vectorizer(core_of(self.vector_bytes, self.registers)).stmt(func.body)
+        )
 
     def planned(self, func: PrimFunc) -> list[Planned]:
         """The nests that `apply` makes of `func`, in program order."""
-        vectorizer = _Vectorizer(core_of(self.vector_bytes))
+        vectorizer = _Vectorizer(core_of(self.vector_bytes, self.registers))
         vectorizer.stmt(func.body)
         return vectorizer.planned
 

@@ -222,6 +222,52 @@ def test_a_predicate_that_leaves_out_blocks() -> None:
         scan.text()
 
 
+def _from_an_input(
+    threads: list[IterVar], columns: int, bind: Bind
+) -> tuple[Schedule, list[Tensor]]:
+    """Running sums of `columns` columns, 0 for a vector, whose first step is an input."""
+    row = (columns,) if columns else ()
+    X, state = (te.placeholder((STEPS, *row), name=name) for name in ("X", "state"))
+    first = te.placeholder((1, *row), name="first")
+    update = te.compute((STEPS, *row), lambda t, *i: state(t - 1, *i) + X(t, *i), name="update")
+    total = te.scan(first, update, state, [X], name="total")
+    s = te.create_schedule(total.op)
+    s[total].env_threads(threads)
+    bind(s[update], threads)
+    return s, [X, first, total]
+
+
+def _parts(stage: Stage, threads: list[IterVar]) -> None:
+    outer, inner = stage.split(compute_of(stage).axis[1], factor=4)
+    stage.bind(outer, threads[0])
+    if len(threads) > 1:
+        stage.bind(inner, threads[1])
+
+
+@pytest.mark.parametrize(
+    ("tags", "columns"),
+    [
+        (["blockIdx.x"], 8),
+        (["blockIdx.x", "threadIdx.x"], 8),
+        (["threadIdx.x"], 8),
+        (["blockIdx.x"], 0),
+    ],
+)
+def test_blocks_do_not_all_copy_the_first_steps(tags: list[str], columns: int) -> None:
+    """They did, at the same time, each for itself."""
+    extents = [2, 4] if columns else [1]
+    threads = [te.thread_axis((0, n), tag) for n, tag in zip(extents, tags, strict=False)]
+    s, args = _from_an_input(threads, columns, _parts if columns else lambda *_: None)
+    func = schedule_to_prim_func(s, args)
+    assert repr(func).count("launch(") == len(tags) + ("blockIdx.x" in tags)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-4, 5, (STEPS, columns) if columns else STEPS).astype(np.float32)
+    first = rng.integers(-4, 5, x[:1].shape).astype(np.float32)
+    found = np.zeros_like(x)
+    interp.run(Sequential(GPU_PIPELINE)(func), [x, first, found], check_races=True)
+    np.testing.assert_array_equal(found, np.concatenate([first, x[1:]]).cumsum(0))
+
+
 def row_sum() -> TensorIntrin:
     """An instruction that adds two rows."""
     a, b = (te.placeholder((COLUMNS,), name=name) for name in "ab")

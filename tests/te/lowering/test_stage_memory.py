@@ -8,11 +8,13 @@ from autosched.errors import ScheduleError
 from autosched.referee.device_pipeline import DEVICE_PASSES
 from autosched.te.lowering.stage_memory import filled_rank, realized_scope
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
+from autosched.te.operations.operation import ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir import interp
 from autosched.transform.framework.passes import Sequential
 from kit.te import compute_of
+from kit.types import Check
 
 
 def _two_levels(first: str, second: str) -> tuple[Schedule, Tensor, Tensor, Tensor]:
@@ -115,3 +117,69 @@ def test_the_update_of_a_scan_fills_the_memory_of_the_scan() -> None:
     s = te.create_schedule(total.op)
     s[total].env_threads(te.thread_axis((0, 32), "threadIdx.x"))
     assert filled_rank(s[update]) == 0
+
+
+@pytest.mark.parametrize("how", ["set_scope", "cache_read", "cache_write"])
+@pytest.mark.parametrize("loop", [0, 1])
+def test_threads_do_not_all_fill_global_memory(how: str, loop: int) -> None:
+    """Each stored all elements of what no kernel could allocate."""
+    s, A, C, D = _two_levels("blockIdx.x", "threadIdx.x")
+    name, stage = "C", s[C]
+    if how == "set_scope":
+        s[C].set_scope("global")
+    elif how == "cache_read":
+        name, stage = "A.global", s[s.cache_read(A, "global", [C])]
+    else:
+        name, stage = "C.global", s[s.cache_write(C, "global")]
+    at = s[D].leaf_iter_vars[loop]
+    stage.compute_at(s[D], at)
+    threads = ["blockIdx.x", "blockIdx.x and threadIdx.x"][loop]
+    message = (
+        rf"schedule_ops: stage {name} is set to global memory and computed inside of {threads}: "
+        r"all of these threads .* shared or local .* or compute it outside of the threads"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        schedule_to_prim_func(s, [A, D])
+
+
+def _scan(scope: str) -> tuple[Schedule, Tensor, Tensor]:
+    """Running sums on threads, a copy of a row of X in each step."""
+    X, state = te.placeholder((4, 8), name="X"), te.placeholder((4, 8), name="state")
+    init = te.compute((1, 8), lambda _, i: X[0, i], name="init")
+    update = te.compute((4, 8), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    total = te.scan(init, update, state, [X], name="total")
+    s = te.create_schedule(total.op)
+    threads = te.thread_axis((0, 8), "threadIdx.x")
+    s[total].env_threads(threads)
+    for tensor in (init, update):
+        s[tensor].bind(compute_of(tensor).axis[1], threads)
+    copy = s.cache_read(X, scope, [update])
+    assert isinstance(total.op, ScanOp)
+    s[copy].compute_at(s[total], total.op.scan_axis)
+    return s, X, total
+
+
+def test_the_threads_of_a_scan_do_not_all_fill_global_memory() -> None:
+    s, X, total = _scan("global")
+    with pytest.raises(
+        ScheduleError, match=r"stage X\.global is set to .* inside of threadIdx\.x:"
+    ):
+        schedule_to_prim_func(s, [X, total])
+
+
+@pytest.mark.parametrize("scope", ["local", "shared"])
+def test_a_step_of_a_scan_reads_memory_that_a_kernel_has(scope: str) -> None:
+    s, X, total = _scan(scope)
+    func = Sequential(DEVICE_PASSES)(schedule_to_prim_func(s, [X, total]))
+    x = np.random.default_rng(0).integers(-4, 5, (4, 8)).astype("float32")
+    found = np.zeros_like(x)
+    interp.run(func, [x, found], check_races=True)
+    np.testing.assert_array_equal(found, x.cumsum(0))
+
+
+def test_global_memory_outside_of_the_threads(check: Check) -> None:
+    s, A, C, D = _two_levels("", "threadIdx.x")
+    s[C].set_scope("global")
+    s[C].compute_at(s[D], s[D].leaf_iter_vars[0])
+    s[C].bind(compute_of(C).axis[0], te.thread_axis("threadIdx.x"))
+    check(s, [A, D], lambda a: a * 2 + 1)

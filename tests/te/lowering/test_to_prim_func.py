@@ -109,3 +109,19 @@ def test_more_elements_than_indices() -> None:
         schedule_to_prim_func(s, [C])
     s[ones].compute_at(s[C], compute_of(C).axis[0])  # a row at a time is enough
     schedule_to_prim_func(s, [C])
+
+
+def test_more_elements_than_indices_where_rows_are_aligned() -> None:
+    """Their number had wrapped to one below zero, of which nothing was allocated."""
+    A = te.placeholder((1000,), name="A")
+    T = te.compute((2**21, 1000), lambda i, j: A[j] * i, name="T")
+    B = te.compute((2**21,), lambda i: T[i, 0] + T[i, 999], name="B")
+    s = te.create_schedule(B.op)
+    schedule_to_prim_func(s, [A, B])
+    s[T].storage_align(compute_of(T).axis[0], 1024, 8)
+    message = (
+        r"to_prim_func main: T, of shape \(2097152, 1000\), its rows aligned \(storage_align\), "
+        "would have 2164260864 elements, at most 2147483647"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        schedule_to_prim_func(s, [A, B])

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from autosched import te
 from autosched.driver import lower
-from autosched.nest.core import Core
 from autosched.target import HardwareParams, Target
 from autosched.tir import interp
 from autosched.tir.expr import Expr, Var
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
 from autosched.transform.framework.context import PassContext
-from autosched.transform.vector import separate_windows
 from autosched.transform.vector.separate_windows import SeparateWindows
 from kit.te import compute_of
 
@@ -106,12 +104,11 @@ def main(X: Buffer((99,), float32), Y: Buffer((20,), float32)):
 """
 
 
-def test_accumulators_in_turn_where_not_all_columns_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accumulators_in_turn_where_not_all_columns_fit() -> None:
     """Eleven vectors of columns and five accumulators, 12 registers: three columns at once."""
-    monkeypatch.setattr(separate_windows, "core_of", lambda width: Core(width, 16))
     func = parse_func(MANY_COLUMNS)
     ctx = PassContext()
-    done = SeparateWindows(16).apply(func, ctx)
+    done = SeparateWindows(16, 16).apply(func, ctx)
     lines = [line.strip() for line in to_text(done).splitlines()]
     start = lines.index("X.columns[0:4] = max(X[0:4], X[50:54])")
     assert lines[start : start + 6] == [
@@ -135,7 +132,7 @@ def test_accumulators_in_turn_where_not_all_columns_fit(monkeypatch: pytest.Monk
     # Windows of 32 columns use more vectors than there are registers beside the accumulators.
     text = MANY_COLUMNS.replace("unrolled(3)", "unrolled(32)").replace("k * 50", "k * 99")
     wide = parse_func(text.replace("(99,)", "(200,)"))
-    assert SeparateWindows(16).apply(wide, ctx) is wide
+    assert SeparateWindows(16, 16).apply(wide, ctx) is wide
 
 
 ROWS = """

@@ -24,6 +24,25 @@ def test_every_operation_on_numbers(dtype: str) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "other"),
+    [
+        ("int8", "uint8"),
+        ("uint8", "int16"),
+        ("int64", "float16"),
+        ("float16", "bfloat16"),
+        ("bfloat16", "int32"),
+        ("float8_e4m3fn", "float8_e5m2"),
+        ("float8_e5m2", "int8"),
+        ("float64", "uint8"),
+    ],
+)
+def test_operations_of_two_types(dtype: str, other: str) -> None:
+    each = expressions(dtype, other)
+    found = list(problems(dtype, each, other=other, lanes=8))
+    assert not found, "\n".join(found)
+
+
 def test_truth_values_are_added_up_as_numbers() -> None:
     """One bit would make true + true false."""
     values: dict[str, Callable[[Array], Array]] = {
