@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-_BETWEEN = ("autosched", "contextlib", "functools")
+_BETWEEN = ("autosched", "contextlib", "functools", "torch")
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

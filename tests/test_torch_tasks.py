@@ -96,16 +96,27 @@ def test_products() -> None:
     assert "A[2, 5, 3, 4] B[2, 5, 3, 4]" in str(report)  # as they are before they are permuted
 
 
-def test_softmax_and_layer_norm() -> None:
-    def function(norm: Any, x: Tensor) -> tuple[Tensor, ...]:
+def test_softmax_and_normalisations() -> None:
+    def function(norm: Any, squares: Any, x: Tensor) -> tuple[Tensor, ...]:
         far = x + 1000  # a difference of squares would lose all digits
         masked = torch.where(x > 0, x, -torch.inf)
-        return norm(far), F.layer_norm(x, (3, 7), eps=0.5), masked.softmax(-1), x.softmax(2)
+        return (
+            norm(far),
+            F.layer_norm(x, (3, 7), eps=0.5),
+            masked.softmax(-1),
+            x.softmax(2),
+            squares(x * 1e-4),
+            F.rms_norm(x, (3, 7), eps=0.5),
+        )
 
-    model, (x,) = filled(Calls(function, nn.LayerNorm(7))), drawn((2, 3, 7))
+    model, (x,) = filled(Calls(function, nn.LayerNorm(7), nn.RMSNorm(7))), drawn((2, 3, 7))
     x[0, :, 0] = 1
     report = agree(model, x, tolerance=1e-4).report
-    assert [r.kind for r in report.replaced] == ["layer_norm"] * 2 + ["softmax"] * 2
+    assert [r.kind for r in report.replaced] == [
+        *["layer_norm"] * 2,
+        *["softmax"] * 2,
+        *["rms_norm"] * 2,
+    ]
 
 
 UNARY: list[Callable[[Tensor], Tensor]] = [
@@ -182,7 +193,10 @@ def test_batch_normalisation() -> None:
     kinds = ["linear+batch_norm", *convolutions, "linear"]
     assert [r.kind for r in report.replaced] == kinds
     assert [(each.operation, each.reason) for each in report.left_out] == [
-        ("_native_batch_norm_legit_no_training", "it cannot be part of a kernel before it")
+        (
+            "_native_batch_norm_legit_no_training",
+            "it cannot be part of a kernel before it, and alone it is none",
+        )
     ]
 
 
@@ -241,7 +255,7 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         lambda x: torch.addmm(x[0, 0, :, :1], x[0, 0], x[0, 0].t()),
         r"what it adds has the shape \(4, 1\)",
     ),
-    "no kernel before": (lambda x: x * 2, "it cannot be part of a kernel before it"),
+    "no kernel before": (lambda x: x * 2, "before it, and alone it is none"),
     "no rule": (lambda x: x.cumsum(0), "there is no rule for it here"),
 }
 
@@ -260,7 +274,8 @@ FOLLOWERS_THAT_STAY: list[Callable[[Tensor], Any]] = [
     lambda y: y + y.relu(),  # another reads it
     lambda y: y.t().relu(),  # in another order
     lambda y: y.view(1, 2, 2, 4).contiguous(memory_format=torch.channels_last).relu(),
-    lambda y: y + torch.ones(4, 1),  # broadcast
+    lambda y: y + torch.ones(2, 4, 4),  # broadcast itself
+    lambda y: y.view(2, 2, 4) + torch.ones(2, 1, 4),  # for some of a kernel's rows
     lambda y: torch.add(y, torch.ones(4, 4), alpha=2),
     lambda y: y * math.inf,
     lambda y: y.clamp(min=math.inf),
@@ -269,15 +284,15 @@ FOLLOWERS_THAT_STAY: list[Callable[[Tensor], Any]] = [
     lambda y: torch.ops.aten.elu(y, 1, 2),
     lambda y: y.double().relu(),
     lambda y: F.batch_norm(y, None, None, training=True),
-    lambda y: F.batch_norm(y, torch.zeros(4), torch.ones(4)),  # which are no weights
+    lambda y: F.batch_norm(y, torch.ones(4).cumsum(0), torch.ones(4).cumsum(0)),  # no constants
 ]
 
 
 def test_what_does_not_follow_an_operation() -> None:
     model = filled(Calls(lambda w, x: [f(w(x)) for f in FOLLOWERS_THAT_STAY], nn.Linear(3, 4)))
     fast = agree(model, *drawn((4, 3)))
-    assert {r.kind for r in fast.report.replaced} == {"linear"}
-    assert len(fast.report.left_out) >= len(FOLLOWERS_THAT_STAY)
+    assert {r.kind for r in fast.report.replaced} == {"linear", "relu+add"}
+    assert len(fast.report.left_out) >= len(FOLLOWERS_THAT_STAY) - 1
 
 
 def test_numbers_that_are_read_from_a_tensor() -> None:
@@ -305,6 +320,16 @@ def test_what_is_refused() -> None:
         autosched.torch.tasks_of(linear, x, target=cuda_target("sm_90"))
     with pytest.raises(ConfigError, match=r"example_inputs\[1\]: expected a tensor .* found \["):
         autosched.torch.tasks_of(linear, x, [x])
+    with pytest.raises(ConfigError, match=r"mask: expected a tensor or a number, found \["):
+        autosched.torch.tasks_of(linear, x, mask=[x])
+    with pytest.raises(
+        ConfigError, match=r"arguments of the model, forward\(input: .*too many pos"
+    ):
+        autosched.torch.tasks_of(linear, x, x)
+    builtin = Calls(F.relu).eval()
+    builtin.forward = torch.square  # a function of C++ does not tell its parameters
+    with pytest.raises(ConfigError, match=r"cannot trace it: no signature found"):
+        autosched.torch.tasks_of(builtin, x)
     with pytest.raises(ConfigError, match=r"torch\.export cannot trace it: "):
         autosched.torch.tasks_of(Calls(lambda x: x if x.sum() > 0 else -x).eval(), x)
     with pytest.raises(ConfigError, match=r"cannot trace it: NotImplementedError; try"):

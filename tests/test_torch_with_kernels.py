@@ -25,6 +25,7 @@ import autosched.torch  # noqa: E402
 from kit.torch_models import (  # noqa: E402
     Calls,
     Counting,
+    Named,
     Transformer,
     agree,
     drawn,
@@ -93,7 +94,6 @@ def test_inputs_that_are_stored_otherwise() -> None:
     ):
         with torch.no_grad():
             torch.testing.assert_close(fast(given), model(given))
-        assert not fast(given).requires_grad
     flat = filled(Calls(lambda linear, x: linear(x.flatten(1)), nn.Linear(192, 2)))
     fast = agree(flat, x.detach())
     with torch.no_grad():  # what was a view of the example is none of this one
@@ -106,6 +106,48 @@ def test_examples_whose_elements_share_memory() -> None:
     for example in (row.expand(3, 4), memory.as_strided((3, 4), (2, 1)), memory[:1].expand(3, 4)):
         fast = agree(model, example)
         torch.testing.assert_close(fast(x), model(x).detach())
+
+
+def test_an_argument_that_requires_a_gradient_gets_none() -> None:
+    model, (x,) = filled(Calls(in_a_mode, nn.Linear(4, 2))), drawn((3, 4))
+    fast = agree(model, x)
+    with pytest.warns(UserWarning, match=r"requires a gradient, .* call it under torch\.no_grad"):
+        result = fast(x.requires_grad_())
+    with torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is told once
+        torch.testing.assert_close(fast(x), result)
+    torch.testing.assert_close(result, model(x).detach())
+    assert not result.requires_grad
+
+
+def in_a_mode(linear: Any, x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        return linear(x) * 2
+
+
+def test_arguments_by_name() -> None:
+    model = filled(Named())
+    x, mask, y, z = drawn((5, 3), (5, 4), (5, 4), (5, 4))
+    fast = agree(model, x, mask=mask, bias=y)
+    assert [r.kind for r in fast.report.replaced] == ["linear+mul+mul+add"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # these are the same arguments
+        wanted = fast(x, mask=mask, bias=y)["y"]
+        for found in (fast(x, mask, bias=y), fast(bias=y, x=x, mask=mask, factor=1.0)):
+            assert torch.equal(found["y"], wanted)
+    with pytest.warns(UserWarning, match=r"float32\[5, 3\], mask=float32.*, found .*factor=2\.0\)"):
+        same_as(model, fast, x, mask=mask, bias=y, factor=2.0)
+    for given, named in (((x,), {"bias": y}), ((x, mask, y), {}), ((x, mask), {"other": y})):
+        same_as(model, fast, *given, **named)
+    with pytest.raises(TypeError, match="multiple values for argument 'x'"):
+        fast(x, x=x, mask=mask, bias=y)
+    more = agree(model, x, mask, y, bias=z)
+    same_as(model, more, x, mask, z, bias=y)
+
+
+def same_as(model: Any, fast: Any, *inputs: Any, **named: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*inputs, **named), model(*inputs, **named))
 
 
 def test_sparse_inputs_go_to_the_model() -> None:
@@ -271,7 +313,7 @@ def test_a_kernel_that_would_have_to_store_an_input_at_each_call() -> None:
     workload = {**task.workload.to_json(), "layout_free": ["B"]}
     moved = Task.from_json_workload(workload, task.target, "pre-transformed")
     both = [TunedKernel(moved, record(moved, PACKED)), *untuned(kernels_of_softmax(x))]
-    softmax = Calls(lambda x, y: torch.mm(x, y) + x.softmax(-1).sum()).eval()
+    softmax = Calls(lambda x, y: (torch.mm(x, y), x.softmax(-1))).eval()
     report = autosched.torch.with_kernels(softmax, both, x, y).report
     assert [r.kind for r in report.replaced] == ["softmax"]
     assert [each.reason for each in report.left_out if each.operation.startswith("matmul")] == [

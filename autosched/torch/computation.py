@@ -21,12 +21,16 @@ class Operand:
     """An input of a kernel: nodes of the graph, and how the kernel takes them.
 
     `shape` is that of the kernel's input, with as many elements as the node's and in their order.
-    `make` computes the input of several constant nodes; without it there is one node.
+    `make` computes the input of several constant nodes; without it there is one node. `order`
+    permutes the node's dimensions first; its elements are read as those of `type`, where one is
+    given.
     """
 
     nodes: tuple[Any, ...]
     shape: Shape
     make: Callable[..., Any] | None = None
+    order: tuple[int, ...] = ()
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,10 @@ class Computation:
         channels: those indices that make up dimension 1 of what the node computes.
         shape: of the result; the node's may differ, with as many elements in the same order.
         weights: inputs that a kernel may take in an order of its own, where they are constant.
+        types: of inputs that are not float32.
+        order: the dimensions of what the node computes as the result has them; empty where it has
+            them as they are.
+        at: the value that the next statement reads, where it is not the result.
     """
 
     kind: str
@@ -54,11 +62,14 @@ class Computation:
     channels: tuple[str, ...] = ()
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+    order: tuple[int, ...] = ()
+    at: str = ""
 
     @property
     def value(self) -> str:
         """The result in a statement: `Y[n, o, h, w]`."""
-        return f"{self.result}[{', '.join(self.axes)}]"
+        return self.at or f"{self.result}[{', '.join(self.axes)}]"
 
     def then(
         self, kind: str, value: str, operands: Mapping[str, Operand] | None = None
@@ -68,10 +79,11 @@ class Computation:
         result = f"{self.result[0]}{number}"
         return replace(
             self,
-            kind=f"{self.kind}+{kind}" if kind else self.kind,
+            kind="+".join(each for each in (self.kind, kind) if each),
             statements=(*self.statements, f"{result}[{', '.join(self.axes)}] = {value}"),
             operands={**self.operands, **(operands or {})},
             result=result,
+            at="",
         )
 
     def fresh(self, name: str) -> str:
@@ -87,9 +99,11 @@ class Computation:
             if layout_rewrite != "none" and all(map(constant, self.operands[name].nodes))
         ]
         shapes = {name: operand.shape for name, operand in self.operands.items()}
+        types = {name: self.types.get(name, "float32") for name in shapes}
         return Task.from_expression(
             "\n".join(self.statements),
             {**shapes, **self.shapes, self.result: self.shape},
+            dtype=types if self.types else "float32",
             target=target,
             layout_free=free,
             layout_rewrite=layout_rewrite if free else "none",

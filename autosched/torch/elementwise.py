@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Container
-from typing import Any
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
-from autosched.torch.computation import Computation, Operand, Shape, whole
+from autosched.torch.computation import Computation, Operand, Shape
 from autosched.torch.model_graph import (
     arguments_of,
     is_contiguous,
@@ -17,6 +18,7 @@ from autosched.torch.model_graph import (
     shape_of,
     value_of,
 )
+from autosched.torch.operands import broadcast
 
 _aten = torch.ops.aten
 
@@ -48,16 +50,18 @@ def extended(
     A node follows where it alone reads the result, is not `taken`, and its own result has the same
     elements' places.
     """
+    if computation.order:  # dimensions are in another order than the node's
+        return computation, []
     followers: list[Any] = []
     between: list[Any] = []
     while (user := only_user(node)) is not None and user not in taken:
-        if user.op != "call_function" or not _alike(user, computation.shape):
+        if user.op != "call_function" or not alike(user, computation.shape):
             break
         if user.target in SAME_ELEMENTS:
             between.append(user)
             node = user
             continue
-        extension = _followed_by(computation, node, user, constants)
+        extension = followed_by(computation, node, user, constants)
         if extension is None:
             break
         computation, last = extension
@@ -66,11 +70,11 @@ def extended(
     return computation, followers
 
 
-def _alike(node: Any, shape: Shape) -> bool:
+def alike(node: Any, shape: Shape) -> bool:
     """Whether the result is stored as the kernel's is, in float32, with as many elements."""
     value = value_of(node)
     if value is None:
-        return node.target in _BATCH_NORMS
+        return node.target in BATCH_NORMS
     return (
         value.dtype == torch.float32
         and is_contiguous(node)
@@ -78,14 +82,21 @@ def _alike(node: Any, shape: Shape) -> bool:
     )
 
 
-def _followed_by(
-    computation: Computation, before: Any, node: Any, constants: Container[Any]
+def followed_by(
+    computation: Computation,
+    before: Any,
+    node: Any,
+    constants: Container[Any],
+    known: Mapping[Any, str] | None = None,
 ) -> tuple[Computation, Any] | None:
-    """The computation with `node`, which reads `before`, and the node that has its result."""
-    if node.target in _BATCH_NORMS:
+    """The computation with `node`, which reads `before`, and the node that has its result.
+
+    `known` has the values of other nodes that the kernel computes. None where there is no rule.
+    """
+    if node.target in BATCH_NORMS:
         return _batch_norm(computation, before, node, constants)
     if node.target in _BINARY:
-        result = _binary(computation, before, node)
+        result = _binary(computation, before, node, known or {})
         return None if result is None else (result, node)
     rule = _UNARY.get(node.target)
     if len(node.all_input_nodes) > 1:  # a bound or a factor that is read from a tensor
@@ -96,30 +107,60 @@ def _followed_by(
     return computation.then(_name(node), value), node
 
 
-def _binary(computation: Computation, before: Any, node: Any) -> Computation | None:
-    """A sum, difference, product or quotient with a number or with as many elements."""
+def _binary(
+    computation: Computation, before: Any, node: Any, known: Mapping[Any, str]
+) -> Computation | None:
+    """A sum, difference, product or quotient with a number or with a tensor, broadcast or not."""
     given = arguments_of(node)
     sign = _BINARY[node.target]
     if given.get("alpha", 1) != 1:
         return None
     left, right = given["self"], given["other"]
     other = right if left is before else left
-    operands: dict[str, Operand] = {}
+    main = computation.value
     if other is before:
-        text = computation.value
+        text = main
+    elif other in known:
+        text = known[other]
     elif isinstance(other, int | float):
         if isinstance(other, bool) or not math.isfinite(other):
             return None
         text = _number(other)
     else:
-        value = value_of(other)
-        if value is None or value.dtype != torch.float32 or shape_of(other) != shape_of(node):
+        placed = reading(computation, other, shape_of(node))
+        if placed is None:
             return None
-        name = computation.fresh("R")
-        text = f"{name}[{', '.join(computation.axes)}]"
-        operands[name] = whole(other, computation.shape)
-    pair = (computation.value, text) if left is before else (text, computation.value)
-    return computation.then(_name(node), f"{pair[0]} {sign} {pair[1]}", operands)
+        computation, text = placed.computation, placed.text
+    pair = (main, text) if left is before else (text, main)
+    return computation.then(_name(node), f"{pair[0]} {sign} {pair[1]}")
+
+
+class Reading(NamedTuple):
+    """A computation with an input more, or one that it has, and the input's element."""
+
+    computation: Computation
+    text: str
+
+
+def reading(computation: Computation, node: Any, shape: Shape) -> Reading | None:
+    """The computation that reads the node, broadcast to `shape`, beside its result's elements.
+
+    None for another type than float32, and where the node has no axes of the result.
+    """
+    value = value_of(node)
+    if value is None or value.dtype != torch.float32:
+        return None
+    several = [name for name in computation.operands if name not in computation.weights]
+    fresh = computation.fresh("R" if computation.operands else "X")
+    for name in (*several, fresh):
+        placed = broadcast(name, node, shape, computation.axes, computation.shape)
+        if placed is None:
+            return None
+        text, operand = placed
+        if name == fresh or computation.operands[name] == operand:
+            operands = {**computation.operands, name: operand}
+            return Reading(replace(computation, operands=operands), text)
+    return None
 
 
 def _batch_norm(
@@ -130,7 +171,7 @@ def _batch_norm(
     statistics = [given[key] for key in ("weight", "bias", "running_mean", "running_var")]
     last = _result_of(node)
     channels = _channels(computation, shape_of(before))
-    if last is None or not channels or not _alike(last, computation.shape):
+    if last is None or not channels or not alike(last, computation.shape):
         return None
     if given.get("training", False) or None in statistics[2:]:
         return None
@@ -225,6 +266,11 @@ def _from_number(value: str, given: dict[str, Any]) -> str | None:
     return f"{_number(other)} - {value}" if known else None
 
 
+def _power(value: str, given: dict[str, Any]) -> str | None:
+    known = given["exponent"] in (2, 3)
+    return " * ".join([value] * int(given["exponent"])) if known else None
+
+
 def _called(function: str) -> Rule:
     return lambda value, given: f"{function}({value})"
 
@@ -236,6 +282,14 @@ _UNARY: dict[Any, Rule] = {
     _aten.sigmoid.default: _called("sigmoid"),
     _aten.tanh.default: _called("tanh"),
     _aten.exp.default: _called("exp"),
+    _aten.expm1.default: _called("expm1"),
+    _aten.erf.default: _called("erf"),
+    _aten.log.default: _called("log"),
+    _aten.log1p.default: _called("log1p"),
+    _aten.rsqrt.default: _called("rsqrt"),
+    _aten.sin.default: _called("sin"),
+    _aten.cos.default: _called("cos"),
+    _aten.pow.Tensor_Scalar: _power,
     _aten.abs.default: _called("abs"),
     _aten.sqrt.default: _called("sqrt"),
     _aten.neg.default: lambda value, given: f"-{value}",
@@ -265,7 +319,8 @@ _BINARY = {
     _aten.div.Scalar: "/",
 }
 
-_BATCH_NORMS = (_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default)
+BATCH_NORMS = (_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default)
+"""Their statistics are constants; what they compute beside the result is not read."""
 
-FOLLOWERS = {*_UNARY, *_BINARY, *_BATCH_NORMS}
+FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS}
 """What is computed in the kernel of an operation before it, or by PyTorch."""

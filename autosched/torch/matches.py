@@ -12,6 +12,8 @@ import torch
 from autosched.errors import ConfigError
 from autosched.target import Target
 from autosched.task import Task
+from autosched.torch.attention import attention
+from autosched.torch.chains import chain
 from autosched.torch.computation import Computation, NoRuleError
 from autosched.torch.convolutions import convolution, transposed
 from autosched.torch.elementwise import FOLLOWERS, SAME_ELEMENTS, extended
@@ -22,7 +24,7 @@ from autosched.torch.model_graph import (
     shape_of,
     value_of,
 )
-from autosched.torch.normalisation import layer_norm, softmax
+from autosched.torch.normalisation import layer_norm, rms_norm, softmax
 from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
 from autosched.torch.products import addmm, linear, matmul
 
@@ -54,8 +56,19 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
     _aten.adaptive_avg_pool3d.default: adaptive_avg_pool,
     _aten.softmax.int: softmax,
     _aten.layer_norm.default: layer_norm,
+    _aten.rms_norm.default: rms_norm,
+    _aten.scaled_dot_product_attention.default: attention,
 }
 """The first operation of a kernel, by PyTorch's name; element-wise ones may follow it."""
+
+_TRUTH = {_aten.scaled_dot_product_attention.default}
+"""What may take truth values, a mask, and store its result in an order of its own."""
+
+_FAST_PATHS = {
+    _aten._transformer_encoder_layer_fwd.default,
+    _aten._native_multi_head_attention.default,
+}
+"""What PyTorch's layers take in inference without `torch.export`: one operation for all."""
 
 _FREE = SAME_ELEMENTS | {
     _aten.t.default,
@@ -65,8 +78,10 @@ _FREE = SAME_ELEMENTS | {
     _aten.slice.Tensor,
     _aten.select.int,
     _aten.split.Tensor,
+    _aten.split_with_sizes.default,
     _aten.chunk.default,
     _aten.unbind.int,
+    _aten._assert_tensor_metadata.default,
     operator.getitem,
 }
 """What computes nothing, and need not be told of."""
@@ -104,41 +119,58 @@ def matches_of(
     module: Any, constants: Constants, target: Target, layout_rewrite: str
 ) -> tuple[list[Match], list[LeftOut]]:
     """The matches of the graph in its order, and what is left out."""
-    matches: list[Match] = []
-    left_out: list[LeftOut] = []
     taken: set[Any] = set()
-    for node in module.graph.nodes:
-        if node.op != "call_function" or node in taken or node in constants:
+    found: dict[Any, Match | LeftOut] = {}
+    nodes = [n for n in module.graph.nodes if n.op == "call_function" and n not in constants]
+    first = [node for node in nodes if node.target not in FOLLOWERS]
+    # What may follow others is looked at when they are known, from the last of a chain on.
+    after = [node for node in reversed(nodes) if node.target in FOLLOWERS]
+    for node in (*first, *after):
+        if node in taken:
             continue
         try:
-            computation = _first(node)
-            computation, followers = extended(computation, node, taken, constants)
+            computation, together = _from(node, taken, constants)
             task = _task(computation, target, layout_rewrite, constants)
         except NoRuleError as error:
             if str(error):
                 name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
-                left_out.append(LeftOut(name, place_of(node) or node.name, str(error)))
+                found[node] = LeftOut(name, place_of(node) or node.name, str(error))
             continue
-        matches.append(Match(computation, task, (node, *followers)))
-        taken.update(matches[-1].nodes)
-    return matches, left_out
+        found[together[0]] = Match(computation, task, together)
+        taken.update(together)
+    in_order = [found[node] for node in nodes if node in found]
+    return (
+        [each for each in in_order if isinstance(each, Match)],
+        [each for each in in_order if isinstance(each, LeftOut)],
+    )
 
 
-def _first(node: Any) -> Computation:
-    """What the node computes. NoRuleError says why it is left out, empty where it is no matter."""
+def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation, tuple[Any, ...]]:
+    """What a kernel can compute with this node as its first, or as the last of a chain; its nodes.
+
+    NoRuleError says why it is left out, empty where it is no matter.
+    """
     if node.target in _FREE:
         raise NoRuleError("")
     if node.target in FOLLOWERS:
-        raise NoRuleError("it cannot be part of a kernel before it")
+        for tensor in node.all_input_nodes:
+            _check(tensor, truth=False)
+        return chain(node, taken, constants)
     rule = RULES.get(node.target)
+    if node.target in _FAST_PATHS:
+        raise NoRuleError(
+            "it is PyTorch's fast path of a whole layer; torch.backends.mha."
+            "set_fastpath_enabled(False) before the model is compiled shows its operations"
+        )
     if rule is None:
         raise NoRuleError("there is no rule for it here")
     for tensor in (*node.all_input_nodes, node):
-        _check(tensor)
-    if not is_contiguous(node):
+        _check(tensor, truth=node.target in _TRUTH)
+    if not is_contiguous(node) and node.target not in _TRUTH:
         strides = tuple(value_of(node).stride())
         raise NoRuleError(f"its result is stored in another order: strides {strides}")
-    return rule(node)
+    computation, followers = extended(rule(node), node, taken, constants)
+    return computation, (node, *followers)
 
 
 def _task(
@@ -152,9 +184,10 @@ def _task(
     return task
 
 
-def _check(node: Any) -> None:
+def _check(node: Any, *, truth: bool) -> None:
     value = value_of(node)
-    if value is None or value.dtype != torch.float32:
+    known = (torch.float32, torch.bool) if truth else (torch.float32,)
+    if value is None or value.dtype not in known:
         kind = "no tensor" if value is None else str(value.dtype).removeprefix("torch.")
         raise NoRuleError(f"{node.name} is {kind}, expected float32")
     if value.device.type != "cpu":

@@ -8,6 +8,7 @@ without operations in place.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,18 +18,18 @@ from torch import fx
 
 from autosched.arguments import found
 from autosched.errors import ConfigError
+from autosched.torch.call_arguments import check_examples, parameters_of
 
 Node = Any
 Tensor = Any
 
-_PLAIN = (bool, int, float, str, type(None))
 
+def exported(model: Any, inputs: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
+    """The GraphModule of `model` in inference, for a call with these arguments.
 
-def exported(model: Any, inputs: Sequence[Any]) -> Any:
-    """The GraphModule of `model` in inference, for `inputs`.
-
-    Its nodes have the shapes of these inputs; weights are `get_attr` nodes. Raises ConfigError for
-    a model that is not in inference, that PyTorch cannot export, or that writes to its inputs.
+    Its nodes have the shapes of these inputs; weights are `get_attr` nodes. It takes all arguments
+    by position, in the order of `Parameters.by_name`. Raises ConfigError for a model that is not in
+    inference, arguments that it does not take, and where `traced` does.
     """
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(f"model: expected a torch.nn.Module, {found(model)}")
@@ -36,17 +37,25 @@ def exported(model: Any, inputs: Sequence[Any]) -> Any:
         raise ConfigError(
             "model: expected a model in inference, found one in training; call model.eval() first"
         )
-    for position, value in enumerate(inputs):
-        if not isinstance(value, (torch.Tensor, *_PLAIN)):
-            raise ConfigError(
-                f"example_inputs[{position}]: expected a tensor or a number, {found(value)}; wrap "
-                "the model in a torch.nn.Module that takes tensors"
-            )
+    check_examples(model, inputs, named or {})
+    parameters = parameters_of(model)
+    return traced(model, *parameters.split(parameters.by_name(inputs, named or {})))
+
+
+def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """The GraphModule of `model` for this call.
+
+    Raises ConfigError for a model that PyTorch cannot export, or that writes to its inputs.
+    """
+    given = tuple(map(apart, inputs))
+    by_name = {name: apart(value) for name, value in named.items()}
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
-            given = tuple(map(apart, inputs))
-            program = torch.export.export(model, given).run_decompositions({})
+        try:
+            with torch.no_grad():
+                program = _program(model, given, by_name)
+        except Exception:  # one that turns gradients on inside
+            with torch.enable_grad():
+                program = _program(model, given, by_name)
     except Exception as error:  # of PyTorch's many kinds
         raise ConfigError(
             f"model: torch.export cannot trace it: {_first_line(error)}; try "
@@ -64,6 +73,13 @@ def exported(model: Any, inputs: Sequence[Any]) -> Any:
         if node.op == "call_module" and not node.users:  # checks of the inputs, made by export
             module.graph.erase_node(node)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
+
+
+def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The model as `torch.export` traces it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
+        return torch.export.export(model, inputs, named).run_decompositions({})
 
 
 def _first_line(error: Exception) -> str:
@@ -130,14 +146,18 @@ def place_of(node: Node) -> str:
     """The module that the node is of: `layer1.conv`; an empty text for the model itself."""
     stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
     places = [path for path, _ in stack.values()]
-    return places[-1].removeprefix("L['self'].").removeprefix("L['self']") if places else ""
+    return re.sub(r"^L\['\w+'\]\.?", "", places[-1]) if places else ""
 
 
 class Constants:
-    """The tensors of a graph that no input changes: weights, and what is computed from them."""
+    """The tensors of a graph that no input changes: weights, and what is computed from them.
 
-    def __init__(self, module: Any) -> None:
+    `given` has the weights that are inputs of the graph, and what they are now.
+    """
+
+    def __init__(self, module: Any, given: Mapping[Node, Tensor] | None = None) -> None:
         self._module = module
+        self.given = dict(given or {})
         written = (n.args[0] for n in module.graph.nodes if _writes(n))
         self._written = {node.target for node in written if node.op == "get_attr"}
         self._known: dict[Node, bool] = {}
@@ -151,13 +171,23 @@ class Constants:
         """The tensor of a constant node."""
         if node.op == "get_attr":
             return attribute_of(self._module, node.target).detach()
+        if node.op == "placeholder":
+            return self.given[node].detach()
         args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), self.value)
         with torch.no_grad():
             return node.target(*args, **kwargs)
 
+    def leaves(self, node: Node) -> set[Node]:
+        """The weights that a constant node is computed from."""
+        if not node.all_input_nodes:
+            return {node}
+        return {leaf for each in _inputs(node) for leaf in self.leaves(each)}
+
     def _is_constant(self, node: Node) -> bool:
         if node.op == "get_attr":
             return node.target not in self._written and value_of(node) is not None
+        if node.op == "placeholder":
+            return node in self.given
         pure = node.op == "call_function" and node.target in _PURE
         return pure and all(each in self for each in _inputs(node))
 
@@ -186,5 +216,19 @@ _PURE = {
     _aten.add.Tensor,
     _aten.sub.Tensor,
     _aten.div.Tensor,
+    _aten.ones.default,
+    _aten.zeros.default,
+    _aten.full.default,
+    _aten.arange.default,
+    _aten.ones_like.default,
+    _aten.zeros_like.default,
+    _aten.triu.default,
+    _aten.tril.default,
+    _aten._to_copy.default,
+    _aten.logical_not.default,
+    _aten.masked_fill.Scalar,
 }
-"""What constants are computed with: nothing random, nothing that depends on more than inputs."""
+"""What constants are computed with: nothing random, nothing that depends on more than inputs.
+
+Masks of attention are made of the last ones.
+"""

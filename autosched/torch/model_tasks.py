@@ -54,6 +54,7 @@ def tasks_of(
     *example_inputs: Any,
     target: str | Target = "cpu",
     layout_rewrite: str = "pre-transformed",
+    **named_inputs: Any,
 ) -> ModelTasks:
     """The operations of a model that can be tuned, for inputs of the shapes of these.
 
@@ -61,13 +62,15 @@ def tasks_of(
         print(tasks)
         autosched.tune(tasks.tasks, weights=tasks.weights, records="model.jsonl")
 
-    A task is a matrix product, a convolution, a pooling, a softmax or a layer normalisation with
-    the element-wise operations that follow it, batch normalisation and sums with other tensors
-    among them. Equal ones are one task.
+    A task is a matrix product, a convolution, an attention, a pooling, a softmax or a normalisation
+    of rows with the element-wise operations that follow it, batch normalisation and sums with other
+    tensors among them, or a chain of element-wise operations. Equal ones are one task.
 
     Args:
         model: a torch.nn.Module in inference (`model.eval()`) that `torch.export` can trace.
         example_inputs: its arguments. Tasks are for their shapes.
+        named_inputs: those of its arguments that are given by name. One that is called as a
+            parameter of this function is given by position.
         target: a CPU target.
         layout_rewrite: what kernels may do with constant weights, as for `Task.from_workload`.
 
@@ -76,7 +79,7 @@ def tasks_of(
     found = make_target(target) if isinstance(target, str) else target
     if not isinstance(found, Target) or found.is_gpu:
         raise ConfigError(f"target: expected a CPU, found {found}; kernels in a model are for CPUs")
-    module = exported(model, example_inputs)
+    module = exported(model, example_inputs, named_inputs)
     matches, left_out = matches_of(module, Constants(module), found, layout_rewrite)
     groups: dict[str, list[Match]] = {}
     for match in matches:

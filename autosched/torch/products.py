@@ -10,6 +10,7 @@ import torch
 from autosched.torch.computation import Computation, NoRuleError, Operand, whole
 from autosched.torch.convolutions import with_bias
 from autosched.torch.model_graph import arguments_of, is_contiguous, shape_of
+from autosched.torch.operands import read
 
 _aten = torch.ops.aten
 _BATCH = ("a", "b", "c", "d")
@@ -116,13 +117,14 @@ def _product_with_matrix(node: Any, left: Any, right: Any) -> Computation:
 def _read(name: str, node: Any, axes: tuple[str, ...]) -> tuple[str, Operand]:
     """The operand in a statement, `B[j, k]`, and what is read: before it was permuted.
 
-    Nothing is gained where that is not contiguous either.
+    Where that is not contiguous either, the kernel takes a copy in the order of its memory.
     """
     source, order = node, tuple(range(len(axes)))
     while (step := _permutation(source)) is not None:
         source, order = source.args[0], tuple(step[i] for i in order)
     if not is_contiguous(source):
-        source, order = node, tuple(range(len(axes)))
+        lengths = dict(zip(axes, shape_of(node), strict=True))
+        return read(name, node, [(axis,) for axis in axes], lengths)
     places = dict(zip(order, axes, strict=True))  # by dimension of the source
     text = f"{name}[{', '.join(places[i] for i in range(len(axes)))}]"
     return text, whole(source, shape_of(source))

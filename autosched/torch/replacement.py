@@ -13,14 +13,21 @@ from autosched.torch.model_graph import Constants, attribute_of, shape_of
 from autosched.torch.registry import operator_of, prepare
 
 _reshape = torch.ops.aten.reshape.default
+_permute = torch.ops.aten.permute.default
+_view_as = torch.ops.aten.view.dtype
 
 
 class Replacement:
-    """Puts operators in the place of matches of one graph; `module` is changed."""
+    """Puts operators in the place of matches of one graph; `module` is changed.
 
-    def __init__(self, module: Any, constants: Constants) -> None:
+    `shared`: constant inputs that are stored as a kernel wants them stay in their own memory.
+    """
+
+    def __init__(self, module: Any, constants: Constants, *, shared: bool = False) -> None:
         self._module = module
         self._constants = constants
+        self._shared = shared
+        self._made: dict[str, tuple[str, list[Operand], int]] = {}  # by which call, by the buffer
         self._new: dict[Any, Any] = {}  # what stands for nodes that were replaced
         self._buffers: dict[Any, str] = {}  # of constant inputs, by what they are
 
@@ -38,14 +45,19 @@ class Replacement:
                     own = () if stored[i] is examples[i] else (name, input_name)
                     fresh = f"autosched_{match.last.name}_{input_name}"
                     buffer = self._buffer(operand, own, fresh, stored[i])
+                    self._made.setdefault(buffer, (name, operands, i))
                     inputs.append(graph.get_attr(buffer))
                 else:
                     (node,) = operand.nodes
-                    inputs.append(self._shaped(self._new.get(node, node), node, operand.shape))
+                    inputs.append(self._shaped(self._new.get(node, node), node, operand))
             result = graph.call_function(operator_of(name), tuple(inputs))
-            wanted = shape_of(match.last)
-            if wanted != computation.shape:
-                result = graph.call_function(_reshape, (result, list(wanted)))
+            wanted, order = shape_of(match.last), computation.order
+            stored_as = tuple(wanted[d] for d in order) if order else wanted
+            if stored_as != computation.shape:
+                result = graph.call_function(_reshape, (result, list(stored_as)))
+            if order:
+                back = [order.index(dimension) for dimension in range(len(order))]
+                result = graph.call_function(_permute, (result, back))
         match.last.replace_all_uses_with(result)
         self._new[match.last] = result
 
@@ -63,6 +75,19 @@ class Replacement:
         }
         return fx.GraphModule(parts, graph)
 
+    def refresh(self, graph: Any) -> None:
+        """Store the constant inputs of `graph`, which `finish` returned, as they are now."""
+        for buffer, (name, operands, position) in self._made.items():
+            stored = prepare(name, *map(self._example, operands))
+            setattr(graph, buffer, stored[position])
+
+    @property
+    def read(self) -> set[Any]:
+        """The nodes of weights that are stored for kernels."""
+        operands = (operands[i] for _, operands, i in self._made.values())
+        nodes = [node for operand in operands for node in operand.nodes]
+        return {leaf for node in nodes for leaf in self._constants.leaves(node)}
+
     def is_constant(self, operand: Operand) -> bool:
         """Whether the input is the same at each call."""
         return all(node in self._constants for node in operand.nodes)
@@ -72,7 +97,7 @@ class Replacement:
 
         `own` tells by which kernel and input it is stored in an order of its own.
         """
-        key = (*own, *map(self._identity, operand.nodes), operand.shape)
+        key = (*own, *map(self._identity, operand.nodes), operand.order, operand.shape)
         key = key if operand.make is None else (name,)
         if key not in self._buffers:
             self._module.register_buffer(name, tensor)
@@ -84,7 +109,7 @@ class Replacement:
         found = attribute_of(self._module, node.target)
         if not isinstance(found, torch.Tensor) or node.target in self._buffers.values():
             return found
-        stored = self._buffers.get((id(found), tuple(found.shape)))
+        stored = self._buffers.get((id(found), (), tuple(found.shape)))
         if stored is not None:
             return attribute_of(self._module, stored)
         return copies.setdefault(id(found), found.detach().clone())
@@ -96,13 +121,24 @@ class Replacement:
     def _example(self, operand: Operand) -> Any:
         """A constant input in memory of its own, and for others one of their shape."""
         if not self.is_constant(operand):
-            return torch.empty(operand.shape)
+            return torch.empty(operand.shape, dtype=getattr(torch, operand.type or "float32"))
         values = [self._constants.value(node) for node in operand.nodes]
         value = values[0] if operand.make is None else operand.make(*values)
-        return value.reshape(operand.shape).clone(memory_format=torch.contiguous_format)
+        value = value.view(getattr(torch, operand.type)) if operand.type else value
+        value = value.permute(operand.order) if operand.order else value
+        value = value.reshape(operand.shape)
+        if self._shared:
+            return value.contiguous()
+        return value.clone(memory_format=torch.contiguous_format)
 
-    def _shaped(self, now: Any, node: Any, shape: tuple[int, ...]) -> Any:
-        """`now`, which stands for `node`, in the shape that a kernel takes."""
-        if shape_of(node) == shape:
-            return now
-        return self._module.graph.call_function(_reshape, (now, list(shape)))
+    def _shaped(self, now: Any, node: Any, operand: Operand) -> Any:
+        """`now`, which stands for `node`, as a kernel takes it."""
+        graph, shape = self._module.graph, shape_of(node)
+        if operand.type:
+            now = graph.call_function(_view_as, (now, getattr(torch, operand.type)))
+        if operand.order:
+            now = graph.call_function(_permute, (now, list(operand.order)))
+            shape = tuple(shape[dimension] for dimension in operand.order)
+        if shape != operand.shape:
+            now = graph.call_function(_reshape, (now, list(operand.shape)))
+        return now

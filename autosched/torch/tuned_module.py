@@ -2,80 +2,74 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from autosched.errors import ConfigError
-from autosched.torch.matches import LeftOut
+from autosched.torch.call_arguments import parameters_of
 from autosched.torch.model_graph import apart
+from autosched.torch.recorded import Report
 from autosched.torch.registry import registered
-from autosched.torch.tables import left_out_lines, table
-from autosched.words import count
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """A kernel in a model: what it computes of which inputs, where, and its operator's name."""
-
-    kind: str
-    inputs: str
-    place: str
-    operator: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What kernels compute in a model, and what PyTorch goes on computing."""
-
-    replaced: tuple[Replaced, ...]
-    left_out: tuple[LeftOut, ...]
-
-    def __str__(self) -> str:
-        places: dict[tuple[str, str, str], list[str]] = {}
-        for r in self.replaced:
-            places.setdefault((r.kind, r.inputs, r.operator), []).append(r.place)
-        rows = [
-            (f"{len(found)}x", kind, inputs, operator, ", ".join(found))
-            for (kind, inputs, operator), found in places.items()
-        ]
-        calls = f"{count(len(self.replaced), 'call')} of {count(len(rows), 'kernel')}"
-        head = f"{calls}, {count(len(self.left_out), 'operation')} left to PyTorch"
-        return "\n".join([head, *table(rows), *left_out_lines(self.left_out)])
+from autosched.user_warning import warn
 
 
 class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
     """What `with_kernels` returns: called as the model is, without gradients.
 
     Arguments of other shapes or types than the examples' go to the model as it was, which a
-    warning says once. `report` tells what was replaced. What is pickled is loaded where the same
-    operators are: in a process that called `with_kernels` with the same records.
+    warning says once; another says that an argument which asks for a gradient gets none. `report`
+    tells what was replaced. What is pickled is loaded where the same operators are: in a process
+    that called `with_kernels` with the same records.
     """
 
-    def __init__(self, model: Any, graph: Any, examples: Sequence[Any], report: Report) -> None:
+    def __init__(
+        self,
+        model: Any,
+        graph: Any,
+        examples: Sequence[Any],
+        named_examples: Mapping[str, Any],
+        report: Report,
+    ) -> None:
         super().__init__()
         self.graph_module = graph
         self.report = report
         self._model = (model,)  # no part of this one: its weights would be there twice
-        self._examples = tuple(map(_kind, examples))
-        self._strides = list(map(_strides, examples))
-        self._told = False
+        self._signature = parameters_of(model)
+        self._wanted = _texts(examples, named_examples)
+        order = self._signature.by_name(examples, named_examples)
+        self._names = tuple(order)
+        self._by_position = len(self._signature.split(order)[0])
+        self._examples = tuple(map(_kind, order.values()))
+        self._strides = list(map(_strides, order.values()))
+        self._told: set[str] = set()
         self.eval()
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """What the model computes."""
+        gradients = torch.is_grad_enabled()
         with torch.no_grad():
-            if named or tuple(map(_kind, inputs)) != self._examples:
-                self._tell(inputs, named)
+            values = self._in_order(inputs, named)
+            if values is None or tuple(map(_kind, values)) != self._examples:
+                self._tell_of_others(inputs, named)
                 return self._model[0](*inputs, **named)
-            stored = map(_stored, inputs, self._strides)
+            if gradients and any(v.requires_grad for v in values if isinstance(v, torch.Tensor)):
+                self._tell_of_gradients()
+            stored = map(_stored, values, self._strides)
             if not torch.is_autocast_enabled("cpu"):
                 return self.graph_module(*stored)
             with torch.autocast("cpu", enabled=False):  # kernels are for the types of the trace
                 return self.graph_module(*stored)
+
+    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
+        """The arguments in the order of the graph's; None where they are others."""
+        if not named and len(inputs) == len(self._names) == self._by_position:
+            return inputs
+        found = self._signature.by_name(inputs, named)
+        if tuple(found) != self._names or self._signature.twice(inputs, named):
+            return None
+        return list(found.values())
 
     def extra_repr(self) -> str:
         """The report's first line."""
@@ -90,19 +84,27 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
         del state["_operators"]
         super().__setstate__(state)
 
-    def _tell(self, inputs: Sequence[Any], named: dict[str, Any]) -> None:
-        if self._told or torch.compiler.is_compiling():
-            return
-        self._told = True
-        wanted = ", ".join(map(_text, self._examples))
-        found = [_text(_kind(value)) for value in inputs]
-        found += [f"{name}={_text(_kind(value))}" for name, value in named.items()]
-        warnings.warn(
-            f"the kernels of this model are for the arguments ({wanted}), found "
-            f"({', '.join(found)}); the model as it was computes these: tune it for them with "
+    def _tell_of_others(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
+        self._tell(
+            "others",
+            f"the kernels of this model are for the arguments ({self._wanted}), found "
+            f"({_texts(inputs, named)}); the model as it was computes these: tune it for them with "
             "autosched.torch.tasks_of, and give with_kernels such examples",
-            stacklevel=5,  # who calls the module, beyond PyTorch's two functions
         )
+
+    def _tell_of_gradients(self) -> None:
+        self._tell(
+            "gradients",
+            "an argument requires a gradient, and a model with kernels computes without: its "
+            "result has none; call it under torch.no_grad(), or the model as it was for a gradient",
+        )
+
+    def _tell(self, kind: str, text: str) -> None:
+        """Warn of it, once for each kind."""
+        if kind in self._told or torch.compiler.is_compiling():
+            return
+        self._told.add(kind)
+        warn(text)
 
 
 class _Operators(NamedTuple):
@@ -145,6 +147,12 @@ def _stored(value: Any, strides: Any) -> Any:
     if strides is None or value.stride() == strides:
         return value
     return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
+
+
+def _texts(inputs: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """The arguments of a call: `float32[5, 3], mask=None`."""
+    found = [_text(_kind(value)) for value in inputs]
+    return ", ".join([*found, *(f"{name}={_text(_kind(each))}" for name, each in named.items())])
 
 
 def _text(kind: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -12,6 +14,7 @@ from torch import nn
 import autosched.torch
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
+from autosched.torch.model_graph import exported
 from kit.exporting import record
 
 Tensor = Any
@@ -116,11 +119,61 @@ class Counting(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is mis
         return F.linear(x, self.weight)
 
 
-def agree(model: Any, *inputs: Any, tolerance: float = 1e-5) -> Any:
-    """The model with kernels for all of its tasks, which computes what the model does."""
-    tasks = autosched.torch.tasks_of(model, *inputs, layout_rewrite="none")
-    fast = autosched.torch.with_kernels(model, untuned(tasks.tasks), *inputs)
+class Named(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A model whose arguments may be given in several ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear: Any = nn.Linear(3, 4)
+
+    def forward(
+        self, x: Tensor, mask: Any = None, *more: Tensor, factor: float = 1.0, **others: Tensor
+    ) -> Any:
+        y = self.linear(x) * factor
+        y = y if mask is None else y * mask
+        return {"y": sum((*more, *others.values()), y)}
+
+
+class Broken(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A layer whose calls torch.compile cannot put into the graph of a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear: Any = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch._dynamo.graph_break()
+        return F.relu(self.linear(x))
+
+
+class Pieces(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """A perceptron of which torch.compile makes two graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Any = nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Linear(16, 12))
+        self.last: Any = nn.Linear(12, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x + self.first(x)
+        torch._dynamo.graph_break()
+        return self.last(y).softmax(-1)
+
+
+def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> Any:
+    """The model with kernels for all of its tasks, which computes what the model does.
+
+    It is traced once for both, which takes most of the time.
+    """
+    graph = exported(model, inputs, named)
+    with pytest.MonkeyPatch.context() as patch:
+        for user in ("model_tasks", "with_kernels"):
+            module = sys.modules[f"autosched.torch.{user}"]
+            patch.setattr(module, "exported", lambda *given: graph)
+        tasks = autosched.torch.tasks_of(model, *inputs, layout_rewrite="none", **named)
+        records = untuned(tasks.tasks)
+        fast = autosched.torch.with_kernels(model, records, *inputs, **named)
     with torch.no_grad():
-        wanted = model(*inputs)
-    torch.testing.assert_close(fast(*inputs), wanted, rtol=tolerance, atol=tolerance)
+        wanted = model(*inputs, **named)
+    torch.testing.assert_close(fast(*inputs, **named), wanted, rtol=tolerance, atol=tolerance)
     return fast

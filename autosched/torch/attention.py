@@ -1,0 +1,104 @@
+"""Attention: two products with a softmax between them, in one kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+
+from autosched.torch.computation import Computation, NoRuleError, Operand
+from autosched.torch.model_graph import arguments_of, shape_of, value_of
+from autosched.torch.operands import along, read, storage_order
+
+_BATCH = ("a", "b", "c", "d")
+_LEAST = "-3.4028234663852886e38"
+"""The least finite float32, where a maximum over indices begins as well."""
+
+
+def attention(node: Any) -> Computation:
+    """`aten.scaled_dot_product_attention`: of any number of heads, with a mask or causal.
+
+        S = Q K^T * scale + M;  E = exp(S - max(S));  Y = E V / sum(E)
+
+    The quotients come last, so that each is of a whole row. Rows of which the mask leaves nothing
+    are zeros, as PyTorch has them. Heads of the query that share those of key and value
+    (`enable_gqa`) are an index of their own.
+    """
+    given = arguments_of(node)
+    if given["dropout_p"]:
+        raise NoRuleError(f"it leaves out numbers at random: dropout_p={given['dropout_p']}")
+    if given["is_causal"] and given["attn_mask"] is not None:
+        raise NoRuleError("it is causal and has a mask")
+    query, key, value = given["query"], given["key"], given["value"]
+    *batch, rows, inner = shape_of(query)
+    columns, width = shape_of(key)[-2], shape_of(value)[-1]
+    if len(batch) > len(_BATCH):
+        raise NoRuleError(f"it has {len(batch)} dimensions before the matrices'")
+    lengths = dict(zip(_BATCH, batch, strict=False))
+    lengths |= {"i": rows, "e": inner, "j": columns, "f": width}
+    lead: list[tuple[str, ...]] = [(axis,) for axis in _BATCH[: len(batch)]]
+    shared = list(lead)
+    groups = shape_of(key)[-3] if given["enable_gqa"] and batch else 0
+    if groups not in (0, 1, *batch[-1:]):
+        lengths |= {"g": groups, "r": batch[-1] // groups}
+        lead[-1], shared[-1] = ("g", "r"), ("g",)
+    q, first = read("Q", query, [*lead, ("i",), ("e",)], lengths)
+    k, second = read("K", *along(key, [*shared, ("j",), ("e",)], lengths), lengths)
+    v, third = read("V", *along(value, [*shared, ("j",), ("f",)], lengths), lengths)
+    outer = ", ".join(axis for several in lead for axis in several)
+    at = f"{outer}, " if outer else ""
+    scale = inner**-0.5 if given["scale"] is None else given["scale"]
+    if not isinstance(scale, int | float) or not math.isfinite(scale):
+        raise NoRuleError(f"its scale is no number that is known: {scale}")
+    mask = _mask(given, [*lead, ("i",), ("j",)], lengths)
+    kept = mask.kept
+    s, most = f"S[{at}i, j]", f"m[{at}i]"
+    total = f"t[{at}i]"
+    quotient = f"({total} if {total} > 0 else 1.0)" if mask.operands else total
+    order = storage_order(node)
+    dimensions = [*lead, ("i",), ("f",)]
+    axes = tuple(axis for d in order for axis in dimensions[d])
+    return Computation(
+        kind=mask.kind,
+        statements=(
+            f"{s} = sum(e, {q} * {k}) * {float(scale)!r}{mask.added}",
+            f"{most} = max(j, {s} if {kept} else {_LEAST})" if kept else f"{most} = max(j, {s})",
+            f"E[{at}i, j] = exp({s} - {most})" + (f" if {kept} else 0.0" if kept else ""),
+            f"{total} = sum(j, E[{at}i, j])",
+            f"A[{at}i, f] = sum(j, E[{at}i, j] * {v})",
+            f"Y[{', '.join(axes)}] = A[{at}i, f] / {quotient}",
+        ),
+        operands={"Q": first, "K": second, "V": third, **mask.operands},
+        result="Y",
+        axes=axes,
+        shape=tuple(lengths[axis] for axis in axes),
+        types={name: each.type for name, each in mask.operands.items() if each.type},
+        order=() if order == tuple(range(len(order))) else order,
+    )
+
+
+class _Mask(NamedTuple):
+    """What a mask makes of an attention: what is added to a score, and where one is kept."""
+
+    kind: str
+    added: str = ""
+    kept: str = ""
+    operands: Mapping[str, Operand] = {}
+
+
+def _mask(
+    given: Mapping[str, Any], axes: Sequence[tuple[str, ...]], lengths: Mapping[str, int]
+) -> _Mask:
+    """The mask along the indices of a score; truth values are read as bytes."""
+    if given["is_causal"]:
+        return _Mask("causal_attention", kept="j <= i")
+    if given["attn_mask"] is None:
+        return _Mask("attention")
+    text, operand = read("M", *along(given["attn_mask"], axes, lengths), lengths)
+    if value_of(given["attn_mask"]).dtype != torch.bool:
+        return _Mask("masked_attention", added=f" + {text}", operands={"M": operand})
+    truth = replace(operand, type="uint8")
+    return _Mask("masked_attention", kept=f"{text} != 0", operands={"M": truth})

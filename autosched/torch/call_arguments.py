@@ -1,0 +1,88 @@
+"""The arguments of a model by name, however a call gives them: by position, by name or not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from autosched.arguments import found
+from autosched.errors import ConfigError
+
+PLAIN = (bool, int, float, str, type(None))
+"""Arguments that are no tensors, whose values become part of a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The parameters of a model: those that a position may give, and the plain defaults of all."""
+
+    positional: tuple[str, ...]
+    defaults: Mapping[str, Any]
+
+    def by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Every argument of a call, also those left out that have a plain default.
+
+        First come those that a position may give, in their order. What is given beyond the
+        parameters, to `*args`, is called by its number.
+        """
+        numbers = map(str, range(len(self.positional), len(inputs)))
+        places = (*self.positional, *numbers)
+        given = {**self.defaults, **dict(zip(places, inputs, strict=False)), **named}
+        first = [name for name in places if name in given]
+        return {name: given[name] for name in (*first, *(n for n in given if n not in first))}
+
+    def split(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call of what `by_name` returns: by position as far as they go, the others by name."""
+        names = list(arguments)
+        end = next((i for i, p in enumerate(self.positional) if names[i : i + 1] != [p]), None)
+        if end is None:
+            end = sum(name in self.positional or name.isdigit() for name in names)
+        values = tuple(arguments[name] for name in names[:end])
+        return values, {name: arguments[name] for name in names[end:]}
+
+    def twice(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        """Whether a call gives an argument by position and by name, which Python refuses."""
+        return any(name in named for name in self.positional[: len(inputs)])
+
+
+def parameters_of(model: Any) -> Parameters:
+    """Those of the model's `forward`; none where it does not tell them."""
+    signature = _signature(model)
+    several = () if signature is None else signature.parameters.values()
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return Parameters(
+        tuple(p.name for p in several if p.kind in places),
+        {p.name: p.default for p in several if isinstance(p.default, PLAIN)},
+    )
+
+
+def check_examples(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise ConfigError for examples that the model does not take, or that are not plain."""
+    places = {f"example_inputs[{i}]": value for i, value in enumerate(inputs)}
+    for place, value in {**places, **named}.items():
+        if not isinstance(value, (torch.Tensor, *PLAIN)):
+            raise ConfigError(
+                f"{place}: expected a tensor or a number, {found(value)}; wrap the model in a "
+                "torch.nn.Module that takes tensors"
+            )
+    signature = _signature(model)
+    if signature is None:
+        return
+    try:
+        signature.bind(*inputs, **named)
+    except TypeError as error:
+        raise ConfigError(
+            f"example_inputs: expected the arguments of the model, forward{signature}, found "
+            f"others: {error}; give them as you call the model"
+        ) from error
+
+
+def _signature(model: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(model.forward)
+    except ValueError:  # a ScriptModule's
+        return None

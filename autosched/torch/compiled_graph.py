@@ -1,0 +1,184 @@
+"""A graph of torch.compile with recorded kernels in it, made anew for other shapes and weights."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from autosched.errors import ConfigError
+from autosched.target import make_target
+from autosched.torch.matches import LeftOut, matches_of
+from autosched.torch.model_graph import Constants, traced
+from autosched.torch.recorded import Known, Report, put_kernels
+from autosched.torch.replacement import Replacement
+from autosched.user_warning import warn
+from autosched.words import count
+
+Key = tuple[Any, ...]
+
+MOST_SHAPES = 8
+"""For how many shapes a graph is made; torch.compile gives up after as many by itself."""
+
+MOST_WEIGHTS = 64
+"""For how many sets of weights: layers of one class may share a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """A weight as it was when it was stored for a kernel; its memory is kept, so that no other
+    tensor has its address. PyTorch counts the changes of a tensor, but not those of `.data`.
+    """
+
+    position: int
+    tensor: Any
+    version: int
+
+    def is_in(self, inputs: Sequence[Any]) -> bool:
+        """Whether it is the same still. Its address is part of a variant's key."""
+        version: int = inputs[self.position]._version
+        return version == self.version
+
+
+class _Variant:
+    """The graph for the shapes and the weights of these inputs."""
+
+    def __init__(
+        self, graph: Any, inputs: Sequence[Any], weights: Sequence[int], known: Known
+    ) -> None:
+        self._lock = threading.Lock()
+        self._weights: tuple[_Weight, ...] = ()
+        try:
+            module = traced(graph, inputs, {})
+        except ConfigError as error:
+            self.report = Report((), (LeftOut("the whole graph", "", str(error)),))
+            self._call: Callable[..., Any] = graph
+            return
+        places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._constants = Constants(module, {places[i]: inputs[i] for i in weights})
+        self._replacement = Replacement(module, self._constants, shared=True)
+        matches, left_out = matches_of(module, self._constants, make_target("cpu"), "none")
+        self.report = put_kernels(self._replacement, matches, left_out, known)
+        read = self._replacement.read
+        self._call = self._replacement.finish() if self.report.replaced else graph
+        self._places = {i: places[i] for i in weights if places[i] in read}
+        self._remember(inputs)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if not all(weight.is_in(inputs) for weight in self._weights):
+            with self._lock:
+                self._constants.given = {place: inputs[i] for i, place in self._places.items()}
+                self._replacement.refresh(self._call)
+                self._remember(inputs)
+        return self._call(*inputs)
+
+    def _remember(self, inputs: Sequence[Any]) -> None:
+        self._constants.given.clear()
+        if self.report.replaced:
+            self._weights = tuple(
+                _Weight(i, inputs[i].detach(), inputs[i]._version) for i in self._places
+            )
+
+
+class CompiledGraph:
+    """What the backend returns for `graph`: called as it is, with kernels where there are records.
+
+    A call that asks for gradients, or under `torch.autocast`, goes to the graph as it was; so do
+    calls of shapes beyond the first `MOST_SHAPES`, and of weights beyond `MOST_WEIGHTS`. A warning
+    says each of this once. `tell` is given the report of each graph that is made.
+    """
+
+    def __init__(
+        self, graph: Any, examples: Sequence[Any], known: Known, tell: Callable[[Report], None]
+    ) -> None:
+        self._graph = graph
+        self._known = known
+        self._tell_report = tell
+        names = [str(n.target) for n in graph.graph.nodes if n.op == "placeholder"]
+        self._weights = tuple(map(_is_weight, names, examples))
+        self._variants: dict[Key, _Variant] = {}
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The graph's results, as a sequence."""
+        reason = _reason_against_kernels(inputs)
+        if reason:
+            self._tell(reason)
+            return self._graph(*inputs)
+        weights = tuple(map(_is_plain_weight, self._weights, inputs))
+        shapes = tuple(map(_shape, weights, inputs))
+        addresses = tuple(t.data_ptr() for w, t in zip(weights, inputs, strict=True) if w)
+        variant = self._variants.get((shapes, addresses))
+        if variant is None:
+            variant = self._variant(shapes, addresses, weights, inputs)
+        return self._graph(*inputs) if variant is None else variant(*inputs)
+
+    def _variant(
+        self, shapes: Key, addresses: Key, weights: Sequence[bool], inputs: Sequence[Any]
+    ) -> _Variant | None:
+        """The variant for these inputs; None where there are as many as there may be."""
+        key = shapes, addresses
+        with self._lock:
+            if key in self._variants:
+                return self._variants[key]
+            for mine, which, most in ((0, "shapes", MOST_SHAPES), (1, "weights", MOST_WEIGHTS)):
+                known = {each[mine] for each in self._variants}
+                if key[mine] not in known and len(known) >= most:
+                    self._tell(
+                        f"it has kernels for {count(most, 'set')} of {which}, others are computed "
+                        "by PyTorch"
+                    )
+                    return None
+            positions = [i for i, weight in enumerate(weights) if weight]
+            made = _Variant(self._graph, inputs, positions, self._known)
+            self._variants[key] = made
+            self._tell_report(made.report)
+            return made
+
+    def _tell(self, reason: str) -> None:
+        if reason not in self._told:
+            self._told.add(reason)
+            warn(f"a graph of torch.compile with kernels: {reason}")
+
+
+def _reason_against_kernels(inputs: Sequence[Any]) -> str:
+    """Why PyTorch computes a call of the graph; empty where kernels may."""
+    if torch.is_autocast_enabled("cpu"):
+        return (
+            "torch.autocast is on, and kernels are for float32: PyTorch computes it; call it "
+            "without torch.autocast"
+        )
+    if torch.is_grad_enabled() and any(
+        value.requires_grad for value in inputs if isinstance(value, torch.Tensor)
+    ):
+        return (
+            "it is asked for gradients, which kernels have not: PyTorch computes it; for inference "
+            "call it under torch.no_grad() or torch.inference_mode()"
+        )
+    return ""
+
+
+def _is_weight(name: str, example: Any) -> bool:
+    """Whether the input is taken for a parameter or buffer, which seldom change.
+
+    Results do not depend on that: what changes is stored anew.
+    """
+    return isinstance(example, torch.nn.Parameter) or "_buffers_" in name
+
+
+def _is_plain_weight(weight: bool, value: Any) -> bool:
+    """Whether changes of it are counted, which those of tensors made in inference mode are not."""
+    dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return weight and dense and not value.is_inference()
+
+
+def _shape(weight: bool, value: Any) -> Any:
+    """What a graph depends on of an input; other values become part of it."""
+    if isinstance(value, torch.Tensor):
+        dense = value.layout == torch.strided
+        return value.shape, value.stride() if dense else value.layout, value.dtype, weight
+    return type(value), value

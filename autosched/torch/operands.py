@@ -1,0 +1,121 @@
+"""How a kernel reads a node: in the order in which its memory has it, and along which indices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from autosched.torch.computation import NoRuleError, Operand, Shape
+from autosched.torch.model_graph import shape_of, value_of
+
+_expand = torch.ops.aten.expand.default
+
+
+def read(
+    name: str, node: Any, axes: Sequence[tuple[str, ...]], lengths: Mapping[str, int]
+) -> tuple[str, Operand]:
+    """The node in a statement, `Q[a, i, b, e]`, and the kernel's input, whose rows are its own.
+
+    `axes` are the indices of each dimension of the node: several share one, none are for one of
+    length 1. `lengths` says how far each runs.
+    """
+    order = storage_order(node)
+    indices = [axis for dimension in order for axis in axes[dimension]]
+    shape = tuple(lengths[axis] for axis in indices)
+    permuted = () if order == tuple(range(len(order))) else order
+    return f"{name}[{', '.join(indices) or '0'}]", Operand((node,), shape or (1,), order=permuted)
+
+
+def storage_order(node: Any) -> tuple[int, ...]:
+    """The dimensions of a node by their strides, the widest first.
+
+    As they are where elements are read several times, as those of `expand` are.
+    """
+    value = value_of(node)
+    strides = value.stride()
+    several = zip(strides, value.shape, strict=True)
+    if value.is_contiguous() or any(s == 0 and size > 1 for s, size in several):
+        return tuple(range(value.dim()))
+    return tuple(sorted(range(value.dim()), key=lambda d: -strides[d]))
+
+
+def along(
+    node: Any, axes: Sequence[tuple[str, ...]], lengths: Mapping[str, int]
+) -> tuple[Any, list[tuple[str, ...]]]:
+    """The node before it was expanded, and which of the indices `axes` its dimensions have.
+
+    Its last dimension goes with the last of `axes`; one of length 1 is the same for all of an
+    index. Raises NoRuleError where the lengths do not fit.
+    """
+    node = before_expanding(node)
+    shape = shape_of(node)
+    found: list[tuple[str, ...]] = []
+    for size, several in zip(shape, axes[len(axes) - len(shape) :], strict=True):
+        length = 1
+        for axis in several:
+            length *= lengths[axis]
+        if size not in (1, length):
+            raise NoRuleError(f"{node.name} has the shape {shape}, which does not fit")
+        found.append(several if size == length else ())
+    return node, found
+
+
+def before_expanding(node: Any) -> Any:
+    """What the node has several times, itself where it is no `expand`."""
+    while node.target is _expand:
+        node = node.args[0]
+    return node
+
+
+def broadcast(
+    name: str, node: Any, shape: Shape, axes: Sequence[str], sizes: Shape
+) -> tuple[str, Operand] | None:
+    """The node, which is broadcast to `shape`, along the axes of a kernel's result.
+
+    `sizes` are the lengths of `axes`, with as many elements as `shape` in the same order; None
+    where an index is of the node in part.
+    """
+    node = before_expanding(node)
+    own = shape_of(node)
+    own = (1,) * (len(shape) - len(own)) + own
+    lengths = dict(zip(axes, sizes, strict=True))
+    together: list[tuple[str, ...]] = []
+    apart = True
+    for dimensions, several in _groups(shape, sizes):
+        indices = tuple(axes[i] for i in several)
+        whole = all(own[d] == shape[d] for d in dimensions)
+        if not whole and any(own[d] != 1 for d in dimensions):
+            return None
+        apart &= len(dimensions) == 1
+        together += [indices if whole else ()] + [()] * (len(dimensions) - 1)
+    if apart and len(together) == len(shape):
+        return read(name, node, together[len(shape) - len(shape_of(node)) :], lengths)
+    indices = tuple(axis for each in together for axis in each)
+    found = Operand((node,), tuple(lengths[axis] for axis in indices) or (1,))
+    return f"{name}[{', '.join(indices) or '0'}]", found
+
+
+def _groups(shape: Shape, sizes: Shape) -> list[tuple[list[int], list[int]]]:
+    """Dimensions of `shape` and of `sizes` that have as many elements, from the first to the last.
+
+    (2, 3, 4) and (6, 4) -> ([0, 1], [0]), ([2], [1])
+    """
+    found: list[tuple[list[int], list[int]]] = []
+    left, right = 0, 0
+    while left < len(shape) or right < len(sizes):
+        mine: list[int] = []
+        others: list[int] = []
+        product = other = 1
+        while not (mine or others) or product != other:
+            if product <= other and left < len(shape):
+                mine.append(left)
+                product *= shape[left]
+                left += 1
+            else:
+                others.append(right)
+                other *= sizes[right]
+                right += 1
+        found.append((mine, others))
+    return found

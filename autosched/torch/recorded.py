@@ -1,0 +1,116 @@
+"""Records of a model's operations, and kernels of them in its graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autosched.layout import LayoutOption
+from autosched.session.load_best import best_kernels
+from autosched.session.tuned import Tuned, TunedKernel
+from autosched.state.steps import steps_to_json
+from autosched.task import Task
+from autosched.torch.matches import LeftOut, Match
+from autosched.torch.registry import Source, add, kernel_of, refuse_cuda, sources
+from autosched.torch.replacement import Replacement
+from autosched.torch.tables import inputs_text, left_out_lines, table
+from autosched.words import count
+
+Known = Mapping[str, TunedKernel]
+"""The fastest record of each computation, by its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A kernel in a model: what it computes of which inputs, where, and its operator's name."""
+
+    kind: str
+    inputs: str
+    place: str
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What kernels compute in a model, and what PyTorch goes on computing."""
+
+    replaced: tuple[Replaced, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def __str__(self) -> str:
+        places: dict[tuple[str, str, str], list[str]] = {}
+        for r in self.replaced:
+            places.setdefault((r.kind, r.inputs, r.operator), []).append(r.place)
+        rows = [
+            (f"{len(found)}x", kind, inputs, operator, ", ".join(found))
+            for (kind, inputs, operator), found in places.items()
+        ]
+        calls = f"{count(len(self.replaced), 'call')} of {count(len(rows), 'kernel')}"
+        head = f"{calls}, {count(len(self.left_out), 'operation')} left to PyTorch"
+        return "\n".join([head, *table(rows), *left_out_lines(self.left_out)])
+
+
+def best_by_computation(records: Source | Sequence[Source]) -> dict[str, TunedKernel]:
+    """The fastest record of each computation, however its weights are stored."""
+    found: dict[str, TunedKernel] = {}
+    for source in sources(records):
+        if isinstance(source, Tuned):
+            several = [each.best for each in source if each.found]
+        else:
+            several = [source] if isinstance(source, TunedKernel) else best_kernels(source)
+        for tuned in several:
+            refuse_cuda(tuned)
+            key = _computation(tuned.task)
+            there = found.get(key)
+            if there is None or tuned.seconds < there.seconds:
+                found[key] = tuned
+    return found
+
+
+def put_kernels(
+    replacement: Replacement, matches: Iterable[Match], left_out: Iterable[LeftOut], known: Known
+) -> Report:
+    """Put the known kernels in the place of a graph's matches; `left_out` is what are none."""
+    replaced: list[Replaced] = []
+    others = list(left_out)
+    for match in matches:
+        kind, inputs = match.computation.kind, inputs_text(match.task)
+        tuned = known.get(_computation(match.task))
+        moved = [] if tuned is None else _moved_at_each_call(match, tuned, replacement)
+        if tuned is None or moved:
+            reason = f"its record wants {', '.join(moved)} stored in another order at each call"
+            reason = reason if moved else f"no record of {inputs}"
+            others.append(LeftOut(kind, match.place, reason))
+            continue
+        name = _operator(kind, tuned)
+        replacement.replace(match, name)
+        replaced.append(Replaced(kind, inputs, match.place, name))
+    return Report(tuple(replaced), tuple(others))
+
+
+def _computation(task: Task) -> str:
+    workload = task.workload.to_json()
+    workload.pop("layout_free", None)
+    return json.dumps(workload, sort_keys=True)
+
+
+def _moved_at_each_call(match: Match, tuned: TunedKernel, replacement: Replacement) -> list[str]:
+    """Inputs that the kernel wants stored in another order and that no constants are."""
+    if tuned.task.layout != LayoutOption.FOR_PRE_TRANSFORMED:
+        return []
+    operands = match.computation.operands
+    names = [tensor.name for tensor in tuned.task.layout_free]
+    return [name for name in names if not replacement.is_constant(operands[name])]
+
+
+def _operator(kind: str, tuned: TunedKernel) -> str:
+    """The name of an operator for this record alone, registered if it is not yet.
+
+    Weights are stored as the record's kernel wants them: another record is another operator.
+    """
+    identity = json.dumps([tuned.task.to_json(), steps_to_json(tuned.steps)], sort_keys=True)
+    mark = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    name = f"{kind.replace('+', '_')}_{mark}"
+    return add(name, tuned.task, kernel_of(tuned), copy=True)

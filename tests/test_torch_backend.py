@@ -1,0 +1,222 @@
+"""The backend of torch.compile: kernels where there are records, PyTorch for the rest."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.measure.records import Record
+from autosched.measure.result import MeasureResult
+from autosched.session.kernel_cache import VARIABLE
+from autosched.session.tuned import TunedKernel
+from kit.exporting import record
+from kit.records import written_here
+
+torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+import autosched.torch  # noqa: E402
+from autosched.torch import compiled_graph  # noqa: E402
+from kit.torch_models import Broken, Calls, Pieces, Residual, drawn, filled, untuned  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+Tensor = Any
+GROUP = "torch_dynamo_backends"
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew() -> Iterator[None]:
+    """Nothing that others compiled is found again."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def backend_for(model: Any, *inputs: Any) -> Any:
+    """A backend with kernels for all of the model's tasks, whose weights may be moved."""
+    return autosched.torch.backend(untuned(autosched.torch.tasks_of(model, *inputs).tasks))
+
+
+def kinds(report: Any) -> list[str]:
+    return [each.kind for each in report.replaced]
+
+
+def same(compiled: Any, model: Any, *inputs: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_a_cnn_has_the_kernels_of_its_tasks_and_weights_as_they_are_now() -> None:
+    model = filled(nn.Sequential(Residual(3, 4, 1), nn.Flatten(), nn.Linear(64, 5)))
+    (x,) = drawn((2, 3, 4, 4))
+    mine = backend_for(model, x)
+    compiled = torch.compile(model, backend=mine)
+    same(compiled, model, x)
+    assert [(each.kind, each.place) for each in mine.report.replaced] == [
+        ("conv2d+batch_norm+relu", "0.first"),
+        ("conv2d+batch_norm+add+relu", "0.second"),
+        ("conv2d", "0.down"),
+        ("linear", "2"),
+    ]
+    assert not mine.report.left_out
+    with torch.no_grad():
+        model[0].second.weight.mul_(2)
+        model[0].norm.running_mean.add_(0.3)
+        model[2].bias.data = model[2].bias + 1  # in other memory
+    same(compiled, model, x)
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_the_attention_of_a_layer_of_pytorch() -> None:
+    model = nn.TransformerEncoderLayer(12, 3, 16, batch_first=True).eval()
+    (x,) = drawn((2, 5, 12))
+    found = autosched.torch.tasks_of(model, x).found
+    mine = autosched.torch.backend(untuned([e.task for e in found if e.kind == "attention"]))
+    same(torch.compile(model, backend=mine, fullgraph=True), model, x)
+    assert kinds(mine.report) == ["attention"] and len(mine.report.left_out) == 7
+
+
+PACKED = [["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]]
+
+
+def packed(task: Any) -> TunedKernel:
+    """A record whose kernel wants its weights stored in another order."""
+    from autosched.state.steps import steps_from_json
+
+    return TunedKernel(task, record(task, steps_from_json(PACKED)))
+
+
+def test_weights_in_another_order_are_stored_anew_when_they_change() -> None:
+    model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
+    mine = autosched.torch.backend(packed(autosched.torch.tasks_of(model, x).tasks[0]))
+    compiled = torch.compile(model, backend=mine)
+    same(compiled, model, x)
+    with torch.no_grad():
+        model.weight.add_(1)
+    same(compiled, model, x)
+    model.load_state_dict({"weight": torch.ones(16, 8), "bias": torch.zeros(16)})
+    same(compiled, model, x)
+    assert len(mine.reports) == 1 and kinds(mine.report) == ["linear"]
+
+
+def test_layers_that_share_a_graph_have_weights_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, (x,) = filled(nn.Sequential(Broken(), Broken(), Broken())), drawn((3, 16))
+    task = autosched.torch.tasks_of(Calls(lambda m, x: m(x).relu(), model[0].linear).eval(), x)
+    mine = autosched.torch.backend(packed(task.tasks[0]))
+    monkeypatch.setattr(compiled_graph, "MOST_WEIGHTS", 2)
+    compiled = torch.compile(model, backend=mine)
+    with pytest.warns(UserWarning, match="for 2 sets of weights, others are computed by PyTorch"):
+        same(compiled, model, x)
+    same(compiled, model, x)
+    assert kinds(mine.report) == ["linear+relu"] * 2
+
+
+def test_a_perceptron_in_pieces_and_other_lengths() -> None:
+    """Several graphs, and sizes that torch.compile leaves open from the second length on."""
+
+    model, inputs = filled(Pieces()), drawn((2, 5, 12), (2, 7, 12), (2, 6, 12))
+    whole = Calls(lambda first, x: x + first(x), model.first).eval()
+    tasks = [
+        *autosched.torch.tasks_of(whole, inputs[0]).tasks,
+        *autosched.torch.tasks_of(model.last, inputs[0]).tasks,
+        *autosched.torch.tasks_of(model.last, inputs[2]).tasks,
+    ]
+    mine = autosched.torch.backend(untuned(tasks))
+    compiled = torch.compile(model, backend=mine)
+    same(compiled, model, inputs[0])
+    assert [kinds(each) for each in mine.reports] == [["linear+gelu", "linear+add"], ["linear"]]
+    assert "  1x  softmax  no record of X[10, 4]" in str(mine.reports[1])
+    for other in inputs[1:]:
+        same(compiled, model, other)
+    assert [len(each.replaced) for each in mine.reports] == [2, 1, 0, 0, 0, 1]
+    assert str(mine.report).startswith("4 calls of ")
+
+
+def test_shapes_beyond_the_most_are_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = filled(nn.Linear(3, 4)), drawn(*((i, 3) for i in (2, 3, 4, 5)))
+    mine = backend_for(model, inputs[0])
+    monkeypatch.setattr(compiled_graph, "MOST_SHAPES", 2)
+    compiled = torch.compile(model, backend=mine, dynamic=True)
+    same(compiled, model, inputs[0])
+    same(compiled, model, inputs[1])
+    with pytest.warns(UserWarning, match="kernels for 2 sets of shapes, others"):
+        same(compiled, model, inputs[2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is told once
+        same(compiled, model, inputs[3])
+    same(compiled, model, inputs[0])
+    assert [kinds(each) for each in mine.reports] == [["linear"], []]
+
+
+def test_gradients_and_automatic_types_are_pytorchs() -> None:
+    model, (x,) = filled(nn.Linear(3, 4)), drawn((2, 3))
+    mine = backend_for(model, x)
+    compiled = torch.compile(model, backend=mine)
+    with pytest.warns(UserWarning, match=r"asked for gradients, .* call it under torch\.no_grad"):
+        compiled(x).sum().backward()
+    assert torch.equal(model.weight.grad, x.sum(0).expand(4, 3))
+    told = pytest.warns(UserWarning, match=r"torch\.autocast is on, and kernels are for float32")
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), told:
+        assert compiled(x).dtype == torch.bfloat16
+    assert not mine.reports
+    same(compiled, model, x)
+    assert kinds(mine.report) == ["linear"]
+
+
+def test_a_graph_that_writes_to_its_inputs_is_pytorchs() -> None:
+    model = filled(Calls(lambda linear, x: linear(x.add_(1)), nn.Linear(3, 4)))
+    x, y = drawn((2, 3)) * 2
+    mine = backend_for(model.parts[0], x)
+    compiled = torch.compile(model, backend=mine)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x.clone()), model(y.clone()))
+    assert "it writes to its input" in str(mine.report)
+
+
+def test_records_by_option_and_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    value = project["project"]["entry-points"][GROUP]["autosched"]
+    found = EntryPoint("autosched", value, GROUP).load()
+    monkeypatch.setattr(autosched.torch.backend(), "_reports", [])
+    model, (x,) = filled(nn.Linear(3, 4)), drawn((2, 3))
+    (task,) = autosched.torch.tasks_of(model, x).tasks
+    line = Record(task.to_json(), (), MeasureResult((1e-3,), None, checked=True))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with pytest.raises(Exception, match=r"expected records in the cache of kernels, .* has none"):
+        torch.compile(model, backend=found)(x)
+    path = written_here(tmp_path / f"linear-{task.key}.jsonl", line)
+    for options in (None, {"records": str(path)}):
+        torch.compiler.reset()
+        same(torch.compile(model, backend=found, options=options), model, x)
+    assert [kinds(each) for each in autosched.torch.backend().reports] == [["linear"]] * 2
+    with pytest.raises(
+        ConfigError, match=r"options: expected \{'records': 'model\.jsonl'\}, found"
+    ):
+        autosched.torch.backend()(None, (), options={"record": str(path)})
+
+
+def test_the_fast_path_of_a_layer_is_told() -> None:
+    """Without a gradient `torch.compile` sees nothing of its operations."""
+    layer = filled(nn.TransformerEncoderLayer(16, 4, 16, batch_first=True))
+    (x,) = drawn((2, 5, 16))
+    for enabled in (True, False):
+        torch.compiler.reset()
+        torch.backends.mha.set_fastpath_enabled(enabled)
+        mine = backend_for(layer, x)
+        try:
+            same(torch.compile(layer, backend=mine), layer, x)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+        reasons = [each.reason for each in mine.report.left_out]
+        assert any("set_fastpath_enabled(False)" in reason for reason in reasons) == enabled
+        assert ("attention" in kinds(mine.report)) != enabled
