@@ -19,9 +19,10 @@ from ruamel.yaml import YAML
 import autosched
 from autosched.cli.app import app
 from autosched.cli.read_config import load_config
+from autosched.search.options import SearchOptions
 from autosched.session import session
 from kit.documents import examples
-from kit.helper import StubHelper, train_briefly
+from kit.helper import StubHelper, remember_features, train_briefly
 from kit.measurer import StubMeasurer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +39,9 @@ WITH_EXAMPLES = sorted(
 )
 
 
+SEARCH = SearchOptions(evolutionary_search_population=16, evolutionary_search_num_iters=1)
+
+
 def _few(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return function(*args, **{**options, "trials": 4})
 
@@ -48,8 +52,9 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(session, "Measurer", StubMeasurer())
     monkeypatch.setattr(session, "Helper", StubHelper)
     train_briefly(monkeypatch)
-    for name in ("tune", "kernel"):
-        few = partial(_few, getattr(autosched, name))
+    remember_features(monkeypatch)
+    for name, more in (("tune", {"search": SEARCH}), ("kernel", {})):
+        few = partial(_few, getattr(autosched, name), **more)
         monkeypatch.setattr(autosched, name, few, raising=False)
     monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

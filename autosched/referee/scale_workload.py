@@ -145,7 +145,10 @@ def _smallest(
     value: int = args[name]
     dag = _with(task, args).dag
     now = _lengths(dag)
+    expected = _lines(task, args, name)
     for candidate in range(1, value):
+        if not all(limits[a].allows(n + step * candidate) for a, (n, step) in expected.items()):
+            continue
         try:
             smaller = _with(task, {**args, name: candidate}).dag
         except AutoschedError:  # sizes that do not go together
@@ -157,6 +160,27 @@ def _smallest(
         if fits and smaller.flop_count < dag.flop_count:
             return candidate
     return value
+
+
+def _lines(task: Task, args: Mapping[str, Any], name: str) -> dict[_Axis, tuple[int, int]]:
+    """Axes whose length is a line over the argument `name`: that of 0, and how much each one adds.
+
+    Judged by the last three values, which saves most of the computations of smaller ones.
+    """
+    value: int = args[name]
+    try:
+        last = [
+            _lengths(_with(task, {**args, name: value - less}).dag)
+            for less in range(3 if value > 2 else 0)
+        ]
+    except AutoschedError:
+        return {}
+    if not last or any(lengths.keys() != last[0].keys() for lengths in last):
+        return {}
+    three = {axis: [lengths[axis] for lengths in last] for axis in last[0]}
+    return {
+        axis: (a - (a - b) * value, a - b) for axis, (a, b, c) in three.items() if a - b == b - c
+    }
 
 
 def _with_extents(dag: ComputeDAG, steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -284,7 +284,7 @@ class Storage:
             raise AccessError(_out_of_bounds(self.name, index, 0, self.size))
 
     def _check(self, index: Array, active: Mask = True) -> None:
-        if not index.size or (index.min() >= 0 and index.max() < self.size):
+        if not index.size or index.view(np.uint64).max() < self.size:  # negative ones are large
             return
         wrong = (index < 0) | (index >= self.size)
         if active is not True:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from autosched.process.worker import Worker
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.featurize import Featurizer, Helper, Steps, make_handler
 
-_ROWS: dict[tuple[str, Steps], FeatureRows] = {}
+_ROWS: defaultdict[str, dict[Steps, FeatureRows]] = defaultdict(dict)  # by task and settings
 
 
 class StubWorker(Worker):
@@ -68,20 +70,18 @@ def train_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
 def remember_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work out the rows of a candidate once for all tests whose subject is what is done with them.
 
-    Functions of the user's may change between tests and are asked again.
+    Functions of the user's may change between tests and are asked again, and so is what is illegal.
     """
-    work_out = Featurizer._one
+    work_out = Featurizer.__call__
 
-    def known(self: Featurizer, steps: Steps) -> FeatureRows | None:
+    def known(self: Featurizer, candidates: Sequence[Steps]) -> list[FeatureRows | None]:
         task = self._task.to_json()
         if "python" in task["workload"]:
-            return work_out(self, steps)
-        key = (json.dumps([task, self._settings]), steps)
-        rows = _ROWS.get(key)
-        if rows is None:  # also when it is illegal, or could not be worked out
-            rows = work_out(self, steps)
-            if rows is not None:
-                _ROWS[key] = rows
-        return rows
+            return work_out(self, candidates)
+        rows = _ROWS[json.dumps([task, self._settings])]
+        self._cache.update((steps, rows[steps]) for steps in candidates if steps in rows)
+        found = work_out(self, candidates)
+        rows.update((s, own) for s, own in zip(candidates, found, strict=True) if own is not None)
+        return found
 
-    monkeypatch.setattr(Featurizer, "_one", known)
+    monkeypatch.setattr(Featurizer, "__call__", known)

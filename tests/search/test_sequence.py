@@ -188,6 +188,7 @@ def test_the_hash_seed_changes_nothing() -> None:
     assert done.stdout == program()
 
 
+@pytest.mark.usefixtures("remembered_features", "brief_training")
 @pytest.mark.parametrize("sizes", [{"M": 1, "N": 1, "K": 1}, {"M": 1, "N": 1, "K": 2}])
 def test_a_tiny_space_is_measured_once_and_for_all(sizes: dict[str, int]) -> None:
     task, measurer = matmul(**sizes), StubMeasurer()
@@ -201,6 +202,7 @@ def test_a_tiny_space_is_measured_once_and_for_all(sizes: dict[str, int]) -> Non
     assert again.best is not None
 
 
+@pytest.mark.usefixtures("remembered_features", "brief_training")
 @pytest.mark.parametrize("op", ["softmax", "conv1d_nlc"])
 def test_nothing_is_measured_twice(op: str) -> None:
     """Neither in later rounds nor by a later run with another seed that continues."""

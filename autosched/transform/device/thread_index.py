@@ -112,24 +112,28 @@ def _of_warps(found: _Touched | None) -> _Touched | None:
 def _meet(a: _Touched | None, b: _Touched | None, loop: Span | None) -> bool:
     if a is None or b is None or a.rest != b.rest:
         return True
-    values = np.concatenate([a.values, b.values])
-    common = np.isin(values, np.intersect1d(a.values, b.values))
-    values = values[common]
-    who = np.concatenate([a.thread, b.thread])[common]
-    when = np.concatenate([a.iteration, b.iteration])[common]
-    order = np.argsort(values, kind="stable")
-    starts = np.flatnonzero(np.diff(values[order], prepend=values.min(initial=0) - 1))
-    if not len(starts):
+    parts = (a,) if b is a else (a, b)
+    elements = np.concatenate([part.values for part in parts])
+    if not elements.size:
         return False
-    several = _differ(who[order], starts)
+    elements = elements - elements.min()
+    if elements.max() >= 4 * MOST:
+        elements = np.unique(elements, return_inverse=True)[1].reshape(-1)
+    several = _differ(elements, np.concatenate([part.thread for part in parts]))
+    if b is not a:
+        several &= _differ(elements, np.repeat([0, 1], [a.values.size, b.values.size]))
     if loop is not None:
-        several &= _differ(when[order], starts)
+        several &= _differ(elements, np.concatenate([part.iteration for part in parts]))
     return bool(several.any())
 
 
-def _differ(values: Array, starts: Array) -> Array:
-    least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-    return np.asarray(least != most)
+def _differ(elements: Array, facts: Array) -> Array:
+    """For each element, by number, whether several of the `facts` beside `elements` are its."""
+    one = np.empty(elements.max() + 1, facts.dtype)
+    one[elements] = facts
+    several = np.zeros(one.size, bool)
+    several[elements[one[elements] != facts]] = True
+    return several
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from autosched.features.sets import ANSOR, AUTOSCHED_1, Rows
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.one_by_one import SETS, rows_of_both
 from kit.relatives import with_relatives
 
 COUNT = 10
@@ -238,26 +239,28 @@ def _task(case: Case) -> Task:
     return Task.from_expression(case.expr, case.shapes, dtype=case.dtype, target=target)
 
 
-@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
 @pytest.mark.parametrize("name", CASES)
-def test_rows_are_those_of_one_by_one(name: str, features: str) -> None:
+def test_rows_are_those_of_one_by_one(name: str) -> None:
     task = _task(CASES[name])
     found = with_relatives(task, 5, COUNT, 3)
-    batched = batched_features(task.dag, task.target, features)
-    rows = batched.rows_of(found)
-    assert batched.share.one_by_one <= len(found) / 2, batched.share.reasons
-    assert [_bits(r) for r in rows] == [_bits(_one(task, s, features)) for s in found]
+    one = [rows_of_both(task, steps) for steps in found]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows = batched.rows_of(found)
+        assert batched.share.one_by_one <= len(found) / 2, (features, batched.share.reasons)
+        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
 
 
-@pytest.mark.parametrize("features", [ANSOR, AUTOSCHED_1])
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-def test_what_has_no_rule_is_worked_out_one_by_one(name: str, features: str) -> None:
+def test_what_has_no_rule_is_worked_out_one_by_one(name: str) -> None:
     task = _task(ONE_BY_ONE[name])
     found = with_relatives(task, 5, COUNT, 3)
-    batched = batched_features(task.dag, task.target, features)
-    rows = batched.rows_of(found)
-    assert features == ANSOR or batched.share.one_by_one > 0
-    assert [_bits(r) for r in rows] == [_bits(_one(task, s, features)) for s in found]
+    one = [rows_of_both(task, steps) for steps in found]
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows = batched.rows_of(found)
+        assert features == ANSOR or batched.share.one_by_one > 0
+        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
 
 
 PADDED = (

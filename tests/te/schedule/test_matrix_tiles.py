@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -189,8 +190,8 @@ def test_tiles_of_warpgroups(name: str, turned: str) -> None:
 
     Bytes that are turned while they are copied are stored in up to four passes.
     """
-    arguments, c = product(128, 128, 256, *OF_WARPGROUPS[name], turned)
     step = instruction(name).extent("k")
+    arguments, c = product(128, 128, 2 * step, *OF_WARPGROUPS[name], turned)
     _, func = tiled(arguments, c, MatrixTile(128, 128, step, 16, 128, 2), name)
     watch = run(arguments, device_function(func), turned)
     worst = {key for key, degree in degrees(watch).items() if degree > 1}
@@ -225,18 +226,25 @@ FAULTS = {
 }
 
 
+@cache
+def _faultless(wide: bool) -> tuple[list[Tensor], str]:
+    """A product by a warpgroup, of tiles of one or two slabs, that is right, as text."""
+    arguments, c = product(64, 128, 512, *OF_WARPGROUPS[GROUP_F16])
+    tile = MatrixTile(64, 128, 64, 16, 128, 4) if wide else replace(GROUP, stages=4)
+    _, func = tiled(arguments, c, tile, GROUP_F16)
+    text = to_text(lower_func(func, cuda_target(arch="sm_90")))
+    run(arguments, parse_func(text), "")
+    return arguments, text
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_of_warpgroups_are_found(fault: str) -> None:
     """In the lockstep run: products that go on while tiles are filled are done when waited for."""
-    arguments, c = product(64, 128, 512, *OF_WARPGROUPS[GROUP_F16])
-    tile = MatrixTile(64, 128, 64, 16, 128, 4) if "slab" in fault else replace(GROUP, stages=4)
-    _, func = tiled(arguments, c, tile, GROUP_F16)
-    text = to_text(lower_func(func, cuda_target(arch="sm_90")))
+    arguments, text = _faultless("slab" in fault)
     old, new = FAULTS[fault]
     if "slab" in fault:
         old = " % 4 * 8192, 4096,"
     assert old in text
-    run(arguments, parse_func(text), "")
     with pytest.raises((InterpreterError, AssertionError)):
         run(arguments, parse_func(text.replace(old, new)), "")
 
