@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from autosched.words import visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
 _RAN: set[Path] = set()
+_OURS = f"{Path(__file__).parent}{os.sep}"
 _RUNNING: ContextVar[frozenset[Path]] = ContextVar("running", default=frozenset())
 
 
@@ -41,6 +43,21 @@ def trusting(yes: bool = True) -> Iterator[None]:
         yield
     finally:
         _TRUSTING.reset(token)
+
+
+@contextmanager
+def watched(what: str) -> Iterator[None]:
+    """Errors of the user's code that is called inside are a ConfigError with `what` and the line.
+
+    The line is the outermost one that is not autosched's.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+        place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
+        raise ConfigError(f"{what} failed at {place}: {type(error).__name__}: {error}") from error
 
 
 def require_trusted(spec: str, key: str) -> None:

@@ -8,6 +8,8 @@ from typing import Literal, get_args
 from autosched import arguments
 
 SpaceName = Literal["autosched", "ansor"]
+OURS = "autosched"
+"""The name of the search that is no policy of the user's own."""
 
 _SHARES = (
     "eps_greedy",
@@ -56,3 +58,10 @@ class SearchOptions:
             arguments.instance(f"search.{name}", getattr(self, name), str)
         name = "disable_change_compute_location"
         arguments.flag(f"search.{name}", self.disable_change_compute_location)
+
+
+def policy_problem(text: str) -> str:
+    """Why text can be no policy, or an empty text: it is `autosched` or `file.py:name`."""
+    if text == OURS or ":" in text:
+        return ""
+    return f"expected {OURS} or file.py:name, found {text!r}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +12,7 @@ from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
-from autosched.user_file import failure_in, load_object
+from autosched.user_file import failure_in, load_object, watched
 from autosched.words import count, visible
 
 Numbers = npt.NDArray[np.float64]
@@ -96,24 +94,24 @@ class WatchedModel:
 
     def seed(self, number: int) -> None:
         """Of a run; for a model that wants to know."""
-        with self._watched("seed"):
+        with watched(f"{self._shown}: seed"):
             tell = getattr(self._model, "seed", None)
             if callable(tell):
                 tell(number)
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float] | Numbers) -> None:
         """Have the model learn anew."""
-        with self._watched("fit"):
-            self._model.fit([_unchangeable(each) for each in programs], np.array(throughputs))
+        with watched(f"{self._shown}: fit"):
+            self._model.fit([unchangeable(each) for each in programs], np.array(throughputs))
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Numbers:
         """The scores of its members: (programs, members); of a model without members its own."""
-        with self._watched("opinions"):
+        with watched(f"{self._shown}: opinions"):
             ask, name = getattr(self._model, "opinions", None), "opinions"
-        with self._watched("predict" if ask is None else name):
+        with watched(f"{self._shown}: {'predict' if ask is None else name}"):
             if ask is None:
                 ask, name = self._model.predict, "predict"
-            answered = ask([_unchangeable(each) for each in programs])
+            answered = ask([unchangeable(each) for each in programs])
         expected = f"{self._shown}: expected {len(programs)} scores"
         try:
             found = numbers_of(answered)
@@ -129,18 +127,6 @@ class WatchedModel:
                 f"{found.shape}{' with nan in it' if np.isnan(found).any() else ''}"
             )
         return found
-
-    @contextmanager
-    def _watched(self, method: str) -> Iterator[None]:
-        try:
-            yield
-        except (Exception, SystemExit) as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            theirs = [frame for frame in frames if frame.filename != __file__]
-            place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
-            raise ConfigError(
-                f"{self._shown}: {method} failed at {place}: {type(error).__name__}: {error}"
-            ) from error
 
 
 class OwnCostModel:
@@ -274,7 +260,7 @@ def _member(model: Any, name: str, where: str) -> Any:
         ) from error
 
 
-def _unchangeable(program: FeatureRows) -> FeatureRows:
+def unchangeable(program: FeatureRows) -> FeatureRows:
     """The same values; a model that writes to them is refused, and spoils no other's."""
     seen = program.view()
     seen.flags.writeable = False

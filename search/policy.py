@@ -26,6 +26,7 @@ from autosched.search.population import Rows, Structures
 from autosched.search.space import SearchSpace
 from autosched.search.structure import Steps
 from autosched.search.surrogate import Scores, Surrogate
+from autosched.state.dag import ComputeDAG
 
 _FOR_EACH = 8  # a small batch is not worth more samples for each of its places
 _POOL = 2048  # candidates that are kept for later rounds
@@ -74,6 +75,10 @@ class SketchPolicy:
     is chosen by a score is chosen by a draw of what it may be (`Doubt`). Without a trained model
     nothing is evolved.
     """
+
+    name = ""  # records name policies of the user only
+    why_nothing = ""
+    asks_model = True
 
     def __init__(
         self,
@@ -327,9 +332,14 @@ class SketchPolicy:
         state = self._state_of.get(steps)
         if state is None:
             try:
-                text = self.context.dag.infer_bound_of(steps).to_str()
-                state = hashlib.sha256(text.encode()).hexdigest()[:16]
+                state = state_of(self.context.dag, steps)
             except ScheduleError:
                 state = ""
             self._state_of[steps] = state
         return state
+
+
+def state_of(dag: ComputeDAG, steps: Steps) -> str:
+    """16 hex digits that tell loop nests apart. ScheduleError where the steps are illegal."""
+    text = dag.infer_bound_of(steps).to_str()
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

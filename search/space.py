@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autosched.cpu_caches import TYPICAL
 from autosched.search.initial import Rng
+from autosched.search.neighbour import neighbour
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, SketchRule
 from autosched.search.sample import drawn, sample_population
@@ -93,3 +94,10 @@ class SearchSpace:
             return found
         fitting = replace(self.context, fitting=True)
         return [state.steps for state in drawn(fitting, self.sketches, rng, count)]
+
+    def mutated(self, rng: Rng, candidate: Steps) -> Steps:
+        """The candidate with a factor moved, an unroll limit drawn anew or a stage elsewhere.
+
+        The candidate itself where nothing was found to change.
+        """
+        return neighbour(self.context, candidate, rng)

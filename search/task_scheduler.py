@@ -179,7 +179,7 @@ class TaskScheduler:
         state.update(best.result.cost if best is not None else UNKNOWN_COST)
         patience = tuner.options.early_stopping
         if not records:
-            self._end(state, _LEFT if known else _NONE)
+            self._end(state, tuner.why_nothing or (_LEFT if known else _NONE))
         elif best is None:
             self._end(state, "nothing valid in the first round")
         elif patience is not None and tuner.since_best >= patience:

@@ -22,8 +22,11 @@ from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
+from autosched.search.own_policy import Policies, Tools
+from autosched.search.own_search import OwnSearch
 from autosched.search.policy import Candidate, SketchPolicy
 from autosched.search.progress import Observer, Part, Progress, TuneResult
+from autosched.search.proposer import Proposer
 from autosched.search.ranking_quality import Quality, prediction_quality
 from autosched.search.rules.protocol import SketchRule
 from autosched.search.space import SearchSpace
@@ -33,6 +36,7 @@ from autosched.task import Task
 INTERRUPTED = "interrupted"
 _MOST_CLAIMS = 4  # times that others have just taken what was chosen
 _ROUNDS_AHEAD = 3  # whose samples are drawn at once
+_SPACE_IS_EMPTY = "the search space holds no more candidates"
 ENDING = (MeasureLostError, RecordsError)  # nothing more can be measured, or written
 
 
@@ -41,7 +45,7 @@ class TuneOptions:
     """How long to search and how.
 
     `trials` counts measured candidates of this run; `sketch_rules` are tried before the built-in
-    ones.
+    ones; `policy` makes the search of each task, None is that of autosched.
     """
 
     trials: int = 64
@@ -53,6 +57,7 @@ class TuneOptions:
     features: str = TUNING
     search: SearchOptions = field(default_factory=SearchOptions)
     sketch_rules: tuple[SketchRule, ...] = ()
+    policy: Policies | None = None
 
 
 class Measures(Protocol):
@@ -124,13 +129,7 @@ class Tuner:
         self._observer = observer
         self._own_helper = helper is None
         self._helper = helper or Helper()
-        self._policy = SketchPolicy(
-            SearchSpace(task, options.search, options.sketch_rules),
-            self.learner,
-            np.random.default_rng(options.seed),
-            task_featurizer(task, self._helper, options.features, options.search.space == "ansor"),
-            task.key,
-        )
+        self._policy = self._proposer(task)
         self._ahead: list[Candidate] = []  # chosen, and not measured yet
         self.since_best = 0
         """Trials of this run since the best one so far."""
@@ -141,6 +140,22 @@ class Tuner:
         self._continues = bool(earlier)
         for record in earlier:
             self._consider(record)
+
+    def _proposer(self, task: Task) -> Proposer:
+        options, learner = self.options, self.learner
+        space = SearchSpace(task, options.search, options.sketch_rules)
+        rng = np.random.default_rng(options.seed)
+        limits = options.search.space == "ansor"
+        featurize = task_featurizer(task, self._helper, options.features, limits)
+        if options.policy is None:
+            return SketchPolicy(space, learner, rng, featurize, task.key)
+        tools = Tools(task, space, rng, learner, featurize)
+        return OwnSearch(options.policy.make(tools), tools, learner, featurize)
+
+    @property
+    def why_nothing(self) -> str:
+        """Why a policy of the user ended the search; empty where the space holds no more."""
+        return self._policy.why_nothing
 
     def run(self) -> TuneResult:
         """Search until the trials, the time or the space is used up."""
@@ -156,8 +171,8 @@ class Tuner:
                 size = min(self.options.batch, self.options.trials - self.progress.done)
                 if not self.step(size, _ROUNDS_AHEAD):
                     some = self.progress.done or self._continues
-                    left = "the search space holds no more candidates"
-                    reason = left if some else none_within_limits([self.progress.task])
+                    left = _SPACE_IS_EMPTY if some else none_within_limits([self.progress.task])
+                    reason = self.why_nothing or left
                     break
         except KeyboardInterrupt:
             interrupted, reason = True, INTERRUPTED
@@ -246,7 +261,7 @@ class Tuner:
             records = self._record(batch, results, quality)
         with self._phase("learn"):
             self._tell_policy(records)
-            if progress.done < self.options.trials:
+            if progress.done < self.options.trials and self._policy.asks_model:
                 self.learner.refresh()
         self._tell("batch", records)
         return records
@@ -296,6 +311,8 @@ class Tuner:
             "predicted": candidate.predicted,
             "quality": None if quality is None else quality.to_json(),
         }
+        if self._policy.name:
+            search["policy"] = self._policy.name
         return Record(self._task_json, candidate.steps, result, search)
 
     def _note(self, batch: Sequence[Candidate], index: int, result: MeasureResult) -> None:

@@ -27,7 +27,7 @@ from autosched.measure.flush import parse_flush
 from autosched.measure.gpu_pool import ALL
 from autosched.measure.run_options import MIN_REPEAT_MS, RunOptions
 from autosched.search.cost_model import COST_MODELS
-from autosched.search.options import SearchOptions, SpaceName
+from autosched.search.options import OURS, SearchOptions, SpaceName, policy_problem
 from autosched.search.own_model import spec_problem
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target, require_threads
@@ -180,6 +180,18 @@ class SearchSection(_Section):
     sketch_rules: list[str] = Field(
         default_factory=list, description="file.py:rule, tried before the built-in ones"
     )
+    policy: str = Field(
+        default=OURS,
+        description="autosched, or file.py:name of a search of your own",
+        json_schema_extra={"anyOf": [{"enum": [OURS]}, {"pattern": "[.]py:[^:]+$"}]},
+    )
+
+    @field_validator("policy")
+    @classmethod
+    def _policy(cls, value: str) -> str:
+        if problem := policy_problem(value):
+            raise ValueError(problem)
+        return value
 
     @field_validator("cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure")
     @classmethod

@@ -135,6 +135,7 @@ def settings_of(
         workloads=workload_keys(model.workloads),
         search=SearchOptions(**ansor),
         sketch_rules=load_rules(section.sketch_rules),
+        policy=section.policy,
         measure=measure.run_options(),
         workers=measure.workers,
         devices=measure.devices,

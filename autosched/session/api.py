@@ -94,8 +94,9 @@ def tune(task: Task | Sequence[Task], **settings: Any) -> Tuned:
 
 def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
     """`tune` with settings that were checked already."""
+    options = settings.options()  # of all: a file of the user's is run once
     jobs = [
-        Job(task, settings.options(), weight)
+        Job(task, options, weight)
         for task, weight in zip(tasks, _weights(settings.weights, len(tasks)), strict=True)
     ]
     messages = Messages(warning=warn, other_file="Give another file for the records")

@@ -18,8 +18,9 @@ from autosched.measure.run_options import RunOptions
 from autosched.measure.workload_keys import WorkloadKeys
 from autosched.search.allocation import STRATEGIES
 from autosched.search.cost_model import CostModel
-from autosched.search.options import SearchOptions
+from autosched.search.options import OURS, SearchOptions
 from autosched.search.own_model import Model, any_cost_model
+from autosched.search.own_policy import Policy, Tools, own_policies
 from autosched.search.progress import Observer
 from autosched.search.rules.custom import require_rule
 from autosched.search.rules.protocol import SketchRule
@@ -63,6 +64,8 @@ class TuneSettings:
             for each key.
         search: the parameters of the search.
         sketch_rules: tried before the built-in ones, see docs/searching.md.
+        policy: the search itself: autosched, or a policy of one's own: its class, which is called
+            with the tools of each task (`autosched.search.own_policy.Policy`), or `file.py:name`.
         measure: how long each candidate is timed.
         workers: processes that build candidates; default: one for each core, from 2 to 8; for
             GPUs one for each hardware thread but one, at most 16.
@@ -98,6 +101,7 @@ class TuneSettings:
     workloads: Task | Mapping[str, Task] | WorkloadKeys | None = None
     search: SearchOptions | None = None
     sketch_rules: Sequence[SketchRule] = ()
+    policy: str | Callable[[Tools], Policy] = OURS
     measure: RunOptions | None = None
     workers: int | None = None
     devices: Sequence[int | str] | str = ()
@@ -140,6 +144,7 @@ class TuneSettings:
             features=arguments.one_of("features", self.features, list(FEATURE_SETS)),
             search=_options("search", self.search, SearchOptions(), example),
             sketch_rules=_rules(self.sketch_rules),
+            policy=own_policies(self.policy, "policy"),
         )
 
     def model_options(self) -> ModelOptions:
@@ -176,6 +181,9 @@ class TuneSettings:
 
         Default: the sum of the jobs'. Raises ConfigError when a file is wrong.
         """
+        for job in jobs:
+            if job.options.policy is not None:
+                job.options.policy.load()
         return Session(
             jobs,
             trials=trials,

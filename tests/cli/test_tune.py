@@ -382,6 +382,50 @@ row_blocks = FunctionRule("RowBlocks", condition, apply)
 """
 
 
+def test_a_file_of_the_users_has_the_search(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    mine = """
+class Mine:
+    name = "mine"
+
+    def __init__(self, tools):
+        self.tools = tools
+
+    def propose(self, count):
+        return self.tools.space.sample(self.tools.rng, count)
+
+    def tell(self, candidates, seconds):
+        pass
+"""
+    (tmp_path / "mine.py").write_text(mine)
+    own = ("--set", "search.policy=mine.py:Mine")
+    status, _, err = run("a.yaml", *own)
+    assert status == 0, err
+    assert [r.search["policy"] for r in read_log(tmp_path / "a.jsonl").records] == ["mine"] * 8
+    text = (tmp_path / "b.yaml").read_text()
+    (tmp_path / "c.yaml").write_text(text.replace("search: {", 'search: {policy: "mine.py:Mine", '))
+    status, _, err = run("a.yaml", "c.yaml", "--records", "two.jsonl")
+    assert status == 0, err  # each configuration its own
+    found = {r.task["key"]: r.search.get("policy") for r in read_log(Path("two.jsonl")).records}
+    assert sorted(found.values(), key=str) == [None, "mine"]
+    (tmp_path / "mine.py").write_text(mine.replace("return ", "return 1 / 0 + "))
+    status, _, err = run("a.yaml", *own)
+    assert status == 2
+    shown = " ".join(err.split())
+    assert "policy mine: propose failed at mine.py:9: ZeroDivisionError" in shown
+    (tmp_path / "mine.py").write_text(mine.replace("return ", "raise KeyboardInterrupt  # "))
+    assert run("a.yaml", *own)[0] == 130
+    for given, expected in (
+        ("mine.py:Gone", "policy: mine.py defines no policy Gone"),
+        ("none.py:Mine", "policy: there is no file none.py"),
+        ("annealing", "search.policy: expected autosched or file.py:name, found 'annealing'"),
+    ):
+        status, _, err = run("a.yaml", "--set", f"search.policy={given}")
+        assert status == 2
+        assert expected in " ".join(err.split())
+
+
 def test_sketch_rules_of_the_user(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(RULES.replace("BACK", "1"))
     text = (tmp_path / "a.yaml").read_text()

@@ -12,6 +12,7 @@ from autosched.measure.result import MeasureResult
 from autosched.search import learned
 from autosched.search.featurize import task_featurizer
 from autosched.search.learned import learned_from
+from autosched.search.policy import SketchPolicy
 from autosched.search.structure import Steps
 from autosched.search.tuner import TuneOptions, Tuner
 from autosched.target import cpu_target
@@ -48,6 +49,7 @@ def test_what_is_not_learned_from_is_not_measured_again_either(
     task = Task.from_workload("matmul", M=2, N=2, K=2, target=cpu_target())
     options = TuneOptions(trials=12, batch=6, seed=3, cost_model="random")
     first = Tuner(task, options, StubMeasurer(), helper=StubHelper())
+    assert isinstance(first._policy, SketchPolicy)
     first._policy._featurize = task_featurizer(task)
     earlier = first.run().records
     if not known:  # an older program's records
@@ -61,6 +63,7 @@ def test_what_is_not_learned_from_is_not_measured_again_either(
         return task_featurizer(task)(candidates)
 
     again = Tuner(task, replace(options, seed=4), StubMeasurer(), earlier=earlier)
+    assert isinstance(again._policy, SketchPolicy)
     again._policy._featurize = featurize  # type: ignore[assignment]
     again._learn_earlier()
     assert len(asked) == 5

@@ -20,6 +20,7 @@ from autosched.process.worker import Worker
 from autosched.search.evolution import mutated
 from autosched.search.featurize import Helper, task_featurizer
 from autosched.search.options import SearchOptions
+from autosched.search.policy import SketchPolicy
 from autosched.search.population import Structures
 from autosched.search.space import SearchSpace
 from autosched.search.tuner import TuneOptions, Tuner
@@ -97,6 +98,7 @@ def tuner_of(
     settings = TuneOptions(**given)
     tuner = Tuner(task, settings, measurer, earlier=earlier, helper=helper or NoHelper())
     if helper is None:
+        assert isinstance(tuner._policy, SketchPolicy)
         tuner._policy._featurize = task_featurizer(task)
     return tuner
 

@@ -16,12 +16,13 @@ from autosched.measure.records import Record, read_log
 from autosched.measure.run_options import RunOptions
 from autosched.search.cost_model import XGBoostModel
 from autosched.search.options import SearchOptions
+from autosched.search.own_policy import Tools
 from autosched.search.progress import Progress
 from autosched.session.api import tune
 from autosched.session.tuned import Tuned
 from autosched.state.steps import Step
 from autosched.task import Task
-from kit.measurer import StubMeasurer
+from kit.measurer import Steps, StubMeasurer
 from kit.types import Array, UseMeasurer
 
 SMALL = {"batch": 4, "trials": 8, "cost_model": "random"}
@@ -318,6 +319,77 @@ def test_a_model_with_a_wrong_answer_is_told_so(
         quick(task, cost_model=model)
 
 
+class Drawn:
+    """A policy: random search."""
+
+    name = "drawn"
+    tools: list[Tools] = []
+
+    def __init__(self, tools: Tools) -> None:
+        self.tools.append(tools)
+
+    def propose(self, count: int) -> Sequence[Steps]:
+        return self.tools[-1].space.sample(self.tools[-1].rng, count)
+
+    def tell(self, candidates: Sequence[Steps], seconds: Sequence[float]) -> None:
+        pass
+
+
+def test_a_search_of_the_users_own(
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+) -> None:
+    path = tmp_path / "two.jsonl"
+    result = quick(tasks, policy=Drawn, records=path)
+    assert [each.task for each in Drawn.tools] == tasks
+    records = read_log(path).records
+    assert [r.steps for r in records] == [r.steps for r in result.records]
+    assert {r.search["policy"] for r in records} == {"drawn"}
+    later = quick(tasks, records=path, policy="autosched").records
+    assert not any("policy" in record.search for record in later)
+    nests = [(r.task["key"], r.search["state"]) for r in (*records, *later)]
+    assert len(set(nests)) == len(nests) == 16
+
+
+def test_a_model_that_a_search_does_not_ask_is_not_trained(
+    quick: Callable[..., Tuned], task: Task
+) -> None:
+    class Asking(Drawn):
+        def propose(self, count: int) -> Sequence[Steps]:
+            found = super().propose(count)
+            return [found[k] for k in np.argsort(-self.tools[-1].scores(found))]
+
+    for policy, asked in ((Drawn, False), (Asking, True)):
+        model = Counting()
+        quick(task, policy=policy, cost_model=model)
+        assert bool(model.taught) == asked
+
+
+def test_a_file_of_the_users_own_search_is_run_once_before_anything_starts(
+    quick: Callable[..., Tuned], measurer: UseMeasurer, tasks: list[Task], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        f"print('run', file=open({str(tmp_path / 'ran')!r}, 'a'))\n"
+        "class Nothing:\n"
+        "    name = 'nothing'\n"
+        "    def __init__(self, tools):\n"
+        "        pass\n"
+        "    def propose(self, count):\n"
+        "        return []\n"
+        "    def tell(self, candidates, seconds):\n"
+        "        pass\n"
+    )
+    made = measurer()
+    with pytest.raises(ConfigError, match=r"^policy: .*mine\.py defines no policy Gone$"):
+        quick(tasks, policy=f"{tmp_path / 'mine.py'}:Gone")
+    assert not made
+    (tmp_path / "ran").unlink()
+    with pytest.raises(
+        MeasureError, match=r"nothing was measured: .*nothing new of policy nothing"
+    ):
+        quick(tasks, policy=f"{tmp_path / 'mine.py'}:Nothing")
+    assert (tmp_path / "ran").read_text() == "run\n"
+
+
 def test_models_are_saved_loaded_and_warm_started(
     learning: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
 ) -> None:
@@ -423,6 +495,11 @@ FINE = object()
         ({"features": "all"}, "features: expected one of ansor-0.19, autosched-1, found 'all'"),
         ({"features": ["autosched-1"]}, "features: expected one of"),
         ({"pretrained": "no"}, "pretrained: expected True or False, found 'no'"),
+        ({"policy": "annealing"}, "policy: expected autosched or file.py:name, found 'annealing'"),
+        (
+            {"policy": 7},
+            r"policy: expected autosched, file.py:name, or a class of policies, .* 7 \(",
+        ),
         ({"sketch_rules": "my.py:rule"}, "sketch_rules: expected a list of rules, found 'my.py"),
         ({"sketch_rules": [7]}, "sketch_rules: number 0: expected a rule with a name"),
         ({"check": "some"}, "check: expected one of best, all, none, found 'some'"),
