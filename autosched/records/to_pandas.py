@@ -20,7 +20,7 @@ from autosched.user_warning import warn
 COLUMNS = (
     *("file", "record", "task", "key", "cpu", "here", "time", "round", "race", "cache_flush"),
     *("seconds", "low", "high", "flops_per_second", "valid", "believed", "checked"),
-    *("largest_error", "stage", "kind", "message", "predicted"),
+    *("largest_error", "stage", "kind", "message", "policy", "predicted"),
     *("build_seconds", "total_seconds", "steps"),
 )
 _MOST = 2**63 - 1  # that a column holds
@@ -49,8 +49,8 @@ def to_pandas(
     caches before each call. Times are in seconds: `low` and `high` are where that of a call lies
     with 95% confidence. Of failures they are NaN, and `stage`, `kind` and `message` say why. A time
     that no kernel can have is `valid` and not `believed`. `predicted` is the score that the cost
-    model gave, `steps` how many transform steps there are. Numbers that a record does not tell are
-    NaN.
+    model gave, `policy` the search of the user's own that proposed it (empty for autosched's),
+    `steps` how many transform steps there are. Numbers that a record does not tell are NaN.
 
     Lines that cannot be read are left out, and `warning` is told. Raises ConfigError without pandas
     and when a file cannot be read.
@@ -77,6 +77,7 @@ def to_pandas(
                 "race": is_race(record),
                 "cache_flush": min(record.result.cache_flush, _MOST),
                 "believed": record.result.valid and record.result.cost >= entry.least_seconds,
+                "policy": _text(record.search.get("policy")),
                 **measured(record, entry.operations),
                 **{name: _number(record.search.get(name)) for name in ("round", "predicted")},
             }
@@ -84,6 +85,11 @@ def to_pandas(
                 values.append(row[name])
         tell_problems(path, contents, warning)
     return pandas.DataFrame(columns).astype(_TYPES)
+
+
+def _text(value: Any) -> str:
+    """What a record's line says where it is text; otherwise an empty one."""
+    return value if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> float:

@@ -72,6 +72,12 @@ def test_numbers_that_records_do_not_tell_are_nan(tmp_path: Path) -> None:
     assert alone.predicted.dtype == float and math.isnan(alone["round"].mean())
 
 
+def test_the_search_of_the_users_own_is_named(tmp_path: Path) -> None:
+    given: list[dict[str, object]] = [{"policy": "annealing"}, {}, {"policy": 7}]
+    lines = [replace(record(0), search=search) for search in given]
+    assert records.to_pandas(write(tmp_path / "a", lines)).policy.tolist() == ["annealing", "", ""]
+
+
 def test_without_pandas_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     missing(monkeypatch, "pandas")
     with pytest.raises(ConfigError, match=r"^pandas is not installed; .* needs it: pip install"):
