@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from math import exp, log
 from statistics import median
 from typing import Any
@@ -97,31 +99,35 @@ def race(found: Differences, *, share: bool = False, warning: Tell = warn) -> li
     Raises ConfigError where the tasks' target cannot be run here.
     """
     arguments.instance("found", found, Differences, 'records.diff("a.jsonl", "b.jsonl")')
-    return [_raced(each, share, warning) for each in found.tasks]
+    with ExitStack() as opened:
+
+        @cache
+        def measurer_for(kind: str, flush: int) -> Measurer:
+            options = RunOptions(cache_flush=flush)
+            made = Measurer.create(
+                workers=1, options=options, target=kind, share=share, warning=warning
+            )
+            return opened.enter_context(made)
+
+        return [_raced(each, measurer_for) for each in found.tasks]
 
 
-def _raced(found: Difference, share: bool, warning: Tell) -> Raced:
+def _raced(found: Difference, measurer_for: Callable[[str, int], Measurer]) -> Raced:
     a, b = found.a.best, found.b.best
     if a is None or b is None:
         return Raced(found, why="one of them has no valid record")
     if found.same_best:
         return Raced(found, why="the best is the same candidate in both")
     first, second = (Task.from_json(side.place.record.task) for side in (a, b))
-    flush = {side.place.record.result.cache_flush for side in (a, b)}
-    with Measurer.create(
-        workers=1,
-        options=RunOptions(cache_flush=min(flush)),
-        target=first.target.kind,
-        share=share,
-        warning=warning,
-    ) as measurer:
-        tasks = [_here(task, measurer) for task in (first, second)]
-        measurer.require([task.target for task in tasks])
-        try:
-            built = [_built(measurer, task, best) for task, best in zip(tasks, (a, b), strict=True)]
-            return _timed(found, measurer, tasks[0], built)
-        except MeasureError as error:
-            return Raced(found, why=last_line(str(error)))
+    flush = min(side.place.record.result.cache_flush for side in (a, b))
+    measurer = measurer_for(first.target.kind, flush)
+    tasks = [_here(task, measurer) for task in (first, second)]
+    measurer.require([task.target for task in tasks])
+    try:
+        built = [_built(measurer, task, best) for task, best in zip(tasks, (a, b), strict=True)]
+        return _timed(found, measurer, tasks[0], built)
+    except MeasureError as error:
+        return Raced(found, why=last_line(str(error)))
 
 
 def _here(task: Task, measurer: Measurer) -> Task:

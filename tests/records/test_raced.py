@@ -106,6 +106,29 @@ def test_why_there_is_no_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         records.race([])  # type: ignore[arg-type]
 
 
+def test_processes_start_once_for_all_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    class Counted(StubMeasurer):
+        def create(self, **more: Any) -> StubMeasurer:
+            made.append(more["options"].cache_flush)
+            return super().create(**more)
+
+    monkeypatch.setattr(module, "Measurer", Counted(noise=lambda: 1.0))
+    files = [
+        write(
+            tmp_path / name,
+            [record(k, task=entry(16)), record(k, task=entry(32)), record(k, flush=64)],
+        )
+        for name, k in (("a", 0), ("b", 1))
+    ]
+    found = records.race(records.diff(*files))
+    assert len(found) == 2 and all(each.visits for each in found)
+    assert made == [0]
+
+
 def test_kernels_that_run(tmp_path: Path) -> None:
     """Of a task that is another one's but for the machine, too."""
     files = [

@@ -11,6 +11,8 @@ from autosched.tir.op import Operand
 
 Unary = Callable[[Operand], Expr]
 Binary = Callable[[Operand, Operand], Expr]
+Takes = tuple[str, Callable[[DType], bool]]
+"""What an operation is for, in words, and whether a type is that."""
 
 
 def _unary(name: str) -> Unary:
@@ -25,39 +27,22 @@ def _unary(name: str) -> Unary:
     return function
 
 
-def _binary(name: str, op_name: str = "") -> Binary:
+_FLOATS: Takes = ("floats", lambda dtype: dtype.is_float)
+_INTEGERS: Takes = ("integers", lambda dtype: dtype.is_integral and not dtype.is_bool)
+_BITS: Takes = ("integers or truth values", lambda dtype: dtype.is_integral)
+
+
+def _binary(name: str, takes: Takes = _FLOATS, op_name: str = "", more: str = "") -> Binary:
+    what, fits = takes
+
     def function(x: Operand, y: Operand) -> Expr:
         a, b = op.unify(x, y)
-        if not a.dtype.is_float:
-            raise TypeError(f"te.{name} takes floats, found {a.dtype}: cast them first")
+        if not fits(a.dtype):
+            raise TypeError(f"te.{name} takes {what}, found {a.dtype}: cast them first")
         return op.call(op_name or name, a, b)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x, y), elementwise on floats."
-    return function
-
-
-def _bitwise(name: str) -> Binary:
-    def function(x: Operand, y: Operand) -> Expr:
-        a, b = op.unify(x, y)
-        if not a.dtype.is_integral:
-            raise TypeError(f"te.{name} takes integers or truth values, found {a.dtype}")
-        return op.call(name, a, b)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x, y), elementwise on integers and truth values."
-    return function
-
-
-def _shift(name: str) -> Binary:
-    def function(x: Operand, y: Operand) -> Expr:
-        a, b = op.unify(x, y)
-        if not a.dtype.is_integral or a.dtype.is_bool:
-            raise TypeError(f"te.{name} takes integers, found {a.dtype}: cast them first")
-        return op.call(name, a, b)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x, y), elementwise on integers; y counts modulo their bits."
+    function.__doc__ = f"{name}(x, y), elementwise on {what}{more}."
     return function
 
 
@@ -90,16 +75,16 @@ ceil = _unary("ceil")
 trunc = _unary("trunc")
 round = _unary("round")
 nearbyint = _unary("nearbyint")
-power = _binary("power", "pow")
+power = _binary("power", op_name="pow")
 fmod = _binary("fmod")
 atan2 = _binary("atan2")
 hypot = _binary("hypot")
 copysign = _binary("copysign")
-bitwise_and = _bitwise("bitwise_and")
-bitwise_or = _bitwise("bitwise_or")
-bitwise_xor = _bitwise("bitwise_xor")
-shift_left = _shift("shift_left")
-shift_right = _shift("shift_right")
+bitwise_and = _binary("bitwise_and", _BITS)
+bitwise_or = _binary("bitwise_or", _BITS)
+bitwise_xor = _binary("bitwise_xor", _BITS)
+shift_left = _binary("shift_left", _INTEGERS, more="; y counts modulo their bits")
+shift_right = _binary("shift_right", _INTEGERS, more="; y counts modulo their bits")
 
 
 def abs(x: Operand) -> Expr:
