@@ -137,7 +137,11 @@ class XGBoostModel:
             hessian = times / totals[pack] * weights[pack]
             return (np.log(totals) - target)[pack] * hessian, hessian
 
-        booster = xgboost.Booster(self._params, [matrix], model_file=self._loaded)
+        if self._loaded is None:
+            booster = xgboost.Booster(self._params, [matrix])
+        else:  # all of its trees: a copy by `model_file` takes fifteen times as long
+            booster = self._loaded[:]
+            booster.set_param(self._params)
         for number in range(self._rounds):  # train() takes 5 ms more at its end
             booster.update(matrix, number, objective)
         booster.set_attr(offset=repr(offset))
