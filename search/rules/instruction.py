@@ -221,9 +221,10 @@ def _columns_first(product: Product, it: Instruction) -> bool:
     """Whether a block of columns goes over all images and rows of these before the next one.
 
     Where rows are few and B is larger than half a second cache, the image's rows would read all of
-    B from the third cache again and again.
+    B from the third cache again and again, half of it what the other core packed: on a Zen 4, whose
+    second cache has 1 MiB, int8 conv2d 14x14x256 took 0.37 to 0.40 ms instead of 0.26.
     """
-    if not few_registers(it) or not product.others()[0]:
+    if it.extent("m") > 1 or not product.others()[0]:
         return False
     columns = [iv.var for iv in product.op.axis if _indexes(product.b, iv.var)]
     size = math.prod(extent(iv) for iv in (product.n, product.k, *product.others()[1]))

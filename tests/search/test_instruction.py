@@ -420,11 +420,11 @@ def test_two_steps_of_the_sum_are_unrolled_where_they_divide_it(k: int, steps: l
     assert found == steps
 
 
+@pytest.mark.parametrize("name", ["vpmaddwd.ymm.u8.s8", "vpdpbusd.zmm", "vdpbf16ps.zmm"])
 @pytest.mark.parametrize("channels, first", [(256, "o"), (16, "i")])
 def test_columns_come_first_where_a_large_b_would_be_read_for_few_rows(
-    channels: int, first: str
+    name: str, channels: int, first: str
 ) -> None:
-    """9 * 256 * 256 elements of int16 stay in no second cache, 9 * 16 * 256 do."""
-    tensors = padded(TYPES["vpmaddwd.ymm.u8.s8"], 14, channels, 256, 1)
-    sketches = using(space_of(tensors, "vpmaddwd.ymm.u8.s8"))
+    """9 * 256 * 256 elements are more than half of most second caches, 9 * 16 * 256 are not."""
+    sketches = using(space_of(padded(TYPES[name], 14, channels, 256, 1), name))
     assert {s.stages[-1].iters[0].name.split(".")[0] for s in sketches} == {first}
