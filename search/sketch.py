@@ -48,7 +48,7 @@ from autosched.search.rules.transposing import PACK_TRANSPOSED
 from autosched.search.rules.turned_tile import TURN_IN_SHARED
 from autosched.state import queries
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.walk import free_vars
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
@@ -166,7 +166,7 @@ def _form_of(op: Operation) -> Hashable:
     assert isinstance(op, ComputeOp)
     axes = {axis.var: k for k, axis in enumerate(op.root_iter_vars)}
     extents = tuple(str(axis.dom) for axis in op.root_iter_vars)
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     used = tuple(
         (load.dtype, *(tuple(sorted(axes[v] for v in free_vars(e))) for e in load.indices))
         for load in loads

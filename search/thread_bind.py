@@ -19,7 +19,7 @@ from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import IntImm, Var
 from autosched.transform.device.alignment import WIDEST
 
@@ -134,7 +134,7 @@ def _lanes(state: State, stage_id: int) -> list[int]:
     inside = len(stage.iters) > 1 or state.attach_map.attached_at(stage_id, 0)
     if inside or not isinstance(extent, IntImm):
         return [1]
-    types = [op.output(0).dtype, *(load.dtype for body in op.body for load in tensor_loads(body))]
+    types = [op.output(0).dtype, *(load.dtype for load in op.loads)]
     most = WIDEST // max(dtype.bytes for dtype in types)
     return [n for n in _VECTORS if n <= most and extent.value % n == 0]
 
@@ -145,7 +145,7 @@ def _memory_order(state: State, stage_id: int) -> list[int]:
     assert isinstance(op, ComputeOp)
     axes = [axis.var for axis in op.axis]
     own = list(range(len(axes)))
-    for load in (load for body in op.body for load in tensor_loads(body)):
+    for load in op.loads:
         found = [axes.index(e) for e in load.indices if isinstance(e, Var) and e in axes]
         if sorted(found) == own:
             return found

@@ -29,7 +29,7 @@ from autosched.state.stage import ComputeAt
 from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, SplitStep
 from autosched.target import HardwareParams
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.linear import linear
 from autosched.transform.device.alignment import WIDEST
@@ -268,7 +268,7 @@ class _Tile:
         if len(columns) != len(op.root_iter_vars):
             return _Tile(columns, sizes, width, (), (), held)
         axes = [axis.var for axis in op.root_iter_vars]
-        every = {load for body in op.body for load in tensor_loads(body)}
+        every = set(op.loads)
         loads = [load for load in every if load.producer.op.name.endswith(".shared")]
         return _Tile(columns, sizes, width, axes, loads, held)
 

@@ -34,7 +34,6 @@ from autosched.te.operations.operation import (
     ComputeOp,
     Operation,
     PlaceholderOp,
-    tensor_loads,
 )
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
@@ -134,7 +133,7 @@ def original_indices(change: LayoutChange, indices: Sequence[Expr]) -> tuple[Exp
 def _layout_change(
     state: State, stage_id: int, op: ComputeOp, tensor: Tensor
 ) -> LayoutChange | None:
-    load = next(load for body in op.body for load in tensor_loads(body) if load.producer is tensor)
+    load = next(load for load in op.loads if load.producer is tensor)
     names: list[str] = []
     for index in load.indices:
         if isinstance(index, Var):

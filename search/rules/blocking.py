@@ -21,6 +21,7 @@ the blocks and what is inside apart, so that the rest of a block is as good as t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import follow_tiling
@@ -29,7 +30,7 @@ from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Iterator, IterKind, clean_name
 from autosched.state.state import State
 from autosched.state.steps import RfactorStep
-from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.tir.expr import IntImm, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
@@ -78,7 +79,7 @@ def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
     op = blockable(state, stage_id)
     if op is None:
         return None
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     last = op.axis[-1].var
     for load in loads:
         operand = _copyable(state, load, loads)
@@ -93,7 +94,7 @@ def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
     return None
 
 
-def _copyable(state: State, load: ProducerLoad, loads: list[ProducerLoad]) -> int | None:
+def _copyable(state: State, load: ProducerLoad, loads: Sequence[ProducerLoad]) -> int | None:
     """The stage that is read, if once: an argument, or what is inlined where it is read."""
     if sum(other.producer is load.producer for other in loads) > 1:
         return None
@@ -115,7 +116,7 @@ def read_across(state: State, stage_id: int) -> int | None:
     """
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     across = [load for load in loads if any(_along(load, axis.var) for axis in op.axis[:-1])]
     for load in across:
         row = extent_of(load.producer.shape[-1]) * load.producer.dtype.bytes
@@ -180,8 +181,7 @@ def _vector_axes(op: ComputeOp) -> frozenset[Var]:
     axes = {axis.var for axis in op.axis}
     found = [
         frozenset(axes.intersection(v for index in load.indices for v in free_vars(index)))
-        for body in op.body
-        for load in tensor_loads(body)
+        for load in op.loads
         if load.indices and last in free_vars(load.indices[-1])
     ]
     reused = [vars_ for vars_ in found if len(vars_) < len(axes)]

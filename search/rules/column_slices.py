@@ -22,7 +22,7 @@ from autosched.search.rules.tiling import fuse_reductions, iters_of
 from autosched.state import queries
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import ProducerLoad, Var
 from autosched.tir.iteration import IterVar
 from autosched.tir.linear import linear
@@ -73,7 +73,7 @@ def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
     if queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id):
         return None
     column, reduced = op.axis[-1].var, [axis.var for axis in op.reduce_axis]
-    loads = [load for body in op.body for load in tensor_loads(body) if load.indices]
+    loads = [load for load in op.loads if load.indices]
     summed = [load for load in loads if _uses(load, reduced)]
     across = [load for load in summed if linear(load.indices[-1])[1].get(column) == 1]
     if not across or any(_runs_along(load, reduced) for load in summed):

@@ -12,7 +12,7 @@ from autosched.state import queries
 from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation, Iterator
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Expr, IntImm, Mul, ProducerLoad, Var
 from autosched.tir.gpu import BANK, BANKS
 from autosched.tir.linear import linear
@@ -53,7 +53,7 @@ def _looked_up_bytes(state: State, stage_id: int, reader: int) -> int:
     op, source = state.stages[reader].op, state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     table = source.output(0)
-    loads = [load for body in op.body for load in tensor_loads(body) if load.producer.op is source]
+    loads = [load for load in op.loads if load.producer.op is source]
     whole = [
         size.value
         for k, size in enumerate(table.shape)
@@ -109,7 +109,7 @@ def _summed_axes(state: State, stage_id: int, reader: int) -> list[int]:
     op = state.stages[reader].op
     assert isinstance(op, ComputeOp)
     own = state.stages[stage_id].op
-    loads = [load for body in op.body for load in tensor_loads(body) if load.producer.op is own]
+    loads = [load for load in op.loads if load.producer.op is own]
     if len(loads) != 1:
         return []
     indices = [_within_slice(index, op) for index in loads[0].indices]

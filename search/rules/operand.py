@@ -17,7 +17,7 @@ from autosched.search.rules.blocking import LEAST_REUSE, extent_of
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.expr import BinaryExpr, Call, Expr, ProducerLoad
 from autosched.tir.walk import free_vars
 
@@ -62,7 +62,7 @@ def _reuse(state: State, stage_id: int) -> int:
 
 def _times(reader: Operation, operand: Operation) -> int:
     assert isinstance(reader, ComputeOp)
-    loads = [load for body in reader.body for load in tensor_loads(body)]
+    loads = reader.loads
     moved = {
         v
         for load in loads

@@ -15,7 +15,7 @@ from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import fuse_reductions
 from autosched.state import queries
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.walk import free_vars
 
 Next = list[tuple[State, int]]
@@ -37,7 +37,7 @@ def is_sliced(state: State, stage_id: int) -> bool:
         return False
     elements, terms = queries.cumulative_lengths(state, stage_id)
     reduced = {axis.var for axis in op.reduce_axis}
-    loads = [load for body in op.body for load in tensor_loads(body) if load.indices]
+    loads = [load for load in op.loads if load.indices]
     rows = any(reduced & set(free_vars(load.indices[-1])) for load in loads)
     return terms >= LEAST_TERMS and elements <= (FEW_ROWS if rows else FEW) and _least(terms) > 1
 

@@ -29,7 +29,7 @@ from autosched.search.rules.tiling import follow_tiling, iters_of, multi_level_t
 from autosched.state import queries
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, Operation, tensor_loads
+from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.tir.expr import Expr, IntImm, ProducerLoad, Var
 from autosched.tir.linear import linear
 from autosched.tir.walk import free_vars, pre_order
@@ -262,7 +262,7 @@ def _reads_border(context: Context, state: State, stage_id: int) -> Decision:
 def _is_local(op: ComputeOp, border: Operation) -> bool:
     """Whether every read of the padded input moves along all axes of the result."""
     axes = {axis.var for axis in op.axis if axis.dom and axis.dom.extent is not IntImm(1)}
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     return all(
         axes.issubset([v for index in load.indices for v in free_vars(index)])
         for load in loads

@@ -37,7 +37,7 @@ from autosched.search.rules.tiling import follow_tiling
 from autosched.state import queries
 from autosched.state.iterator import IterKind
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, PlaceholderOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import ProducerLoad, Var
 from autosched.tir.walk import free_vars
@@ -76,7 +76,7 @@ def turned(context: Context, state: State, stage_id: int) -> Turned | None:
     # Of Ansor's 64 bytes, whatever the CPU: rows of 56 fill the vectors of AVX2, and a convolution
     # of 56x56x64 gained all the same there (1.59 ms, and 1.72 without), by what is packed.
     lanes = core_of(context.hardware.vector_unit_bytes).lanes(op.output(0).dtype.bytes)
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     extents = [extent_of(axis.dom.extent) if axis.dom else 0 for axis in op.axis]
     least = 0.0
     if any(load.indices and op.axis[-1].var in free_vars(load.indices[-1]) for load in loads):

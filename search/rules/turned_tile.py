@@ -22,7 +22,7 @@ from autosched.search.rules.common import always_inlinable
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.state import queries
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp
 from autosched.tir.expr import Var
 from autosched.tir.gpu import BANK, BANKS
 
@@ -61,7 +61,7 @@ def _turned_reads(context: Context, state: State, stage_id: int) -> Iterator[Rea
     assert isinstance(op, ComputeOp)
     sizes = {axis.var: extent_of(axis.dom.extent) if axis.dom else 0 for axis in op.axis}
     variables = list(sizes)
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     for load in loads:
         indices = [index for index in load.indices if isinstance(index, Var)]
         permuted = len(indices) == len(load.indices) and sorted(map(id, indices)) == sorted(

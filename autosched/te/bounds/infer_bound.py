@@ -37,7 +37,6 @@ from autosched.te.operations.operation import (
     Operation,
     PlaceholderOp,
     ScanOp,
-    tensor_loads,
 )
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import TensorComputeOp
@@ -231,7 +230,7 @@ class _Context:
                 known[iv.var] = sets[iv]
         pass_up_index(reader, self.domains, values)
         table = {iv.var: values[iv] for iv in consumer.axis}
-        for load in (load for body in consumer.body for load in tensor_loads(body)):
+        for load in consumer.loads:
             for dim, index in enumerate(load.indices if load.producer in needed else ()):
                 place = analyzer.simplify(substitute(index, table))
                 needed[load.producer][dim].append(eval_set(place, known))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.te.bounds.affine import Unbound
-from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp, tensor_loads
+from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp
 from autosched.te.operations.tensor_compute import TensorComputeOp
 from autosched.tir.expr import Expr, IntImm, IterVar, ProducerLoad, Range, Var
 from autosched.tir.op import add, const, ge, le, max_, min_, sub
@@ -84,7 +84,7 @@ def record_reads(
 def _record_compute(
     op: ComputeOp, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range]
 ) -> None:
-    loads = [load for body in op.body for load in tensor_loads(body)]
+    loads = op.loads
     _record_loads(loads, known, needed, loops)
 
 

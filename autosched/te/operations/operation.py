@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from autosched.te.operations.tensor import Tensor
@@ -65,7 +66,7 @@ class ComputeOp(Operation):
     A body is a plain expression or, for every output alike, a Reduce over `reduce_axis`.
     """
 
-    __slots__ = ("_inputs", "_roots", "axis", "body", "reduce_axis")
+    __slots__ = ("_inputs", "_loads", "_roots", "axis", "body", "reduce_axis")
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class ComputeOp(Operation):
         first = self.body[0]
         self.reduce_axis = first.axis if isinstance(first, Reduce) else ()
         self._roots = (*self.axis, *self.reduce_axis)
+        self._loads: tuple[ProducerLoad, ...] | None = None
         self._inputs: tuple[Tensor, ...] | None = None
         shape = tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)
         self.outputs = tuple(Tensor(self, k, shape, e.dtype) for k, e in enumerate(self.body))
@@ -91,15 +93,21 @@ class ComputeOp(Operation):
         return self._roots
 
     @property
+    def loads(self) -> tuple[ProducerLoad, ...]:
+        """All loads of the bodies; see `tensor_loads`."""
+        if self._loads is None:
+            self._loads = tuple([load for body in self.body for load in tensor_loads(body)])
+        return self._loads
+
+    @property
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors that the bodies read, in order of first appearance."""
         if self._inputs is None:
-            found: dict[Tensor, None] = {}
-            extents = (iv.dom for iv in self.reduce_axis if iv.dom is not None)
-            for e in (*self.body, *(end for dom in extents for end in (dom.min, dom.extent))):
-                for node in tensor_loads(e):
-                    found.setdefault(node.producer)
-            self._inputs = tuple(found)
+            domains = (iv.dom for iv in self.reduce_axis if iv.dom is not None)
+            ends = (
+                load for dom in domains for e in (dom.min, dom.extent) for load in tensor_loads(e)
+            )
+            self._inputs = tuple(dict.fromkeys(load.producer for load in chain(self.loads, ends)))
         return self._inputs
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from autosched.te.bounds.thread_scope import is_virtual_thread
@@ -52,38 +54,17 @@ def _normalized(schedule: Schedule, for_features: bool) -> Schedule:
 
 
 def _inline(schedule: Schedule, for_features: bool) -> None:
-    if not any(stage.attach_type is AttachType.INLINE for stage in schedule.stages):
+    inlined = tuple([stage.attach_type is AttachType.INLINE for stage in schedule.stages])
+    if not any(inlined):
         return
-    bodies: dict[Tensor, tuple[tuple[IterVar, ...], Expr]] = {}
-    replaced: dict[Tensor, Tensor] = {}
-
-    def load(e: Expr) -> Expr | None:
-        if not isinstance(e, ProducerLoad):
-            return None
-        inlined = bodies.get(e.producer)
-        if inlined is None:
-            new = replaced.get(e.producer)
-            return None if new is None else ProducerLoad(new, e.indices)
-        axes, body = inlined
-        table: dict[Var, Expr] = {
-            axis.var: cast(axis.var.dtype, index)
-            for axis, index in zip(axes, e.indices, strict=True)
-        }
-        return substitute(body, table)
-
-    for stage in schedule.stages:
-        old = stage.op
-        if any(tensor in bodies or tensor in replaced for tensor in old.inputs):
-            new = _rewritten(stage, load, bodies, replaced)
-            replaced.update(zip(old.outputs, new.outputs, strict=True))
-            stage.op = new
-            schedule.stage_map[new] = stage
-        if stage.attach_type is AttachType.INLINE:
-            op = _inlinable(stage)
-            body = op.body[0]
-            if for_features and CONST_MATRIX in op.attrs:
-                body = const(1, body.dtype)
-            bodies[op.output(0)] = bodies[old.outputs[0]] = (op.axis, body)
+    for stage in compress(schedule.stages, inlined):
+        _check_inlinable(stage)
+    ops = _inlined_ops(tuple([stage.op for stage in schedule.stages]), inlined, for_features)
+    for stage, op, gone in zip(schedule.stages, ops, inlined, strict=True):
+        if op is not stage.op:
+            stage.op = op
+            schedule.stage_map[op] = stage
+        if gone:
             stage.attach_type = AttachType.INLINED
     schedule.outputs = [schedule.stage_map[op].op for op in schedule.outputs]
     for stage in schedule.stages:
@@ -99,13 +80,58 @@ def _inline(schedule: Schedule, for_features: bool) -> None:
                     raise refuse("prefetch", stage, iv, why)
 
 
+def _check_inlinable(stage: Stage) -> None:
+    op = stage.op
+    if not isinstance(op, ComputeOp) or len(op.body) != 1 or isinstance(op.body[0], Reduce):
+        raise refuse("compute_inline", stage, None, "only single-output maps can be inlined")
+    if stage.store_predicate is not None:
+        raise refuse("compute_inline", stage, None, "it has a store predicate")
+
+
+@lru_cache(maxsize=16)  # candidates of one computation inline the same few sets of stages
+def _inlined_ops(
+    ops: Sequence[Operation], inlined: Sequence[bool], for_features: bool
+) -> Sequence[Operation]:
+    """The operations with the `inlined` ones put into those that read them."""
+    bodies: dict[Tensor, tuple[tuple[IterVar, ...], Expr]] = {}
+    replaced: dict[Tensor, Tensor] = {}
+
+    def load(e: Expr) -> Expr | None:
+        if not isinstance(e, ProducerLoad):
+            return None
+        known = bodies.get(e.producer)
+        if known is None:
+            new = replaced.get(e.producer)
+            return None if new is None else ProducerLoad(new, e.indices)
+        axes, body = known
+        table: dict[Var, Expr] = {
+            axis.var: cast(axis.var.dtype, index)
+            for axis, index in zip(axes, e.indices, strict=True)
+        }
+        return substitute(body, table)
+
+    found = []
+    for op, gone in zip(ops, inlined, strict=True):
+        new = op
+        if any(tensor in bodies or tensor in replaced for tensor in op.inputs):
+            new = _rewritten(op, load, bodies, replaced)
+            replaced.update(zip(op.outputs, new.outputs, strict=True))
+        if gone:
+            assert isinstance(new, ComputeOp)
+            body = new.body[0]
+            if for_features and CONST_MATRIX in new.attrs:
+                body = const(1, body.dtype)
+            bodies[new.output(0)] = bodies[op.outputs[0]] = (new.axis, body)
+        found.append(new)
+    return found
+
+
 def _rewritten(
-    stage: Stage,
+    op: Operation,
     load: Callable[[Expr], Expr | None],
     bodies: Mapping[Tensor, object],
     replaced: Mapping[Tensor, Tensor],
 ) -> Operation:
-    op = stage.op
     if isinstance(op, ComputeOp):
         return rewrite_body(op, load)
     for tensor in op.inputs:
@@ -114,15 +140,6 @@ def _rewritten(
                 "compute_inline", tensor.op, None, f"{op.name} is not a te.compute and reads it"
             )
     return replace_inputs(op, replaced)
-
-
-def _inlinable(stage: Stage) -> ComputeOp:
-    op = stage.op
-    if not isinstance(op, ComputeOp) or len(op.body) != 1 or isinstance(op.body[0], Reduce):
-        raise refuse("compute_inline", stage, None, "only single-output maps can be inlined")
-    if stage.store_predicate is not None:
-        raise refuse("compute_inline", stage, None, "it has a store predicate")
-    return op
 
 
 def _check_threads(schedule: Schedule) -> None:

@@ -32,6 +32,20 @@ def test_inlined_bodies_replace_loads_and_the_schedule_stays() -> None:
     assert s[B].attach_type is AttachType.INLINE
 
 
+def test_operations_are_inlined_once_for_all_schedules_that_inline_the_same() -> None:
+    _A, B, C, D, s = _chain()
+    s[B].compute_inline()
+    other = te.create_schedule(D.op)
+    other[B].compute_inline()
+    other[D].split(compute_of(D).axis[0], factor=4)
+    more = te.create_schedule(D.op)
+    more[B].compute_inline()
+    more[C].compute_inline()
+    one, two, three = (each.normalize() for each in (s, other, more))
+    assert one[D].op is two[D].op and one[C].op is two[C].op is not C.op
+    assert three[D].op is not one[D].op
+
+
 @pytest.mark.parametrize("tag", ["threadIdx.x", "blockIdx.y"])
 @pytest.mark.parametrize("one", [True, False])
 def test_one_thread_index_runs_one_loop_of_a_stage(tag: str, one: bool) -> None:
