@@ -116,7 +116,10 @@ class BinaryExpr(Expr):
         return (self.a, self.b)
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
-        result: Expr = getattr(_op, self.fold)(*children)
+        try:
+            result: Expr = getattr(_op, self.fold)(*children)
+        except ZeroDivisionError:  # as in a branch that is not taken: an error only where it is
+            return binary(type(self), *children)
         return result
 
 

@@ -59,7 +59,8 @@ class Shadow:
         """Of memory per thread: whether an element was written by all threads."""
         self._launch = -1
         self._writers = self._readers = np.zeros(0, np.int64)
-        self._write_warp_time = self._read_warp_time = self._read_warp = np.zeros(0, np.int64)
+        self._write_warp_time = self._read_warp_time = np.zeros(0, np.int64)
+        self._write_warp = self._read_warp = np.zeros(0, np.int64)  # -1: of several warps
         self._seen: set[tuple[int, ...]] = set()
         self._written = True  # since the last barrier of all blocks
         self._unsorted: list[tuple[Array, Array]] = []
@@ -225,8 +226,8 @@ class Shadow:
         self._launch = self.run.launches
         self._writers, self._readers = (np.zeros(self.cells, np.int64) for _ in range(2))
         if threads.has_warp_barriers:
-            self._write_warp_time, self._read_warp_time, self._read_warp = (
-                np.zeros(self.cells, np.int64) for _ in range(3)
+            self._write_warp_time, self._read_warp_time, self._write_warp, self._read_warp = (
+                np.zeros(self.cells, np.int64) for _ in range(4)
             )
 
     def _read_race(self, storage: Storage, cells: Array, rows: Array, threads: Threads) -> None:
@@ -315,14 +316,19 @@ class Shadow:
         self, cells: Array, rows: Array, found: Array, threads: Threads, reading: bool
     ) -> Array:
         """Whether a warp barrier lies between the access found and the one of `rows`."""
-        warps = threads.warp_of[rows]
-        if reading:
-            same, times = self._read_warp[cells] == warps, self._read_warp_time
-        else:
-            same = threads.warp_of_stamp(found) == threads.warp_number[rows]
-            times = self._write_warp_time
-        met: Array = same & (times[cells] < threads.warp_time[warps])
+        times, warp = self._warps(reading)
+        met: Array = (
+            (found != 0)
+            & (warp[cells] == threads.warp_number[rows])
+            & (times[cells] < threads.warp_time[threads.warp_of[rows]])
+        )
         return met
+
+    def _warps(self, reading: bool) -> tuple[Array, Array]:
+        """Of the reads or the writes of each cell: when in its warp's time, and by which warp."""
+        if reading:
+            return self._read_warp_time, self._read_warp
+        return self._write_warp_time, self._write_warp
 
     def _record(
         self, record: Array, cells: Array, rows: Array, stamps: Array, many: Array, threads: Threads
@@ -358,18 +364,19 @@ class Shadow:
         threads: Threads,
     ) -> None:
         # Accesses that a warp barrier has ordered differ only for other warps.
-        warps = threads.warp_of[rows]
         reading = record is self._readers
-        met = self._met_in_warp(cells, rows, before, threads, reading)
-        single |= met
-        times = self._read_warp_time if reading else self._write_warp_time
-        times[cells] = threads.warp_time[warps]
-        if reading:
-            fresh = (before ^ threads.stamps[rows]) >= 1 << EPOCH
-            same = fresh | (self._read_warp[cells] == warps)
-            self._read_warp[cells] = np.where(same, warps, -1)
-            other = self._read_warp[cells] != np.where(same, warps, -1)
-            self._read_warp[cells[other]] = -1
+        single |= self._met_in_warp(cells, rows, before, threads, reading)
+        times, warp = self._warps(reading)
+        times[cells] = threads.warp_time[threads.warp_of[rows]]
+        stamps, own = threads.stamps[rows], threads.warp_number[rows]
+        fresh = (before ^ stamps) >= 1 << EPOCH
+        if self.shared_by_blocks:  # whose barriers order nothing for each other
+            fresh &= (before == 0) | (
+                threads.block_of_stamp(before) == threads.block_of_stamp(stamps)
+            )
+        own = np.where(fresh | (warp[cells] == own), own, -1)
+        warp[cells] = own
+        warp[cells[warp[cells] != own]] = -1
 
     def _race(
         self,

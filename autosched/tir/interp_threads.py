@@ -109,7 +109,8 @@ class Threads:
     """The threads of some blocks of one kernel.
 
     `stamps` are each thread's epoch and number in the launch (`interp_shadow.py`); `many_stamps`
-    stand for several threads of its block, which have one number more.
+    stand for several threads of its block, which have one number more. `warp_of` numbers the warps
+    of these blocks, `warp_number` those of the grid.
     """
 
     def __init__(self, run: Run, extents: Mapping[str, int], blocks: Array) -> None:
@@ -124,6 +125,7 @@ class Threads:
         self.warps_per_block = -(-self.per_block // WARP)
         self.lane = (self.in_block % WARP).astype(np.int32)
         self.warp_of = self.block_of * self.warps_per_block + self.in_block // WARP
+        self.warp_number = blocks[self.block_of] * self.warps_per_block + self.in_block // WARP
         self.numbers = number
         first = blocks[self.block_of].astype(np.int64) * (self.per_block + 1) + (1 << EPOCH)
         self.stamps = first + self.in_block
@@ -159,17 +161,6 @@ class Threads:
         """The number of each stamp's block in the grid."""
         blocks: Array = (stamps & ((1 << EPOCH) - 1)) // (self.per_block + 1)
         return blocks
-
-    def warp_of_stamp(self, stamps: Array) -> Array:
-        """The number of each stamp's warp in the grid; -1 for several threads."""
-        block, thread = np.divmod(stamps & ((1 << EPOCH) - 1), self.per_block + 1)
-        warp = block * self.warps_per_block + thread // WARP
-        return np.where(thread == self.per_block, -1, warp)
-
-    @property
-    def warp_number(self) -> Array:
-        """The number of each thread's warp in the grid."""
-        return self.warp_of_stamp(self.stamps)
 
     def coordinate(self, tag: str) -> Any:
         """Each thread's index along `tag`: an int32 array, or 0 when the extent is 1."""

@@ -72,6 +72,21 @@ def test_vectors_next_to_whole_quotients(name: str, dtype: str) -> None:
     np.testing.assert_array_equal(found, NUMPY[name](a, b).astype(dtype))
 
 
+@pytest.mark.parametrize("primitives", ["", "unroll", "vectorize", "parallel", "unroll parallel"])
+@pytest.mark.parametrize("name", ["floordiv", "floormod", "truncdiv", "truncmod"])
+def test_a_divisor_that_is_zero_only_beyond_the_axis(name: str, primitives: str) -> None:
+    """Loops that a split makes longer are cut and unrolled there, under conditions of theirs."""
+    A = te.placeholder((7,), "int32", "A")
+    C = te.compute((7,), lambda i: getattr(te, name)(A[i], 7 - i), "C")
+    s = te.create_schedule(C.op)
+    outer, inner = s[C].split(C.op.axis[0], 4)
+    for primitive in primitives.split():
+        getattr(s[C], primitive)(outer if primitive == "parallel" else inner)
+    a, found = np.arange(20, 27, dtype=np.int32), np.empty(7, np.int32)
+    load(build(s, [A, C], cpu_target(1)))(a, found)
+    np.testing.assert_array_equal(found, NUMPY[name](a, 7 - np.arange(7)))
+
+
 @pytest.mark.parametrize("steps", [(), (ComputeInlineStep(2),)])
 @pytest.mark.parametrize("operator", ["//", "%"])
 def test_a_divisor_that_is_always_zero_is_refused(operator: str, steps: tuple[Step, ...]) -> None:

@@ -187,6 +187,49 @@ def test_warp_memory_needs_barriers_of_the_warp() -> None:
     assert found[33] == 62
 
 
+@pytest.mark.parametrize("scope", ["warp", "shared"])
+def test_a_barrier_of_the_warp_is_one_for_what_several_of_its_threads_wrote(scope: str) -> None:
+    body = f"""\
+    W = allocate((128,), float32, "{scope}")
+    for k in range(2):
+        W[threadIdx.x // {{together}}] = A[threadIdx.x // {{together}} + k]
+        {{between}}
+    B[blockIdx.x * 64 + threadIdx.x] = W[threadIdx.x // {{together}}]
+    """
+    barrier = 'tvm_storage_sync("warp")'
+    found, _ = run(function(body.format(together=32, between=barrier)))
+    assert found[0] == 1 and found[32] == 2
+    error = refused(function(body.format(together=32, between="L[1] = 0.0")), interp.RaceError)
+    assert "several threads" in str(error)
+
+
+@pytest.mark.parametrize("reader", [0, 1])
+def test_a_barrier_of_the_warp_does_not_wait_for_what_two_warps_wrote(reader: int) -> None:
+    body = f"""\
+    S[0] = A[3]
+    tvm_storage_sync("warp")
+    if threadIdx.x // 32 == {reader}:
+        B[blockIdx.x * 64 + threadIdx.x] = S[0]
+    """
+    refused(function(body), interp.RaceError)
+
+
+def test_barriers_of_a_block_order_nothing_for_another() -> None:
+    """Block 0 reads A[5] in its first epoch, block 1 reads it in its second and then writes it."""
+    body = f"""\
+    if blockIdx.x == {{first}}:
+        L[0] = A[5]
+    if blockIdx.x == 1:
+        {SYNC.strip()}
+        L[0] = A[5]
+        tvm_storage_sync("warp")
+        A[5] = 2.0
+    """
+    one_warp = {"threads": 32}
+    refused(function(body.format(first=0), **one_warp), interp.RaceError)
+    run(function(body.format(first=1), **one_warp))
+
+
 # -- barriers
 
 

@@ -46,6 +46,7 @@ from autosched.tir.expr import (
     Var,
 )
 from autosched.tir.stmt import BufferStore, Stmt
+from autosched.tir.walk import substitute
 from kit.corners import corners
 from kit.programs import Programs
 from kit.random_values import INTS as CORNER_INTS
@@ -226,6 +227,15 @@ def test_division_by_zero_is_refused() -> None:
     for fn in (op.truncdiv, op.truncmod, op.floordiv, op.floormod):
         with pytest.raises(ZeroDivisionError):
             fn(I, 0)
+
+
+@pytest.mark.parametrize("fn", [op.truncdiv, op.truncmod, op.floordiv, op.floormod])
+def test_a_division_whose_divisor_becomes_zero_stays(fn: Callable[..., Expr]) -> None:
+    """It may stand in a branch that is never taken."""
+    e = fn(I, I - 3)
+    made = e.with_children((I, IntImm(0)))
+    assert type(made) is type(e) and made.children() == (I, IntImm(0))
+    assert substitute(e, {I: IntImm(3)}).children() == (IntImm(3), IntImm(0))
 
 
 def test_integer_slash_is_ambiguous() -> None:

@@ -21,8 +21,10 @@ from autosched.te.lowering.loop_nest import (
 )
 from autosched.te.lowering.reduction_update import assignments, split_point
 from autosched.te.lowering.tensorize import make_tensorized, tensorized_position
+from autosched.te.operations.conditions import in_turn
 from autosched.te.operations.operation import ComputeOp
-from autosched.tir.expr import Expr, IntImm, IterKind, IterVar, Reduce, Var
+from autosched.tir.constants import is_one
+from autosched.tir.expr import Expr, IterKind, IterVar, Reduce, Var
 from autosched.tir.op import likely
 from autosched.tir.stmt import ProducerStore, Stmt, seq
 from autosched.tir.substitute_stmt import substitute_stmt
@@ -129,4 +131,4 @@ def _make_init(
 
 
 def _condition(condition: Expr) -> Level:
-    return [] if isinstance(condition, IntImm) and condition.value else guards([condition])
+    return [] if is_one(condition) else guards(in_turn(condition))

@@ -23,8 +23,10 @@ from autosched.te.lowering.loop_nest import (
     wrap_all,
 )
 from autosched.te.lowering.reduction_update import store_in_order
+from autosched.te.operations.conditions import in_turn
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.buffer import Buffer, decl_buffer
+from autosched.tir.constants import is_one
 from autosched.tir.dtype import DType, handle
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, IterKind, IterVar, Reduce
 from autosched.tir.op import const, eq
@@ -72,8 +74,8 @@ def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building)
     if ragged_axes(stage, building.domains):
         checks = [substitute(c, table) for c in checks]
     condition = substitute(reduces[0].condition, table)
-    if not (isinstance(condition, IntImm) and condition.value):
-        checks.append(condition)
+    if not is_one(condition):
+        checks += in_turn(condition)
     sources = [substitute(r.source[r.value_index], table) for r in reduces]
     results = [
         decl_buffer((1,), r.dtype, f"reduce_temp{k}", "local") for k, r in enumerate(reduces)

@@ -14,6 +14,7 @@ from autosched.te.bounds.message_passing import (
     pass_down_index,
     pass_up_index,
 )
+from autosched.te.operations.conditions import may_fail, within
 from autosched.te.operations.graph import replace_inputs
 from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
 from autosched.te.operations.tensor import Tensor
@@ -233,12 +234,7 @@ def guarded(body: Expr, predicates: Sequence[Expr]) -> Expr:
     if not predicates:
         return body
     if isinstance(body, Reduce):
-        return Reduce(
-            body.combiner,
-            body.source,
-            body.axis,
-            all_(body.condition, *predicates),
-            body.value_index,
-            body.init,
-        )
+        own = body.condition
+        both = within(predicates, own) if may_fail(own) else all_(own, *predicates)
+        return Reduce(body.combiner, body.source, body.axis, both, body.value_index, body.init)
     return if_then_else(all_(*predicates), body, const(0, body.dtype))

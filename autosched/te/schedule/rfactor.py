@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arith import Analyzer
 from autosched.te.bounds.message_passing import make_bound_check, pass_down_domain, pass_up_index
+from autosched.te.operations.conditions import in_turn, may_fail, within
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import Fuse, Rebase, Relation, Singleton, Split
@@ -146,7 +147,8 @@ def _factor_op(
     first = op.body[0]
     assert isinstance(first, Reduce), "an operation with reduce axes"
     source = tuple(substitute(e, roots) for e in first.source)
-    condition = likely(all_(*predicates, substitute(first.condition, roots)))
+    own = substitute(first.condition, roots)
+    condition = within(predicates, own) if may_fail(own) else likely(all_(*predicates, own))
     parts: list[Expr] = []
     for e in op.body:
         assert isinstance(e, Reduce), "an operation with reduce axes"
@@ -154,7 +156,10 @@ def _factor_op(
         if reduce_axes:
             parts.append(Reduce(first.combiner, source, tuple(reduce_axes), condition, k))
         else:  # every element is a partial result of its own
-            parts.append(if_then_else(condition, source[k], first.combiner.identity[k]))
+            value = source[k]
+            for asked in reversed(in_turn(condition)):
+                value = if_then_else(asked, value, first.combiner.identity[k])
+            parts.append(value)
     return ComputeOp(f"{op.name}.rf", axes, parts)
 
 

@@ -213,12 +213,16 @@ def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:
     return env, shape
 
 
-def is_uniform(e: Expr, threads: Collection[Var]) -> bool:
-    """True when `e` has one value for all threads of a block, whose variables are `threads`."""
+def is_uniform(e: Expr, threads: Collection[Var], common: Collection[str] = ()) -> bool:
+    """True when `e` has one value for all threads of a block, whose variables are `threads`.
+
+    An element of memory counts as one value where its scope is in `common`.
+    """
     if isinstance(e, Call) and e.op == "tvm_thread_invariant":
         return True
     reads = any(
-        isinstance(part, BufferLoad) or (isinstance(part, Call) and part.op == "ptx_lane_id")
+        (isinstance(part, BufferLoad) and part.buffer.scope not in common)
+        or (isinstance(part, Call) and part.op == "ptx_lane_id")
         for part in pre_order(e)
     )
     return not reads and free_vars(e).isdisjoint(threads)

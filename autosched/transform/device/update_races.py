@@ -20,8 +20,9 @@ def check_updates(region: AttrStmt, scope: str, function: str) -> None:
 
     A reduction in shared memory no loop of which is bound to threadIdx is one, and one in global
     memory beside a stage that is bound to more axes. Where an index, or something around the
-    statement, depends on the axis, its threads do not all meet. Blocks meet in global memory only;
-    each warp has memory of scope warp for itself, where all axes together are looked at.
+    statement, depends on the axis, its threads do not all meet; an element that they all can read
+    is the same for all. Blocks meet in global memory only; each warp has memory of scope warp for
+    itself, where all axes together are looked at.
     """
     axes: dict[str, frozenset[Var]] = {}
     for s in stmts(region):
@@ -62,7 +63,14 @@ def _check(s: Stmt, scope: str, function: str, axes: Axes) -> None:
 
 def _uniform(axes: Axes, *exprs: Expr) -> Axes:
     """Those of `axes` along which each of `exprs` has one value for all threads."""
-    return {tag: v for tag, v in axes.items() if all(is_uniform(e, v) for e in exprs)}
+    return {tag: v for tag, v in axes.items() if all(is_uniform(e, v, _common(tag)) for e in exprs)}
+
+
+def _common(tag: str) -> tuple[str, ...]:
+    """The scopes of memory that all threads along the axis share."""
+    if tag.startswith("blockIdx"):
+        return ("global",)
+    return ("global", "shared", "shared.dyn")
 
 
 def _updates(s: BufferStore) -> bool:

@@ -37,7 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autosched.errors import CompileError
+from autosched.errors import CompileError, ScheduleError
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -46,16 +46,18 @@ from autosched.tir.expr import (
     Broadcast,
     Call,
     Cast,
+    Div,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
     Max,
+    Mod,
     Mul,
     Ramp,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import bits_of, kinds, kinds_in
+from autosched.tir.kinds import bits_of, exprs_with, kinds, kinds_in
 from autosched.tir.op import (
     add,
     and_,
@@ -83,6 +85,7 @@ from autosched.transform.framework.function_target import target_of
 from autosched.transform.framework.passes import FunctionPass
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")
+_DIVISIONS = bits_of(Div, Mod, FloorDiv, FloorMod)
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,15 @@ class LowerIntrin(FunctionPass):
     """Lowers floordiv and floormod of integers to shifts, masks and truncating division.
 
     With `rules` also intrinsics, and `x * y + z` on floats where the target has a rule for `fma`.
-    Raises CompileError for a function without a target then.
+    Raises CompileError for a function without a target then, and ScheduleError for a division by 0
+    that is left: no other pass has found that it is never reached.
     """
 
     name: ClassVar[str] = "LowerIntrin"
     rules: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+        _refuse_zero(func)
         tables: tuple[Table, ...] = ()
         if self.rules:
             target = target_of(func)
@@ -107,6 +112,12 @@ class LowerIntrin(FunctionPass):
                 )
             tables = tables_for(target.kind, str(target.options.get("mtriple", "")))
         return func.with_body(_Lower(func, tables).stmt(func.body))
+
+
+def _refuse_zero(func: PrimFunc) -> None:
+    for e in exprs_with(func.body, _DIVISIONS):
+        if isinstance(e, Div | Mod | FloorDiv | FloorMod) and _constant(e.b) == 0:
+            raise ScheduleError(f"LowerIntrin: division by zero: {e.a!r} {e.symbol} 0")
 
 
 class _Lower:

@@ -24,7 +24,16 @@ def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
 
 
 @pytest.mark.parametrize(
-    "store", ["S[0] = S[0] + A[3]", "for k in range(4):\n        S[k] = S[k] + A[k]"]
+    "store",
+    [
+        "S[0] = S[0] + A[3]",
+        "for k in range(4):\n        S[k] = S[k] + A[k]",
+        # What all threads read alike does not keep them apart.
+        "if A[3] > 0.0:\n        S[0] = S[0] + A[3]",
+        "if S[1] > 0.0:\n        S[0] = S[0] + A[3]",
+        "for k in range(int32(A[3])):\n        S[0] = S[0] + A[k]",
+        "S[int32(A[3])] = S[int32(A[3])] + A[3]",
+    ],
 )
 def test_updates_of_all_threads_are_refused(store: str) -> None:
     func = parse_func(HEAD.format(threads=32) + f"    {store}\n    B[threadIdx.x] = S[0]\n")
@@ -40,6 +49,7 @@ def test_updates_of_all_threads_are_refused(store: str) -> None:
         ("S[0] = S[0] + A[3]", 1),
         ("S[threadIdx.x] = S[threadIdx.x] + A[3]", 32),
         ("if threadIdx.x == 0:\n        S[0] = S[0] + A[3]", 32),
+        ("if A[threadIdx.x] > 0.0:\n        S[0] = S[0] + A[3]", 32),
         ("S[0] = A[3]", 32),
         ("t: int32 = threadIdx.x\n    S[t] = S[t] + A[3]", 32),
     ],

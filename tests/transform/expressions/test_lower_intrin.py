@@ -1,26 +1,52 @@
 """Every branch against Python's // and %, on all values of int8."""
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from autosched.errors import CompileError
+from autosched.errors import CompileError, ScheduleError
 from autosched.runtime.cpu import build_artifact, load
 from autosched.target import cpu_target
 from autosched.tir import interp
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Call, Expr, FloorDiv, FloorMod, IntImm, Max, Mod, Ramp, Var
+from autosched.tir.expr import (
+    BinaryExpr,
+    Call,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Mod,
+    Ramp,
+    Var,
+)
 from autosched.tir.function import PrimFunc
-from autosched.tir.op import call, cast, const, eq, floordiv, floormod, ge, lt, max_, ne, truncdiv
+from autosched.tir.op import (
+    broadcast,
+    call,
+    cast,
+    const,
+    eq,
+    floordiv,
+    floormod,
+    ge,
+    lt,
+    max_,
+    ne,
+    truncdiv,
+)
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore, For, ForKind, IfThenElse, seq
 from autosched.tir.verify import verify
 from autosched.tir.walk import all_exprs
 from autosched.transform.expressions.lower_intrin import LowerIntrin
-from kit.stmts import as_a
+from kit.stmts import as_a, func_of
 from kit.types import Array, BodyText, MakeFunc, SameResult
 
 ALL = np.arange(-128, 128)
@@ -335,3 +361,17 @@ def test_rules_need_a_target() -> None:
     arm = 'attrs(target={"kind": "llvm", "mtriple": "aarch64-linux-gnu"})'
     func = parse_func(f"def main(A: Buffer((1,), float32)):\n    {arm}\n    A[0] = exp(A[0])")
     assert "llvm.exp.f32" in repr(RULES(func))
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("kind", [Div, FloorDiv, FloorMod, Mod])
+def test_a_division_by_zero_that_is_left_is_refused(kind: type[BinaryExpr], lanes: int) -> None:
+    A = decl_buffer((8,), "int32", "A")
+    index: Expr = IntImm(2)
+    zero: Expr = IntImm(0)
+    if lanes > 1:
+        index, zero = Ramp(index, IntImm(1), lanes), broadcast(zero, lanes)
+    func = func_of(BufferStore(A, kind(A[index], zero), (index,)), A)
+    words = rf"^LowerIntrin: division by zero: A\[2.*\] {re.escape(kind.symbol)} 0$"
+    with pytest.raises(ScheduleError, match=words):
+        LowerIntrin()(func)

@@ -1,0 +1,56 @@
+"""Conditions that are asked in turn, each only where those before it hold.
+
+An `and` computes both of its sides. Where a schedule makes loops longer than an axis, the user's
+own condition of a reduction must not be computed beyond it: there it may read outside of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autosched.tir.constants import is_zero
+from autosched.tir.dtype import bool_
+from autosched.tir.expr import (
+    BufferLoad,
+    Call,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mod,
+    ProducerLoad,
+)
+from autosched.tir.op import all_, if_then_else, likely
+from autosched.tir.walk import pre_order
+
+
+def within(predicates: Sequence[Expr], condition: Expr) -> Expr:
+    """`condition` where all `predicates` hold; false, and not computed, elsewhere."""
+    if not predicates:
+        return condition
+    return if_then_else(likely(all_(*predicates)), condition, IntImm(0, bool_))
+
+
+def in_turn(condition: Expr) -> list[Expr]:
+    """The conditions of nested statements `if` in place of one with `condition`."""
+    parts = []
+    while (
+        isinstance(condition, Call)
+        and condition.op == "if_then_else"
+        and is_zero(condition.args[2])
+    ):
+        parts += in_turn(condition.args[0])
+        condition = condition.args[1]
+    return [*parts, condition]
+
+
+def may_fail(condition: Expr) -> bool:
+    """Whether `condition` reads memory, calls something, or divides by what might be zero."""
+    return any(map(_fails, pre_order(condition)))
+
+
+def _fails(e: Expr) -> bool:
+    if isinstance(e, Div | Mod | FloorDiv | FloorMod):
+        return not isinstance(e.b, IntImm)
+    return isinstance(e, BufferLoad | ProducerLoad) or (isinstance(e, Call) and e.op != "likely")
