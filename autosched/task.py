@@ -14,6 +14,7 @@ from typing import Any
 from autosched.arguments import found, mapping
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
+from autosched.lowering import NO_LOWERING, Lowering
 from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import layout_free_tensors
 from autosched.target import Target, make_target
@@ -37,15 +38,16 @@ class Task:
     """A workload on a target. Equal tasks have equal `key`s.
 
     `layout` says what kernels do with the inputs that the workload calls layout-free;
-    `chosen_inputs` what inputs hold that are not random (docs/configuration.md). Raises
-    ConfigError when a rewrite is requested but no input is layout-free, or the target is not a CPU,
-    or an argument is of a wrong type.
+    `chosen_inputs` what inputs hold that are not random; `lowering` which passes of the user's run
+    and which do not (docs/configuration.md). Raises ConfigError when a rewrite is requested but no
+    input is layout-free, or the target is not a CPU, or an argument is of a wrong type.
     """
 
     workload: WorkloadSource
     target: Target
     layout: LayoutOption = LayoutOption.NO_REWRITE
     chosen_inputs: tuple[tuple[str, ChosenInput], ...] = ()
+    lowering: Lowering = NO_LOWERING
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Target):
@@ -191,14 +193,16 @@ class Task:
             if not isinstance(data.get(key), Mapping):
                 raise ConfigError(f"task: {key}: expected an object, found {data.get(key)!r}")
         inputs = parse_inputs(data.get("inputs") or {})
+        lowering = Lowering.parse(data.get("lowering") or {})
         if not trust:
-            _require_trusted(data["workload"], inputs)
+            _require_trusted(data["workload"], inputs, lowering)
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
         task = cls(
             source_from_json(data["workload"]),
             target,
             LayoutOption.parse(data.get("layout_rewrite", "none")),
             inputs,
+            lowering,
         )
         if task.workload.computation and data.get("key", task.key) != task.key:
             raise ConfigError(
@@ -209,25 +213,25 @@ class Task:
         return task
 
     def to_json(self) -> dict[str, Any]:
-        """The `task` entry of a record: workload, target, hardware, layout (if any), key."""
+        """The `task` entry of a record: workload, target, hardware, what else is asked for, key."""
         target = self.target.to_json()
         hardware = target.pop("hardware")
         return {
             "workload": self.workload.to_json(),
             "target": target,
             "hardware": hardware,
-            **self._layout_json(),
-            **self._inputs_json(),
+            **self._asked(),
             "key": self.key,
         }
 
-    def _layout_json(self) -> dict[str, str]:
-        rewrite = self.layout != LayoutOption.NO_REWRITE
-        return {"layout_rewrite": self.layout.text} if rewrite else {}
-
-    def _inputs_json(self) -> dict[str, Any]:
-        entries = {name: chosen.to_json() for name, chosen in self.chosen_inputs}
-        return {"inputs": entries} if entries else {}
+    def _asked(self) -> dict[str, Any]:
+        """What is asked for beside workload and target, as far as there is something."""
+        entries = {
+            "layout_rewrite": "" if self.layout == LayoutOption.NO_REWRITE else self.layout.text,
+            "inputs": {name: chosen.to_json() for name, chosen in self.chosen_inputs},
+            "lowering": self.lowering.to_json(),
+        }
+        return {key: entry for key, entry in entries.items() if entry}
 
     def with_inputs(self, inputs: Mapping[str, Any]) -> Task:
         """This task with inputs that hold what `inputs` says, e.g. `{"A": {"uniform": [0, 1]}}`.
@@ -239,9 +243,37 @@ class Task:
         task.inputs()
         return task
 
+    def with_lowering(
+        self,
+        passes: Sequence[str | type | Mapping[str, Any]] = (),
+        *,
+        disabled_pass: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
+    ) -> Task:
+        """This task with candidates lowered so, with passes of your own.
+
+            task = task.with_lowering(["my_passes.py:OneThread"])
+            task = task.with_lowering([{"pass": OneThread, "phase": 1}], disabled_pass=["Simplify"])
+
+        `passes` are classes at the top level of a file, or names of such (file.py:Name), which are
+        made without arguments; a name may be an object's. They run in phase 3 unless another one is
+        given. `disabled_pass` and `config` are as of `PassContext`; docs/configuration.md has the
+        keys. What the task had before is replaced. It is another task: its records are its own.
+        Raises ConfigError that begins with `lowering`.
+        """
+        data = {
+            "passes": passes,
+            "disabled_pass": disabled_pass,
+            "config": {} if config is None else config,
+        }
+        task = replace(self, lowering=Lowering.parse(data))
+        task.lowering.require()
+        return task
+
     @cached_property
     def key(self) -> str:
-        """16 hex digits: computation, target kind, threads, hardware, tf32, layout, chosen inputs.
+        """16 hex digits: computation, target kind, threads, hardware, tf32, layout, chosen inputs,
+        lowering.
 
         Which inputs are layout free matters only with a layout rewrite.
         """
@@ -256,8 +288,7 @@ class Task:
             "threads": self.target.threads,
             "hardware": self.target.hardware.as_list(),
             **({"tf32": True} if self.target.tf32 else {}),
-            **self._layout_json(),
-            **self._inputs_json(),
+            **self._asked(),
         }
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -273,6 +304,8 @@ class Task:
             title += ", tf32 allowed"
         if self.chosen_inputs:
             title += f", chosen inputs {', '.join(name for name, _ in self.chosen_inputs)}"
+        if self.lowering:
+            title += f", lowered {self.lowering.text}"
         if self.layout == LayoutOption.NO_REWRITE:
             return title
         names = ", ".join(tensor.name for tensor in self.layout_free)
@@ -282,7 +315,7 @@ class Task:
     def runs_code(self) -> bool:
         """Whether rebuilding it runs a Python file of the user's."""
         chosen = any(chosen.form == "function" for _, chosen in self.chosen_inputs)
-        return chosen or "python" in self.workload.to_json()
+        return chosen or bool(self.lowering.passes) or "python" in self.workload.to_json()
 
     @property
     def function_name(self) -> str:
@@ -355,7 +388,7 @@ def _plain_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
 
 
 def _require_trusted(
-    workload: Mapping[str, Any], inputs: Sequence[tuple[str, ChosenInput]]
+    workload: Mapping[str, Any], inputs: Sequence[tuple[str, ChosenInput]], lowering: Lowering
 ) -> None:
     """Raise ConfigError where a record names a Python file that may not be run."""
     if workload.get("python") is not None:
@@ -363,3 +396,5 @@ def _require_trusted(
     for name, chosen in inputs:
         if chosen.form == "function":
             require_trusted(chosen.value, f"inputs: {name}")
+    for each in lowering.passes:
+        require_trusted(each.spec, "lowering: passes")

@@ -1,4 +1,4 @@
-"""The user's own Python files: workloads, inputs and sketch rules.
+"""The user's own Python files: workloads, inputs, passes and sketch rules.
 
 Whoever writes a file's name into a configuration or a call has it run. A record is data: the files
 that it names are run only if this process already ran them, or inside `trusting()`.
@@ -102,11 +102,21 @@ def spec_of(function: Any, key: str) -> str:
     code = getattr(function, "__code__", None)
     if name is None or code is None:
         raise ConfigError(f"{key}: expected a function or file.py:function, {found(function)}")
-    path = Path(code.co_filename).absolute()
+    return _spec(name, code.co_filename, key, "def")
+
+
+def spec_of_class(defined: type, key: str) -> str:
+    """As `spec_of`, of a class."""
+    file = getattr(sys.modules.get(defined.__module__), "__file__", None)
+    return _spec(defined.__qualname__, file or "", key, "class")
+
+
+def _spec(name: str, file: str, key: str, word: str) -> str:
+    path = Path(file).absolute()
     if not name.isidentifier() or not path.is_file():
         raise ConfigError(
             f"{key}: {visible(name)} is not at the top level of a file, from which the processes "
-            "that build and check kernels load it; define it there, with def"
+            f"that build and check kernels load it; define it there, with {word}"
         )
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{name}"
 
@@ -135,6 +145,7 @@ def _load(path: Path, key: str) -> ModuleType:
         raise ConfigError(f"{key}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[name] = module  # where dataclass looks up annotations
     token = _RUNNING.set(running | {path.resolve()})
     try:
         _RAN.add(path.resolve())
@@ -147,13 +158,14 @@ def _load(path: Path, key: str) -> ModuleType:
     return module
 
 
-def failure_in(path: str | Path, error: BaseException, name: str = "") -> str:
+def failure_in(
+    path: str | Path, error: BaseException, name: str = "", line: int | None = None
+) -> str:
     """`my_ops.py:7: my_matmul failed: KeyError: 'n'`: where in the user's file `error` arose.
 
-    The line is the last one of that file on the way to the error. `name` is the function that was
-    called; without one, the file itself failed.
+    The line is the last one of that file on the way to the error, `line` where none was. `name` is
+    the function that was called; without one, the file itself failed.
     """
-    line = None
     for frame in traceback.extract_tb(error.__traceback__):
         if _same(frame.filename, path):
             line = frame.lineno
@@ -170,9 +182,13 @@ def _same(one: str, other: str | Path) -> bool:
     return bool(one) and Path(one).resolve() == Path(other).resolve()
 
 
+def line_of(function: Any, path: str | Path) -> int | None:
+    """The line of the user's file `path` in which `function` begins; None where it is another's."""
+    code = getattr(function, "__code__", None)
+    return None if code is None or not _same(code.co_filename, path) else code.co_firstlineno
+
+
 def place_of(function: Any, path: str | Path, name: str) -> str:
     """`my_ops.py:7: my_matmul`: where the user's file defines `function`, as far as it is known."""
-    code = getattr(function, "__code__", None)
-    if code is None or not _same(code.co_filename, path):
-        return f"{path}: {name}"
-    return f"{path}:{code.co_firstlineno}: {name}"
+    line = line_of(function, path)
+    return f"{path}: {name}" if line is None else f"{path}:{line}: {name}"

@@ -1,4 +1,4 @@
-"""What a function in the user's Python file does, as a digest: without running the file."""
+"""What a function or class of a user's Python file does, as a digest: the file is not run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autosched.errors import ConfigError
 
 
 def source_digest(spec: str) -> str:
-    """16 hex digits of the function `spec` (file.py:name) and all of its file that it uses.
+    """16 hex digits of what `spec` (file.py:name) names, and all of its file that it uses.
 
     Comments and the rest of the file do not count, nor do other files that it imports. Empty when
     the file cannot be read, or does not define the name.
@@ -38,11 +38,14 @@ def source_digest(spec: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def require_source(key: str, spec: str, recorded: str) -> None:
-    """Raise ConfigError, beginning with `key`, unless `spec` does what was `recorded` of it."""
+def require_source(key: str, spec: str, recorded: str, kind: str = "function") -> None:
+    """Raise ConfigError, beginning with `key`, unless `spec` does what was `recorded` of it.
+
+    `kind` is what it is, for the message.
+    """
     if recorded and source_digest(spec) != recorded:
         raise ConfigError(
-            f"{key}: {spec} is not the function that was recorded; restore it, or tune again"
+            f"{key}: {spec} is not the {kind} that was recorded; restore it, or tune again"
         )
 
 

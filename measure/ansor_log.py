@@ -148,9 +148,11 @@ def format_line(
 ) -> str:
     """One v0.6 line, without the newline.
 
-    Raises ConfigError for a workload that is not built in, which v0.6 cannot name, and for a step
-    that is not one of Ansor's.
+    Raises ConfigError for a workload that is not built in, which v0.6 cannot name, for a step that
+    is not one of Ansor's, and for a lowering of the user's own.
     """
+    if task.get("lowering"):
+        raise ConfigError("it was lowered as its task asks, which Ansor's format does not tell")
     for step in steps:
         if isinstance(step, InstructionStep | MatrixTilesStep):
             raise ConfigError(f"it has the step {step.code}, which Ansor does not have")

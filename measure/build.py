@@ -9,8 +9,8 @@ from multiprocessing.connection import wait
 from statistics import median
 from typing import Any
 
+from autosched.candidate import build_candidate, build_cuda_candidate
 from autosched.cpu_cores import usable_threads
-from autosched.driver import build_cuda, build_steps
 from autosched.errors import MeasureError
 from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
@@ -57,9 +57,9 @@ def make_handler() -> Handler:
             task = tasks[task_json["key"]] = Task.from_json(task_json, trust=True)
         steps = steps_from_json(steps_json)
         if task.target.is_gpu:
-            data = build_cuda(task.dag, steps, task.target, task.function_name).to_bytes()
+            data = build_cuda_candidate(task, steps).to_bytes()
         else:
-            data = build_steps(task.dag, steps, task.target, layout=task.layout).to_bytes()
+            data = build_candidate(task, steps).to_bytes()
         return data, time.perf_counter() - start
 
     return handle
@@ -127,8 +127,9 @@ class Builder:
         """Build candidates ahead of the next `build`, which asks for them; returns at once.
 
         On the cores that this process leaves. Later calls, for no more of them either, hand out
-        those that wait.
+        those that wait. Raises ConfigError as `build` does.
         """
+        task.lowering.require()
         self.start()
         entry = task.to_json()
         for steps in batch:
@@ -150,8 +151,10 @@ class Builder:
     ) -> list[BuildResult]:
         """One result per candidate, in order. `on_done` is told how many there are so far.
 
-        Of those that were begun none is under way any more at the end.
+        Of those that were begun none is under way any more at the end. Raises ConfigError when a
+        pass that the task asks for is not there, or not the one that was recorded.
         """
+        task.lowering.require()
         self.start()
         entry = task.to_json()
         begun = [self._begun.pop((task.key, steps), None) for steps in batch]

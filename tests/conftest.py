@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from kit.forks import copies
 from kit.golden import Golden
+from kit.passes import SOURCE
 
 settings.register_profile("fixed", derandomize=True, deadline=None)  # no other draws elsewhere
 settings.load_profile("fixed")
@@ -76,3 +78,12 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 def golden(update_golden: bool) -> Golden:
     """golden.check(name, text) compares with tests/golden/name; see --update-golden."""
     return Golden(update_golden)
+
+
+@pytest.fixture
+def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file my_passes.py of `kit/passes.py` in an empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "my_passes.py"
+    path.write_text(SOURCE)
+    return path

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -99,6 +99,13 @@ def run(page: Path) -> dict[str, Any]:
     return names
 
 
+@cache
+def saved_files() -> dict[str, str]:
+    """The files that pages have their readers save, by name."""
+    every = [example for page in PAGES for example in examples(page)]
+    return {e.remarks["file"]: e.text for e in every if "file" in e.remarks}
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_pages(
@@ -124,6 +131,8 @@ def test_pages(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_and_configurations(page: Path, folder: Path) -> None:
     command = typer.main.get_command(app)
+    for name, text in saved_files().items():  # pages name what another one has its reader save
+        Path(name).write_text(text)
     for example in examples(page):
         if "file" in example.remarks:
             Path(example.remarks["file"]).write_text(example.text)

@@ -48,9 +48,15 @@ ALLOWED = {
         "autosched.transform",
         "autosched.codegen",
     },
-    "autosched.task": {"autosched.te", "autosched.state", "autosched.workloads"},
+    "autosched.lowering": {"autosched.tir", "autosched.transform"},
+    "autosched.task": {
+        "autosched.te",
+        "autosched.state",
+        "autosched.workloads",
+        "autosched.lowering",
+    },
 }
-COMPILER = {*ALLOWED, "autosched.driver"}
+COMPILER = {*ALLOWED, "autosched.driver", "autosched.candidate"}
 ALLOWED["autosched.driver"] = {
     "autosched.tir",
     "autosched.te",
@@ -58,6 +64,13 @@ ALLOWED["autosched.driver"] = {
     "autosched.transform",
     "autosched.codegen",
     "autosched.runtime",
+}
+ALLOWED["autosched.candidate"] = {
+    "autosched.tir",
+    "autosched.state",
+    "autosched.runtime",
+    "autosched.task",
+    "autosched.driver",
 }
 ALLOWED["autosched.features"] = COMPILER
 ALLOWED["autosched.measure"] = COMPILER

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from autosched import user_file
 from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
+from kit.passes import ONE
 
 TARGET = Target("cpu", HardwareParams.default("cpu"), threads=2)
 EXPR = "C[i, j] = sum(k, A[i, k] * B[k, j])"
@@ -246,3 +248,54 @@ def test_threads_run_one_file_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
             assert Task.from_python(f"{path}:double", n=8) == task.result()
         finally:
             both.abort()
+
+
+def test_a_lowering_is_part_of_record_key_and_name(passes: Path) -> None:
+    plain = matmul()
+    assert plain.with_lowering() == plain and plain.with_lowering().key == plain.key
+    mine = plain.with_lowering([ONE], disabled_pass=["UnrollLoop"], config={"tir.noalias": False})
+    entry = json.loads(json.dumps(mine.to_json()))
+    assert set(entry) == {*plain.to_json(), "lowering"}
+    assert mine.name == (
+        f"{plain.name}, lowered with OneThread and tir.noalias=false, without UnrollLoop"
+    )
+    assert mine.runs_code and not plain.with_lowering(disabled_pass=["UnrollLoop"]).runs_code
+    for again in (
+        Task.from_json(entry, trust=True),
+        deepcopy(mine),
+        pickle.loads(pickle.dumps(mine)),
+    ):
+        assert again == mine and hash(again) == hash(mine) and again.key == entry["key"]
+    others = [
+        plain,
+        plain.with_lowering([ONE]),
+        plain.with_lowering([{"pass": ONE, "phase": 2}]),
+        plain.with_lowering(["my_passes.py:unrolled"]),
+        plain.with_lowering([ONE, "my_passes.py:Whole"]),
+        plain.with_lowering(["my_passes.py:Whole", ONE]),
+        plain.with_lowering(disabled_pass=["UnrollLoop"]),
+        plain.with_lowering(config={"tir.noalias": True}),
+    ]
+    assert len({task.key for task in (mine, *others)}) == len(others) + 1
+    assert mine.with_inputs({"A": {"constant": 1}}).lowering == mine.lowering
+
+
+def test_what_a_lowering_asks_for_is_looked_for_at_once(passes: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^lowering: passes: my_passes\.py defines no pass X$"):
+        matmul().with_lowering(["my_passes.py:X"])
+    with pytest.raises(ConfigError, match=r"^lowering: config: expected settings"):
+        matmul().with_lowering(config=0)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_records_passes_run_only_where_they_are_trusted(
+    passes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = matmul().with_lowering([ONE]).to_json()
+    assert Task.from_json(entry).key == entry["key"]  # this process has run the file
+    monkeypatch.setattr(user_file, "_RAN", set())
+    with pytest.raises(ConfigError, match=r"^lowering: passes: a record names my_passes\.py:OneT"):
+        Task.from_json(entry)
+    with user_file.trusting():
+        assert Task.from_json(entry).key == entry["key"]
+    del entry["lowering"]["passes"]
+    Task.from_json({**entry, "lowering": {"disabled_pass": ["Simplify"]}})

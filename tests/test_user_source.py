@@ -55,6 +55,8 @@ def test_what_a_function_uses_counts(tmp_path: Path, old: str, new: str, same: b
     if not same:
         with pytest.raises(ConfigError, match=r"^A: .*gen.py:make is not the function that was"):
             require_source("A", spec, before)
+        with pytest.raises(ConfigError, match=r"make is not the pass that was recorded"):
+            require_source("A", spec, before, "pass")
 
 
 @pytest.mark.parametrize("text", [None, "def other(): pass", "def make(:", "\0"])

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from autosched.candidate import lower_candidate
 from autosched.codegen.llvm import assembly, emit_llvm
-from autosched.driver import lower_steps
 from autosched.process.worker import Handler, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.target import Target
@@ -37,7 +37,7 @@ def make_handler() -> Handler:
     def handle(request: tuple[dict[str, Any], list[Any], str]) -> str:
         entry, steps, form = request
         task = Task.from_json(entry, trust=True)  # whoever asks has rebuilt it already
-        func = lower_steps(task.dag, steps_from_json(steps), task.target, layout=task.layout)
+        func = lower_candidate(task, steps_from_json(steps))
         code = emit_llvm(func, task.target)
         return code if form == "llvm" else assembly(code, task.target)
 

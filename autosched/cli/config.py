@@ -22,6 +22,7 @@ from pydantic import (
 
 from autosched.errors import ConfigError
 from autosched.features.sets import TUNING, FeatureSetName
+from autosched.lowering import SETTINGS
 from autosched.measure.cluster.connect import require_address
 from autosched.measure.flush import parse_flush
 from autosched.measure.gpu_pool import ALL
@@ -32,11 +33,31 @@ from autosched.search.own_model import spec_problem
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target, require_threads
 from autosched.task import Task
+from autosched.transform.framework.user_passes import PHASES
 from autosched.workloads.source import SOURCES
 
 _ANSOR = SearchOptions()
 _DAY = 86400
 _LETTERS: dict[str, Any] = {"pattern": "^[SRsr]+$"}
+_SPEC: dict[str, Any] = {"type": "string", "pattern": "[.]py:[^:]+$"}
+_PHASE = {
+    "enum": [*PHASES],
+    "description": "0: at the start; 1: before loops are rewritten; 2: after they are unrolled; "
+    "3 (unless given): after the last clean-up",
+}
+_OWN_PASSES: dict[str, Any] = {
+    "items": {
+        "anyOf": [
+            _SPEC,
+            {
+                "type": "object",
+                "properties": {"pass": _SPEC, "phase": _PHASE},
+                "required": ["pass"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+}
 
 
 class _Section(BaseModel):
@@ -294,6 +315,24 @@ class MeasureSection(_Section):
         )
 
 
+class LoweringSection(_Section):
+    """What is done otherwise when candidates are lowered: `Lowering.parse` checks the values."""
+
+    passes: list[Any] = Field(
+        default_factory=list,
+        description="passes of your own, file.py:name of a class or object",
+        json_schema_extra=_OWN_PASSES,
+    )
+    disabled_pass: list[str] = Field(
+        default_factory=list, description="names of passes that do not run"
+    )
+    config: dict[str, Any] = Field(
+        default_factory=dict,
+        description="settings of the passes, e.g. {tir.disable_cse_tir: true}",
+        json_schema_extra={"propertyNames": {"enum": [*SETTINGS]}},
+    )
+
+
 class Config(_Section):
     """A whole configuration file."""
 
@@ -310,6 +349,7 @@ class Config(_Section):
         default_factory=dict,
         description="what inputs hold instead of random numbers, e.g. {A: {uniform: [0, 1]}}",
     )
+    lowering: LoweringSection = Field(default_factory=LoweringSection)
     weight: PositiveFloat = Field(default=1.0, description="of this task among several in a run")
     records: str | None = Field(default=None, description="record file; default <name>.jsonl")
 
@@ -328,7 +368,9 @@ class Config(_Section):
         task = Task.from_json_workload(
             self.workload.to_json(), self.target.make(), self.layout_rewrite
         )
-        return task.with_inputs(self.inputs) if self.inputs else task
+        task = task.with_inputs(self.inputs) if self.inputs else task
+        lowering = self.lowering.model_dump()
+        return task.with_lowering(**lowering) if any(lowering.values()) else task
 
     def records_path(self) -> Path:
         """Where records go: `records`, or the name with .jsonl in the current folder."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from autosched.candidate import lower_candidate
 from autosched.cli import doctor_software
 from autosched.cli.console import seconds_text
 from autosched.cli.diagnosis import Finding, Level
-from autosched.driver import lower_steps
 from autosched.errors import AutoschedError, MeasureError
 from autosched.measure.check import Seen
 from autosched.measure.measurer import Measurer
@@ -70,8 +70,7 @@ class Workload:
 
     def lower(self) -> str:
         """The candidate through the passes."""
-        task = self._task()
-        func = lower_steps(task.dag, self.steps, task.target)
+        func = lower_candidate(self._task(), self.steps)
         return f"{count(len(str(func).splitlines()), 'line')} of flat TIR"
 
     def compile(self) -> str:

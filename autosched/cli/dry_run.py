@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from autosched.candidate import lower_candidate
 from autosched.cli.console import plain, print_json
 from autosched.cli.dry_run_cuda import Compiling, compiled, summary
-from autosched.driver import lower_steps
 from autosched.errors import ScheduleError
 from autosched.features.lowering import features_of_steps
 from autosched.search.space import SearchSpace
@@ -113,7 +113,7 @@ def sampled(task: Task, options: TuneOptions, samples: int) -> DryRun:
         try:
             ansor = options.search.space == "ansor"
             rows = features_of_steps(task.dag, steps, task.target, options.features, ansor)
-            lower_steps(task.dag, steps, task.target, layout=task.layout)
+            lower_candidate(task, steps)
         except ScheduleError as error:
             run.refused.append(str(error))
         else:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from autosched.candidate import kernels_of_candidate
 from autosched.cli.console import err, warn
 from autosched.codegen.nvrtc import load_nvrtc
-from autosched.driver import lower_steps, lower_to_kernels
 from autosched.errors import ConfigError
 from autosched.measure.build import Builder
 from autosched.runtime.cuda_artifact import CudaArtifact
@@ -85,7 +85,7 @@ def compiled(task: Task, candidates: Sequence[tuple[Step, ...]], timeout: float)
             found.failed.append(result.failure.message)
             found.kernels.append(None)
             continue
-        problem = barrier_problem(lowered(task, steps))
+        problem = barrier_problem(kernels_of_candidate(task, steps))
         if problem is not None:
             found.failed.append(problem)
             found.kernels.append(None)
@@ -96,11 +96,6 @@ def compiled(task: Task, candidates: Sequence[tuple[Step, ...]], timeout: float)
     archs = ", ".join(sorted(chosen)) or task.target.arch
     name = f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} for {archs}"
     return Compiling(name, found.kernels, found.failed)
-
-
-def lowered(task: Task, steps: tuple[Step, ...]) -> IRModule:
-    """The host and kernels of a candidate, as they are compiled."""
-    return lower_to_kernels(lower_steps(task.dag, steps, task.target, task.function_name))
 
 
 def barrier_problem(module: IRModule) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from autosched.candidate import cuda_source_of_candidate
 from autosched.cli.console import warn
 from autosched.codegen.nvdisasm import HOW_TO_INSTALL, disassemble, find_nvdisasm
 from autosched.codegen.nvrtc import Nvrtc, load_nvrtc, nearest_arch
 from autosched.codegen.nvrtc_find import nvidia_folders
-from autosched.driver import cuda_source
 from autosched.errors import CompileError, ConfigError
 from autosched.runtime.cuda_artifact import CudaArtifact
 from autosched.state.steps import Step
@@ -60,7 +60,7 @@ def _arch(task: Task, arch: str | None) -> str:
 def _artifact(task: Task, steps: tuple[Step, ...], arch: str | None) -> CudaArtifact:
     wanted = _arch(task, arch)
     nearest_arch(wanted, ())  # raises ConfigError for what is no architecture
-    return cuda_source(task.dag, steps, replace(task.target, arch=wanted), task.function_name)
+    return cuda_source_of_candidate(task, steps, replace(task.target, arch=wanted))
 
 
 def _compiler(task: Task, arch: str, *, given: bool) -> Nvrtc:

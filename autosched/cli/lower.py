@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from autosched.driver import (
     schedule_ops,
 )
 from autosched.errors import ConfigError, ScheduleError
+from autosched.lowering import NO_LOWERING
 from autosched.measure.workload_keys import Computation, WorkloadKeys
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
@@ -62,11 +64,22 @@ def run(
         pipeline = pipeline_of(task.target, lenient=True)
     else:
         pipeline = parse_passes(passes, PASSES)
+        if task.lowering:
+            warn(
+                "note: --passes runs these alone: what the configuration has under lowering is out"
+            )
+            task = replace(task, lowering=NO_LOWERING)
     to_kernels = task.target.is_gpu and passes is None
     device = DEVICE_PIPELINE if to_kernels else ()
     packing = host_pipeline(task.target.kind) if host else ()
     every = (*pipeline, *device, *packing)
-    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in every)])
+    if print_after in task.lowering.disabled_pass:
+        raise ConfigError(
+            f"--print-after {print_after}: it does not run: the configuration has it under "
+            "lowering: disabled_pass"
+        )
+    own = [made.name for _, made in task.lowering.loaded]
+    _check_name(print_after, [SCHEDULE_OPS.name, *(p.name for p in every), *own])
     if record is None and to_kernels:
         steps = _drawn(config, task)
     else:
@@ -81,7 +94,7 @@ def run(
     replayed = time.perf_counter() - start
     name = task.function_name if task.target.is_gpu else "main"
     program: Program
-    with PassContext(instruments=instruments):
+    with PassContext(instruments=instruments), task.lowering.context():
         program = func = Sequential(pipeline, "lower")(schedule_ops(schedule, tensors, name))
         if to_kernels:
             program = lower_to_kernels(func)

@@ -80,7 +80,7 @@ def _lowered(task: Task, made: LayoutRewrite, depth: int | None, *, serial: bool
             "tir.lwp_min_height": 0,
             "tir.reset_start_id": True,
         }
-    with PassContext(config=config):
+    with PassContext(config=config), task.lowering.context():
         return lower_steps(made.dag, made.steps, task.target, task.function_name)
 
 

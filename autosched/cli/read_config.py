@@ -121,6 +121,8 @@ def _suspect(workload: WorkloadSection, message: str) -> Location:
     for name in ("threads", "tf32"):
         if message.startswith(f"target.{name}:"):
             return ("target", name)
+    if message.startswith("lowering: "):
+        return ("lowering", message.split(":")[1].strip())
     if message.startswith("layout_rewrite:"):
         return ("layout_rewrite",)
     if message.startswith("layout_free:"):

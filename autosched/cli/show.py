@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from pprint import pformat
 
+from autosched.candidate import lower_candidate
 from autosched.cli.chosen import chosen, task_of
 from autosched.cli.code_process import code_of
 from autosched.cli.console import out, plain, print_json, seconds_text, warn
@@ -15,7 +16,7 @@ from autosched.cli.feature_table import feature_table
 from autosched.cli.gpu_code import cuda_c, machine_code, ptx
 from autosched.cli.known_cpu import require_known_cpu
 from autosched.cli.named import tell_unused, workload_keys
-from autosched.driver import lower_for_features, lower_steps
+from autosched.driver import lower_for_features
 from autosched.errors import CompileError, ConfigError, MeasureError, ScheduleError
 from autosched.features.sets import TUNING, FeatureSet, feature_set
 from autosched.layout import LayoutOption
@@ -94,7 +95,7 @@ def _rewritten(task: Task, record: Record) -> LayoutRewrite:
 
 
 def _tir_of(task: Task, record: Record) -> PrimFunc:
-    return lower_steps(task.dag, record.steps, _host(task), layout=task.layout)
+    return lower_candidate(task, record.steps, _host(task))
 
 
 def _loops(task: Task, record: Record) -> None:
@@ -115,11 +116,14 @@ def _te(task: Task, record: Record) -> None:
 def _python(task: Task, record: Record) -> None:
     title = _title(task, record).replace("\\", "\\\\").replace('"', '\\"')
     code = python_program(task.dag, record.steps, "task.dag", ("Task", "lower", "task", "print"))
+    lowered = "print(lower(s, task.tensors, task.target, lenient=True))"
+    if task.lowering:
+        lowered = f"with task.lowering.context():\n    {lowered}"
     plain(
         f'"""The schedule of {title}; running it prints its TIR."""\n\n'
         "from autosched import Task, te\nfrom autosched.driver import lower\n\n"
         f"task = {python_of(task)}\n"
-        f"{code}print(lower(s, task.tensors, task.target, lenient=True))"
+        f"{code}{lowered}"
     )
 
 

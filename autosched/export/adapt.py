@@ -79,4 +79,4 @@ def other_shape(task: Task, sizes: Mapping[str, int]) -> Task:
     other = Task.from_json_workload(
         {**workload, "args": {**args, **sizes}}, task.target, task.layout
     )
-    return replace(other, chosen_inputs=task.chosen_inputs)
+    return replace(other, chosen_inputs=task.chosen_inputs, lowering=task.lowering)

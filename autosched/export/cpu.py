@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autosched.candidate import build_candidate
 from autosched.codegen.llvm_compile import compile_object
-from autosched.driver import build_steps
 from autosched.errors import ConfigError
 from autosched.export.bundle import bundle
 from autosched.export.c_files import Function, cmake, example, header
@@ -161,9 +161,8 @@ def _machine(target: Target) -> tuple[str, str, str]:
 
 
 def _build(candidate: Candidate) -> CpuArtifact:
-    task = candidate.task
     symbol = f"autosched_kernel_{candidate.symbol}"
-    return build_steps(task.dag, candidate.steps, task.target, symbol, task.layout)
+    return build_candidate(candidate.task, candidate.steps, name=symbol)
 
 
 def _threads(artifact: CpuArtifact) -> int:

@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from autosched.candidate import cuda_source_of_candidate
 from autosched.codegen.nvrtc import is_portable, load_nvrtc, nearest_arch
-from autosched.driver import cuda_source
 from autosched.errors import CompileError
 from autosched.export.bundle import bundle
 from autosched.export.candidate import Candidate, tools
@@ -64,7 +64,7 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
     asked = archs or [task.target.arch or "sm_80"]
     wanted = list(dict.fromkeys(arch.rstrip("af") for arch in asked))
     target = replace(task.target, arch=wanted[0])
-    artifact = cuda_source(task.dag, candidate.steps, target, symbol)
+    artifact = cuda_source_of_candidate(task, candidate.steps, target, symbol)
     cubins: dict[str, str] = {}
     compilers: dict[str, str] = {}
     for arch in wanted:

@@ -161,7 +161,8 @@ def _by_computation(
     found: dict[str, list[str]] = {}
     for key, task in tasks.items():
         if key not in matched:
-            same = [task.entry.get(name) for name in ("workload", "layout_rewrite", "inputs")]
+            parts = ("workload", "layout_rewrite", "inputs", "lowering")
+            same = [task.entry.get(name) for name in parts]
             target = [_target(task).get(name) for name in ("kind", "tf32")]
             computation = json.dumps([*same, *target], sort_keys=True)
             found.setdefault(computation, []).append(key)

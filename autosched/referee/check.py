@@ -118,8 +118,9 @@ def _in_16_bits(func: PrimFunc) -> bool:
 def lowered(task: Task, steps: Sequence[Step]) -> tuple[PrimFunc, PrimFunc]:
     """A candidate as ScheduleOps makes it, and as code is generated from it."""
     sch, tensors = apply_steps(task.dag, steps, LayoutOption.NO_REWRITE)
-    source = schedule_ops(sch, tensors)
-    return source, device_function(source)
+    with task.lowering.context():
+        source = schedule_ops(sch, tensors)
+        return source, device_function(source)
 
 
 def check_function(

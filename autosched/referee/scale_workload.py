@@ -69,7 +69,8 @@ def scaled(task: Task, steps: Iterable[Step]) -> tuple[Task, tuple[Step, ...]] |
 
 def _with(task: Task, args: Mapping[str, Any]) -> Task:
     workload = task.workload.to_json()
-    return Task.from_json_workload({**workload, "args": dict(args)}, task.target)
+    smaller = Task.from_json_workload({**workload, "args": dict(args)}, task.target)
+    return replace(smaller, lowering=task.lowering)
 
 
 def _lengths(dag: ComputeDAG) -> dict[_Axis, int]:

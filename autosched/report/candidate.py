@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from autosched.driver import cuda_source, lower_steps
+from autosched.candidate import cuda_source_of_candidate, lower_candidate
 from autosched.errors import AutoschedError
 from autosched.report.runs import Run
 from autosched.state.layout_rewrite import rewrite_layout
@@ -39,10 +39,10 @@ def code_of(run: Run) -> Code:
         loops = rewritten.dag.infer_bound_of(rewritten.steps).to_str()
         if task.target.is_gpu:
             target = replace(task.target, arch=task.target.arch or cuda_target().arch)
-            program = cuda_source(task.dag, best.steps, target, task.function_name).source
+            program = cuda_source_of_candidate(task, best.steps, target).source
             return Code(_cut(loops, "loops"), _cut(program, "cuda"), "CUDA C")
         target = task.target if task.target.cpu else cpu_target()
-        program = repr(lower_steps(task.dag, best.steps, target, layout=task.layout))
+        program = repr(lower_candidate(task, best.steps, target))
     except AutoschedError as error:
         return Code(problem=f"The best candidate cannot be lowered here: {error}.")
     return Code(_cut(loops, "loops"), _cut(program, "tir"), "TIR, before LLVM")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autosched.driver import build_steps
+from autosched.candidate import build_candidate
 from autosched.errors import ConfigError, MeasureError
 from autosched.export import cpu, cuda
 from autosched.export.adapt import nearest, other_shape
@@ -204,14 +204,13 @@ def _others(
 
 
 def _built(candidate: Candidate) -> None:
-    task = candidate.task
-    build_steps(task.dag, candidate.steps, task.target, layout=task.layout)
+    build_candidate(candidate.task, candidate.steps)
 
 
 def _compared(candidate: Candidate) -> None:
     """Raise MeasureError when the kernel differs from NumPy."""
     task = candidate.task
-    kernel = load(build_steps(task.dag, candidate.steps, task.target, layout=task.layout))
+    kernel = load(build_candidate(task, candidate.steps))
     inputs = task.inputs()
     outputs = kernel(*kernel.prepare(*inputs))
     found = outputs if isinstance(outputs, tuple) else (outputs,)

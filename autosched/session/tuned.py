@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from autosched.candidate import build_candidate, build_cuda_candidate
 from autosched.display.frame import frame_of, rows_of
 from autosched.display.plot import tuning_curve
 from autosched.display.results import Found, results_html
-from autosched.driver import build_cuda, build_steps
 from autosched.errors import ConfigError, MeasureError
 from autosched.measure.environment import fingerprint, fingerprint_hash
 from autosched.measure.records import Record
@@ -79,13 +79,12 @@ class TunedKernel:
         kernel: CpuKernel | GpuKernel
         if not task.target.is_gpu:
             task = for_this_cpu(task)  # others may lack its instructions
-            steps = self.record.steps
-            kernel = load(build_steps(task.dag, steps, task.target, layout=task.layout))
+            kernel = load(build_candidate(task, self.record.steps))
             kernel.origin = self.origin
             return kernel
         driver = open_driver()
         target = replace(task.target, arch=arch_here(driver))
-        artifact = build_cuda(task.dag, self.record.steps, target, task.function_name)
+        artifact = build_cuda_candidate(task, self.record.steps, target)
         kernel = load_cuda(artifact, task.function_name, driver)
         kernel.origin = self.origin
         return kernel

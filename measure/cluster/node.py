@@ -130,7 +130,10 @@ class NodeWorker:
 
     def _task(self, entry: Mapping[str, Any]) -> Task:
         """The task of an entry, made once."""
-        found = self._tasks.pop(entry["key"], None) or Task.from_json(entry, trust=True)
+        found = self._tasks.pop(entry["key"], None)
+        if found is None:
+            found = Task.from_json(entry, trust=True)
+            found.lowering.require()
         self._tasks[entry["key"]] = found  # the last is the one used last
         if len(self._tasks) > _TASKS:
             self._tasks.pop(next(iter(self._tasks)))

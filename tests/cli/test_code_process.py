@@ -26,8 +26,13 @@ def make_dying() -> Handler:
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """No process is kept from one test for the next."""
+    """No process is kept from one test for the next, nor from those of another file."""
+    end()
     yield
+    end()
+
+
+def end() -> None:
     if code_process._process.cache_info().currsize:
         code_process._process().stop()
         code_process._process.cache_clear()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autosched.cli.dry_run_cuda import barrier_problem, lowered
+from autosched.candidate import kernels_of_candidate
+from autosched.cli.dry_run_cuda import barrier_problem
 from autosched.search.space import SearchSpace
 from autosched.task import Task
 from autosched.tir.expr import Call
@@ -39,7 +40,7 @@ def test_each_barrier_that_is_taken_out_is_missed() -> None:
     task = Task.from_workload("matmul", target="cuda", M=32, N=64, K=32)
     found = 0
     for steps in SearchSpace(task).sample(np.random.default_rng(0), 4):
-        module = lowered(task, steps)
+        module = kernels_of_candidate(task, steps)
         assert barrier_problem(module) is None
         kernel = module["matmul_kernel"]
         for number in range(sum(map(is_barrier, stmts(kernel.body)))):

@@ -29,11 +29,19 @@ def double(n):
 
 def fill(rng, shape, dtype):
     return rng.random(shape).astype(dtype)
+
+from autosched.transform.framework.passes import FunctionPass
+
+class Same(FunctionPass):
+    name = "Same"
+
+    def apply(self, func, ctx):
+        return func
 """
 EXPRESSION = {"expr": "B[i] = A[i] * 2", "shapes": {"A": [16]}, "dtype": "float32"}
 
 
-@pytest.fixture(params=["workload", "inputs"])
+@pytest.fixture(params=["workload", "inputs", "lowering"])
 def hostile(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -45,6 +53,9 @@ def hostile(
     if request.param == "workload":
         python = {"python": f"{tmp_path}/ops.py:double", "args": {"n": 16}}
         task = Task.from_json_workload(python, "cpu")
+    elif request.param == "lowering":
+        same = f"{tmp_path}/ops.py:Same"
+        task = Task.from_json_workload(EXPRESSION, "cpu").with_lowering([same])
     else:
         filled = {"A": {"function": f"{tmp_path}/ops.py:fill"}}
         task = Task.from_json_workload(EXPRESSION, "cpu").with_inputs(filled)
@@ -112,6 +123,7 @@ def test_what_the_user_named_himself_may_be_continued(hostile: Path) -> None:
     with trusting():
         task = Task.from_json(contents.records[0].task)
         task.inputs()
+        task.lowering.require()
     assert Task.from_json(contents.records[0].task).key == task.key
 
 

@@ -153,6 +153,15 @@ def test_a_key_tells_no_types() -> None:
         ansor_log.format_line(task, steps, result, 0)
 
 
+def test_a_lowering_has_no_place_in_a_line() -> None:
+    """What is read back would be another task, lowered as usual."""
+    task = Task.from_workload("matmul", M=4, N=4, K=4, target=cpu_target(1))
+    mine = task.with_lowering(disabled_pass=["UnrollLoop"]).to_json()
+    _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    with pytest.raises(ConfigError, match="it was lowered as its task asks, which Ansor's format"):
+        ansor_log.format_line(mine, steps, result, 0)
+
+
 def test_a_failure_has_no_time() -> None:
     """Ansor writes 1e10 seconds for it."""
     failed = WORKED.replace("[[1.25e-05, 1.3e-05], 0", "[[1e+10], 2")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from multiprocessing import Pipe
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError, ScheduleError
 from autosched.measure import build as measure_build
 from autosched.measure.build import Builder, BuildResult, _Slot, limit_of
 from autosched.measure.measurer import Measurer
@@ -17,6 +18,7 @@ from autosched.process import running_clock
 from autosched.process.worker import Worker
 from autosched.state.steps import SplitStep, steps_to_json
 from autosched.task import Task
+from kit.passes import ONE, TASK
 
 BATCH = [(SplitStep(2, 0, 16, (k,)),) for k in (1, 2, 4, 8, 16)]
 
@@ -203,3 +205,22 @@ def test_a_batch_for_a_gpu_goes_on_without_it(monkeypatch: pytest.MonkeyPatch) -
     failure = results[2].failure
     assert failure is not None and (failure.stage, failure.kind) == ("compile", "timeout")
     assert "not built within 0.1 s, far longer than half of its batch took" in failure.message
+
+
+def test_a_pass_that_is_another_one_now_is_told_before_anything_is_built(passes: Path) -> None:
+    entry = TASK.with_lowering([ONE]).to_json()
+    passes.write_text(passes.read_text().replace("ForKind.SERIAL", "ForKind.UNROLLED"))
+    task = Task.from_json(entry, trust=True)
+    builder = Builder(1)
+    for build in (builder.build, builder.begin):
+        with pytest.raises(ConfigError, match="OneThread is not the pass that was recorded"):
+            build(task, [()])
+    assert not builder._slots
+
+
+def test_an_error_of_a_pass_is_one_of_lowering(passes: Path) -> None:
+    handle = measure_build.make_handler()
+    for name in ("Failing", "Broken"):
+        task = TASK.with_lowering([f"my_passes.py:{name}"])
+        with pytest.raises(ScheduleError, match=rf"^my_passes.py:\d+: {name} "):
+            handle((task.to_json(), []))

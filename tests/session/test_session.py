@@ -15,6 +15,7 @@ from autosched.session.model import ModelOptions
 from autosched.session.session import Job, Messages, Session
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
+from kit.passes import ONE
 from kit.types import UseMeasurer
 
 
@@ -140,3 +141,11 @@ def test_more_threads_than_the_machine_has_are_refused() -> None:
     task = Task.from_workload("matmul", M=8, N=8, K=8, target=target)
     with pytest.raises(ConfigError, match=r"threads: expected at most \d+, .* found 999"):
         Session([Job(task)])
+
+
+def test_a_pass_that_is_another_one_now_is_told_before_the_search(passes: Path) -> None:
+    task = Task.from_workload("matmul", M=8, N=8, K=8).with_lowering([ONE])
+    Session([Job(task)])
+    passes.write_text(passes.read_text().replace("ForKind.SERIAL", "ForKind.UNROLLED"))
+    with pytest.raises(ConfigError, match="OneThread is not the pass that was recorded"):
+        Session([Job(Task.from_json(task.to_json()))])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from autosched.errors import ConfigError, ScheduleError
@@ -81,38 +81,42 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
 _ALIKE = 0.8  # more than the `tir.` that all of them begin with
 
 
-def _check_config(config: Mapping[str, Any]) -> None:
+def check_config(
+    config: Mapping[str, Any],
+    where: str = "PassContext",
+    keys: Collection[str] = CONFIG_KEYS.keys(),
+) -> None:
+    """Raise ConfigError, beginning with `where`, unless these are values of some of the `keys`."""
     for key, value in config.items():
-        known = CONFIG_KEYS.get(key)
-        if known is None:
-            close = difflib.get_close_matches(str(key), CONFIG_KEYS, 1, _ALIKE)
+        if key not in keys:
+            close = difflib.get_close_matches(str(key), keys, 1, _ALIKE)
             hint = f". Did you mean {close[0]!r}?" if close else ""
             raise ConfigError(
-                f"PassContext: unknown configuration key {key!r}; expected one of "
-                f"{', '.join(sorted(CONFIG_KEYS))}{hint}"
+                f"{where}: unknown configuration key {key!r}; expected one of "
+                f"{', '.join(sorted(keys))}{hint}"
             )
+        known = CONFIG_KEYS[key]
         if value is None:
             raise ConfigError(
-                f"PassContext: {key!r} is None; leave the key out to get its default "
-                f"{known.default!r}"
+                f"{where}: {key!r} is None; leave the key out to get its default {known.default!r}"
             )
         if type(value) is not known.type:
-            raise ConfigError(
-                f"PassContext: {key!r} must be a {known.type.__name__}, found {value!r}"
-            )
+            raise ConfigError(f"{where}: {key!r} must be a {known.type.__name__}, found {value!r}")
         if known.type is dict:
-            _check_options(key, config[key], known.default)
+            _check_options(where, key, config[key], known.default)
 
 
-def _check_options(key: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _check_options(
+    where: str, key: str, options: Mapping[str, Any], known: Mapping[str, Any]
+) -> None:
     for name, value in options.items():
         if name not in known:
             raise ConfigError(
-                f"PassContext: {key!r} has no option {name!r}; expected {', '.join(known)}"
+                f"{where}: {key!r} has no option {name!r}; expected {', '.join(known)}"
             )
         if type(value) is not type(known[name]):
             raise ConfigError(
-                f"PassContext: {name!r} of {key!r} must be a {type(known[name]).__name__}, "
+                f"{where}: {name!r} of {key!r} must be a {type(known[name]).__name__}, "
                 f"found {value!r}"
             )
 
@@ -139,7 +143,7 @@ class PassContext:
 
     def __post_init__(self) -> None:
         self.instruments = list(self.instruments)
-        _check_config(self.config)
+        check_config(self.config)
         own = [
             each for entry in self.config.get("tir.add_lower_pass", ()) for each in _parts(entry)
         ]
@@ -150,6 +154,26 @@ class PassContext:
     def current() -> PassContext:
         """The innermost context of this thread; the default one (opt_level 2) outside any."""
         return _stack.contexts[-1]
+
+    def inner(
+        self,
+        disabled_pass: Iterable[str] = (),
+        config: Mapping[str, Any] | None = None,
+        passes: Sequence[Any] = (),
+    ) -> PassContext:
+        """A context to enter inside of this one, which has what this one has, and more.
+
+        What watches here watches there, and is not told of the entering. Where `config` and this
+        context have a key, the context's value counts; `passes`, as in `tir.add_lower_pass`, run
+        before its own. Raises ConfigError as the class does.
+        """
+        added = [*passes, *self.setting("tir.add_lower_pass")]
+        return replace(
+            self,
+            disabled_pass={*self.disabled_pass, *disabled_pass},
+            instruments=[_Outer(self)] if self.instruments else [],
+            config={**(config or {}), **self.config, "tir.add_lower_pass": added},
+        )
 
     def setting(self, key: str) -> Any:
         """The configured value of `key`, or the default registered for it.
@@ -209,6 +233,31 @@ class PassContext:
             notify(program, info)
         if self.trace is not None:
             self.trace(program, info, is_before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """What watches another context, which is entered already."""
+
+    context: PassContext
+
+    def enter_pass_ctx(self) -> None:
+        """It was, before."""
+
+    def exit_pass_ctx(self) -> None:
+        """It will be, later."""
+
+    def should_run(self, program: Program, info: PassInfo) -> bool:
+        wanted = [each.should_run(program, info) for each in self.context.instruments]
+        return all(wanted)
+
+    def run_before_pass(self, program: Program, info: PassInfo) -> None:
+        for each in self.context.instruments:
+            each.run_before_pass(program, info)
+
+    def run_after_pass(self, program: Program, info: PassInfo) -> None:
+        for each in self.context.instruments:
+            each.run_after_pass(program, info)
 
 
 def _parts(entry: Any) -> Iterable[Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from autosched.errors import ConfigError
 from autosched.tir.function import IRModule, PrimFunc
@@ -64,13 +64,21 @@ class FunctionPass(Named):
 
 def _apply(pass_: FunctionPass, program: Program, ctx: PassContext) -> Program:
     if isinstance(program, PrimFunc):
-        func = pass_.apply(program, ctx)
+        func = _applied(pass_, program, ctx)
         if func is None:
             raise ValueError(
-                f"{pass_.name} removed the function {program.name}; run it on a module"
+                f"{pass_.name} removed the function {program.name}; run it on a module, or return "
+                "a function from apply"
             )
         return func
-    return _apply_to_module(lambda f: pass_.apply(f, ctx), program)
+    return _apply_to_module(lambda f: _applied(pass_, f, ctx), program)
+
+
+def _applied(pass_: FunctionPass, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
+    result: Any = pass_.apply(func, ctx)
+    if not isinstance(result, PrimFunc | None):
+        raise TypeError(f"{pass_.name} returned {result!r}, expected a PrimFunc")
+    return result
 
 
 def _apply_to_module(

@@ -11,6 +11,7 @@ from autosched.transform.framework.passes import ProgramT, run_enabled
 
 PHASES = (0, 1, 2, 3)
 """At the start; before loops are rewritten; after they are unrolled; after the last clean-up."""
+LAST_PHASE = PHASES[-1]
 
 
 @dataclass(frozen=True)

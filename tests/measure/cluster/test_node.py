@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from autosched.measure.run_options import RunOptions
 from autosched.target import cpu_target
 from autosched.task import Task
 from kit.fake_cluster import node_facts
+from kit.passes import ONE
 
 TASK = Task.from_workload("matmul", M=8, N=8, K=8, target=cpu_target(1))
 ENTRY = TASK.to_json()
@@ -121,3 +123,12 @@ def test_who_measures_has_the_cores_alone(
 def test_results_come_back_from_answers() -> None:
     results: Sequence[RunResult] = [([1.0, 2.0], None), ([], Failure("run", "crash", "11"))]
     assert results_of(module._plain(results)) == results
+
+
+def test_a_node_without_the_file_of_a_pass_says_so_at_once(
+    worker: NodeWorker, passes: Path
+) -> None:
+    entry = TASK.with_lowering([ONE]).to_json()
+    passes.unlink()
+    kind, text = worker.do(("start", entry, run_options(RunOptions())))
+    assert kind == "config" and text.startswith("lowering: passes: there is no file my_passes.py")

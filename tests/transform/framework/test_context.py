@@ -178,3 +178,37 @@ def test_failure_on_entering_leaves_what_was_entered() -> None:
     assert log == ["enter a", "enter b", "exit b", "exit a"]
     assert ctx.instruments == []
     assert PassContext.current() is default
+
+
+def test_an_inner_context_has_what_both_ask_for(func: PrimFunc) -> None:
+    log, traced = list[str](), list[str]()
+
+    class Seeing(Recorder):
+        def run_before_pass(self, program: Program, info: PassInfo) -> None:
+            self.log.append(f"before {info.name}")
+
+        def run_after_pass(self, program: Program, info: PassInfo) -> None:
+            self.log.append(f"after {info.name}")
+
+        def should_run(self, program: Program, info: PassInfo) -> bool:
+            return info.name != "Late"
+
+    outer = PassContext(
+        3,
+        disabled_pass=["Simplify"],
+        instruments=[Seeing(log, "a")],
+        config={"tir.noalias": False, "tir.add_lower_pass": [[0, Late()]]},
+        trace=lambda _, info, before: traced.append(f"{info.name} {before}"),
+    )
+    with outer:
+        config = {"tir.noalias": True, "tir.disable_vectorize": True}
+        inner = outer.inner(["UnrollLoop"], config, [[0, Mark()]])
+        with inner:
+            after = UserPasses(0)(func)
+        assert log == ["enter a", "before Mark", "after Mark"]
+    assert "marked" in after.attrs and "late" not in after.attrs
+    assert traced == ["Mark True", "Mark False"]
+    assert inner.disabled_pass == {"Simplify", "UnrollLoop"}
+    assert inner.setting("tir.disable_vectorize") and not inner.setting("tir.noalias")
+    assert [type(each) for _, each in inner.setting("tir.add_lower_pass")] == [Mark, Late]
+    assert outer.inner().instruments and not PassContext().inner().instruments

@@ -62,6 +62,18 @@ def test_none_removes_a_function(module: IRModule) -> None:
         DropPrivate()(module["g"])
 
 
+def test_what_is_no_function_is_told(module: IRModule) -> None:
+    class Text(FunctionPass):
+        name = "Text"
+
+        def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+            return "text"  # type: ignore[return-value]  # wrong on purpose
+
+    for program in (module, module["f"]):
+        with pytest.raises(TypeError, match="Text returned 'text', expected a PrimFunc"):
+            Text()(program)
+
+
 def test_nothing_changed_is_the_same_module(module: IRModule) -> None:
     once = DropPrivate()(module)
     assert DropPrivate()(once) is once

@@ -1,0 +1,62 @@
+"""Candidates of a task, lowered and built as the task asks: with its layout, passes and settings.
+
+What makes code of a task's candidate goes through here: `driver.py` has the same functions of steps
+and a computation, which lower as the current context says and know of no task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from autosched.driver import build_cuda, build_steps, cuda_source, lower_steps, lower_to_kernels
+from autosched.state.steps import Step
+from autosched.target import Target
+from autosched.task import Task
+from autosched.tir.function import IRModule, PrimFunc
+
+if TYPE_CHECKING:
+    from autosched.runtime.cpu import CpuArtifact
+    from autosched.runtime.cuda_artifact import CudaArtifact
+
+
+def lower_candidate(
+    task: Task, steps: Iterable[Step], target: Target | None = None, name: str = "main"
+) -> PrimFunc:
+    """The optimised TIR of one candidate, as `driver.lower_steps`, for `target` or the task's.
+
+    >>> task = Task.from_workload("matmul", M=2, N=2, K=2)
+    >>> plain = lower_candidate(task, ())  # no steps: the loops as declared
+    """
+    with task.lowering.context():
+        return lower_steps(task.dag, steps, target or task.target, name, task.layout)
+
+
+def kernels_of_candidate(task: Task, steps: Iterable[Step]) -> IRModule:
+    """The host and the kernels of one candidate for a GPU, as they are compiled."""
+    with task.lowering.context():
+        return lower_to_kernels(lower_steps(task.dag, steps, task.target, task.function_name))
+
+
+def build_candidate(
+    task: Task, steps: Iterable[Step], target: Target | None = None, name: str = "kernel"
+) -> CpuArtifact:
+    """Object code of one candidate, as `driver.build_steps`, for `target` or the task's."""
+    with task.lowering.context():
+        return build_steps(task.dag, steps, target or task.target, name, task.layout)
+
+
+def build_cuda_candidate(
+    task: Task, steps: Iterable[Step], target: Target | None = None
+) -> CudaArtifact:
+    """One candidate for a GPU with its cubin, as `driver.build_cuda`."""
+    with task.lowering.context():
+        return build_cuda(task.dag, steps, target or task.target, task.function_name)
+
+
+def cuda_source_of_candidate(
+    task: Task, steps: Iterable[Step], target: Target | None = None, name: str = ""
+) -> CudaArtifact:
+    """The artifact of `build_cuda_candidate` without a cubin; `name` is that of its functions."""
+    with task.lowering.context():
+        return cuda_source(task.dag, steps, target or task.target, name or task.function_name)

@@ -1,0 +1,265 @@
+"""What a task asks of its lowering: passes of the user's own, and settings of the pipeline.
+
+lowering:
+  passes: ["my_passes.py:OneThread", {pass: "my_passes.py:Other", phase: 1}]
+  disabled_pass: [UnrollLoop]
+  config: {tir.disable_cse_tir: true}
+
+Candidates are lowered and built so wherever they are (`candidate.py`); their features are not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+from autosched.arguments import found
+from autosched.errors import ConfigError, ScheduleError
+from autosched.tir.function import IRModule, PrimFunc
+from autosched.tir.verify import verify
+from autosched.transform.framework.context import CONFIG_KEYS, PassContext, PassInfo, check_config
+from autosched.transform.framework.pass_names import OWN_PASSES
+from autosched.transform.framework.passes import FunctionPass, ModulePass, ProgramT
+from autosched.transform.framework.user_passes import LAST_PHASE, PHASES
+from autosched.user_file import failure_in, line_of, load_object, place_of, spec_of_class
+from autosched.user_source import require_source, source_digest
+from autosched.words import visible
+
+SETTINGS = (
+    "tir.noalias",
+    "tir.disable_vectorize",
+    "tir.disable_storage_rewrite",
+    "tir.disable_cse_tir",
+    "tir.merge_static_smem",
+    "tir.ptx_ldg32",
+    "tir.use_async_copy",
+    "tir.InjectDoubleBuffer",
+    "tir.RemoveNoOp",
+)
+"""The keys of a PassContext that a task may have: data, and read where candidates are lowered."""
+
+_PASSES, _DISABLED, _CONFIG = "lowering: passes", "lowering: disabled_pass", "lowering: config"
+_FORM = "file.py:Name, or {pass: file.py:Name, phase: 1}"
+_DIGEST = "sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPass:
+    """A pass of a user's file (file.py:Name) and the phase of the pipeline in which it runs.
+
+    `digest` names what it does, so that another one is another task.
+    """
+
+    spec: str
+    phase: int = LAST_PHASE
+    digest: str = ""
+
+    @staticmethod
+    def parse(data: Any) -> ChosenPass:
+        """From an entry of `passes`. Raises ConfigError."""
+        entry = data if isinstance(data, Mapping) else {"pass": data}
+        if "pass" not in entry or set(entry) - {"pass", "phase", _DIGEST}:
+            raise ConfigError(f"{_PASSES}: expected {_FORM}, {found(data)}")
+        spec, phase = entry["pass"], entry.get("phase", LAST_PHASE)
+        if isinstance(spec, type):
+            spec = spec_of_class(spec, _PASSES)
+        if not isinstance(spec, str):
+            raise ConfigError(f"{_PASSES}: expected a class, {_FORM}, {found(spec)}")
+        if type(phase) is not int or phase not in PHASES:
+            raise ConfigError(
+                f"{_PASSES}: {visible(spec)}: phase: expected 0 (the start), 1 (before loops are "
+                "rewritten), 2 (after they are unrolled) or 3 (after the last clean-up), "
+                f"{found(phase)}"
+            )
+        return ChosenPass(spec, phase, str(entry.get(_DIGEST) or source_digest(spec)))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `parse` takes."""
+        digest = {_DIGEST: self.digest} if self.digest else {}
+        return {"pass": self.spec, "phase": self.phase, **digest}
+
+    def load(self) -> LoadedPass:
+        """The pass itself; its file is run. Raises ConfigError where that gives no pass."""
+        _, made = load_object(self.spec, _PASSES, "pass")
+        require_source(_PASSES, self.spec, self.digest, "pass")
+        path, _, name = self.spec.rpartition(":")
+        if isinstance(made, type) and issubclass(made, FunctionPass | ModulePass):
+            try:
+                made = made()
+            except (Exception, SystemExit) as error:
+                raise ConfigError(f"{_PASSES}: {failure_in(path, error, f'{name}()')}") from error
+        problem = _no_pass(made)
+        if problem:
+            raise ConfigError(f"{_PASSES}: {visible(self.spec)} {problem}")
+        return LoadedPass(path, made)
+
+
+def _no_pass(made: Any) -> str:
+    """Why that is no pass; empty where it is one."""
+    if not isinstance(made, FunctionPass | ModulePass):
+        return f"is no pass: expected a FunctionPass or ModulePass, {found(made)}"
+    if not isinstance(getattr(made, "name", None), str):
+        return 'has no name: expected `name: ClassVar[str] = "..."` in its class'
+    if _code_of(made) in (FunctionPass.apply, ModulePass.apply_module):
+        method = "apply" if isinstance(made, FunctionPass) else "apply_module"
+        return f"does not define {method}"
+    return ""
+
+
+def _code_of(made: FunctionPass | ModulePass) -> Any:
+    return type(made).apply if isinstance(made, FunctionPass) else type(made).apply_module
+
+
+@dataclass(frozen=True)
+class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
+    """A pass of the user's own, whose errors are ScheduleErrors with the line of its file.
+
+    So is a program that it makes which is not well formed.
+    """
+
+    path: str
+    made: FunctionPass | ModulePass
+
+    @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return self.made.name
+
+    @property
+    def info(self) -> PassInfo:
+        """The pass as contexts see it: who asks for a pass gets it, whatever its opt_level."""
+        return replace(self.made.info, opt_level=0)
+
+    def __call__(self, program: ProgramT) -> ProgramT:
+        """`program` transformed under the current context."""
+        try:
+            after = self.made(program)
+        except (Exception, SystemExit) as error:
+            line = line_of(_code_of(self.made), self.path)
+            raise ScheduleError(failure_in(self.path, error, self.name, line)) from error
+        if after is not program:
+            self._require_well_formed(after)
+        return after
+
+    def _require_well_formed(self, program: PrimFunc | IRModule) -> None:
+        every = [program] if isinstance(program, PrimFunc) else program.functions.values()
+        try:
+            for func in every:
+                verify(func)
+        except Exception as error:  # parts may be anything
+            raise ScheduleError(
+                f"{place_of(_code_of(self.made), self.path, self.name)} made a function that is "
+                f"not well formed: {str(error).strip() or type(error).__name__}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """Passes of the user's own, names of passes that do not run, and settings by their keys."""
+
+    passes: tuple[ChosenPass, ...] = ()
+    disabled_pass: tuple[str, ...] = ()
+    config: tuple[tuple[str, Any], ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made of, for pickle and copy: passes are loaded again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __bool__(self) -> bool:
+        return bool(self.passes or self.disabled_pass or self.config)
+
+    @staticmethod
+    def parse(data: Any) -> Lowering:
+        """From the `lowering` of a configuration or record. Runs no file. Raises ConfigError."""
+        if not isinstance(data, Mapping) or set(data) - {"passes", "disabled_pass", "config"}:
+            raise ConfigError(
+                "lowering: expected passes, disabled_pass and config, e.g. "
+                f'{{passes: ["my_passes.py:OneThread"]}}, {found(data)}'
+            )
+        passes = _entries(_PASSES, data.get("passes", ()), _FORM)
+        disabled = _entries(_DISABLED, data.get("disabled_pass", ()), "names of passes")
+        for name in disabled:
+            if not isinstance(name, str):
+                raise ConfigError(f"{_DISABLED}: expected names of passes, {found(name)}")
+        return Lowering(
+            tuple(map(ChosenPass.parse, passes)),
+            tuple(sorted(set(disabled))),
+            _settings(data.get("config", {})),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `parse` takes."""
+        entry = {
+            "passes": [each.to_json() for each in self.passes],
+            "disabled_pass": list(self.disabled_pass),
+            "config": {key: _plain(value) for key, value in self.config},
+        }
+        return {key: value for key, value in entry.items() if value}
+
+    @property
+    def text(self) -> str:
+        """`with OneThread and tir.disable_cse_tir=true, without UnrollLoop`."""
+        own = [each.spec.rpartition(":")[2] for each in self.passes]
+        own += [f"{key}={json.dumps(_plain(value))}" for key, value in self.config]
+        parts = (("with", own), ("without", self.disabled_pass))
+        return ", ".join(f"{word} {' and '.join(names)}" for word, names in parts if names)
+
+    @cached_property
+    def loaded(self) -> tuple[tuple[int, LoadedPass], ...]:
+        """Phases and passes, from the files as they are now, which are run.
+
+        Raises ConfigError when there is no such pass, or it is not the one that was recorded.
+        """
+        return tuple((each.phase, each.load()) for each in self.passes)
+
+    def require(self) -> None:
+        """Raise ConfigError unless all that is asked for is there; files of passes are run."""
+        known = {*OWN_PASSES, *(made.name for _, made in self.loaded)}
+        for name in self.disabled_pass:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 3) or sorted(known)
+                raise ConfigError(
+                    f"{_DISABLED}: no pass is called {name!r}; candidates: {', '.join(near)}"
+                )
+
+    def context(self) -> PassContext:
+        """The current context with what is asked for, before what that has; it watches as well."""
+        if not self:
+            return PassContext.current().inner()
+        passes = [[phase, made] for phase, made in self.loaded]
+        config = {key: _plain(value) for key, value in self.config}
+        return PassContext.current().inner(self.disabled_pass, config, passes)
+
+
+NO_LOWERING = Lowering()
+
+
+def _entries(where: str, data: Any, expected: str) -> list[Any]:
+    if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+        raise ConfigError(f"{where}: expected a list of {expected}, {found(data)}")
+    return list(data)
+
+
+def _settings(data: Any) -> tuple[tuple[str, Any], ...]:
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{_CONFIG}: expected settings by their keys, {found(data)}")
+    for key in data:
+        if key in CONFIG_KEYS and key not in SETTINGS:
+            hint = "; passes of your own stand under `passes`" if "add_lower" in key else ""
+            raise ConfigError(
+                f"{_CONFIG}: {key!r} is for a PassContext of this process, expected one of "
+                f"{', '.join(SETTINGS)}{hint}"
+            )
+    check_config(data, _CONFIG, SETTINGS)
+    return tuple(
+        (key, tuple(sorted(value.items())) if isinstance(value, Mapping) else value)
+        for key, value in sorted(data.items())
+    )
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, tuple) else value
