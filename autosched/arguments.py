@@ -16,8 +16,14 @@ Kind = TypeVar("Kind")
 
 
 def found(value: Any) -> str:
-    """`found '4' (str)`, long values cut, on one line: the end of a message."""
-    text = " ".join(repr(value).split())
+    """`found '4' (str)`, long values cut, on one line: the end of a message.
+
+    Of an object that cannot be shown it is the class.
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        return f"found an object of the class {type(value).__name__}"
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     if isinstance(value, type):
         return f"found the class {value.__qualname__}, not an object of it"

@@ -16,7 +16,7 @@ from autosched.search.learner import Learner
 from autosched.search.options import OURS, policy_problem
 from autosched.search.own_model import unchangeable
 from autosched.search.policy import Featurize
-from autosched.search.space import SearchSpace
+from autosched.search.space import SearchSpace, require_candidates
 from autosched.search.structure import Steps
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
@@ -58,7 +58,8 @@ class Tools:
     Attributes:
         task: what is tuned.
         space: the candidates that there are (`SearchSpace`).
-        rng: a NumPy generator with the seed of the run.
+        rng: a NumPy generator with the seed of the run; one that continues from earlier records
+            draws others than the run before.
     """
 
     def __init__(
@@ -172,21 +173,6 @@ def own_policies(given: Any, where: str) -> Policies | None:
     return Policies(_require_kind(given, where), where)
 
 
-def require_candidates(answered: Any, where: str) -> Sequence[Sequence[Step]]:
-    """`answered`, if it is a list of candidates. ConfigError that begins with `where` otherwise."""
-    if not isinstance(answered, list | tuple):
-        raise ConfigError(f"{where}: expected a list of candidates, {_found(answered)}")
-    for k, candidate in enumerate(answered):
-        if not isinstance(candidate, list | tuple) or not all(
-            isinstance(step, Step) for step in candidate
-        ):
-            raise ConfigError(
-                f"{where}: candidate {k}: expected a tuple of steps, as SearchSpace.sample draws "
-                f"them, {_found(candidate)}"
-            )
-    return answered
-
-
 def as_recorded(candidate: Sequence[Step]) -> Steps | str:
     """The candidate as a record gives it back, NumPy's integers as Python's; or why none can."""
     try:
@@ -208,15 +194,7 @@ def _require_kind(given: Any, where: str) -> Callable[[Tools], Policy]:
         hint = "; give its class: each task has an object of its own" if made else ""
         raise ConfigError(
             f"{where}: expected {OURS}, file.py:name, or a class of policies, which is called with "
-            f"the tools of a task, {_found(given)}{hint}"
+            f"the tools of a task, {arguments.found(given)}{hint}"
         )
     kind: Callable[[Tools], Policy] = given
     return kind
-
-
-def _found(value: object) -> str:
-    """What messages say of it; of an object that cannot be shown, its class."""
-    try:
-        return arguments.found(value)
-    except Exception:
-        return f"found an object of the class {type(value).__name__}"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from autosched import arguments
 from autosched.cpu_caches import TYPICAL
+from autosched.errors import ConfigError
 from autosched.search.initial import Rng
 from autosched.search.neighbour import neighbour
 from autosched.search.options import SearchOptions
@@ -14,6 +19,7 @@ from autosched.search.sample import drawn, sample_population
 from autosched.search.sketch import generate_sketches
 from autosched.search.structure import Steps
 from autosched.state.state import State
+from autosched.state.steps import Step
 from autosched.task import Task
 from autosched.te.intrin.registry import available
 
@@ -42,6 +48,9 @@ class SearchSpace:
         Raises ConfigError when the tiling structure is impossible, or a custom rule fails or
         leaves no sketch.
         """
+        arguments.instance("task", task, Task, 'Task.from_workload("matmul", M=64, N=64, K=64)')
+        if options is not None:
+            arguments.instance("options", options, SearchOptions)
         target = task.target
         self._fill(
             Context(
@@ -82,8 +91,13 @@ class SearchSpace:
     ) -> list[Steps]:
         """At least `count` different candidates, fewer when the space is smaller.
 
-        Those that `legal` refuses are dropped. With `sketch`, all are of that one.
+        Those that `legal` refuses are dropped. With `sketch`, all are of that one. Raises
+        ConfigError where `rng` is no generator, `count` no number or `sketch` no sketch.
         """
+        _require_generator(rng)
+        count = arguments.integer("count", count, 0)
+        if sketch is not None:
+            arguments.instance("sketch", sketch, State, "one of SearchSpace(task).sketches")
         sketches = self.sketches if sketch is None else (sketch,)
         return sample_population(self.context, sketches, rng, count, legal)
 
@@ -98,6 +112,31 @@ class SearchSpace:
     def mutated(self, rng: Rng, candidate: Steps) -> Steps:
         """The candidate with a factor moved, an unroll limit drawn anew or a stage elsewhere.
 
-        The candidate itself where nothing was found to change.
+        The candidate itself where nothing was found to change. Raises ConfigError where `rng` is
+        no generator or `candidate` none; an illegal one may be a ScheduleError.
         """
-        return neighbour(self.context, candidate, rng)
+        _require_generator(rng)
+        require_candidate(candidate, "candidate")
+        return neighbour(self.context, tuple(candidate), rng)
+
+
+def require_candidates(given: Any, where: str) -> Sequence[Sequence[Step]]:
+    """`given`, if it is a list of candidates. ConfigError that begins with `where` otherwise."""
+    if not isinstance(given, list | tuple):
+        raise ConfigError(f"{where}: expected a list of candidates, {arguments.found(given)}")
+    for k, candidate in enumerate(given):
+        require_candidate(candidate, f"{where}: candidate {k}")
+    return given
+
+
+def require_candidate(given: Any, where: str) -> None:
+    """Raise ConfigError that begins with `where` unless `given` is a list or a tuple of steps."""
+    if not isinstance(given, list | tuple) or not all(isinstance(step, Step) for step in given):
+        raise ConfigError(
+            f"{where}: expected a tuple of steps, as SearchSpace.sample draws them, "
+            f"{arguments.found(given)}"
+        )
+
+
+def _require_generator(rng: object) -> None:
+    arguments.instance("rng", rng, np.random.Generator, "np.random.default_rng(0)")

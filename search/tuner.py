@@ -129,6 +129,7 @@ class Tuner:
         self._observer = observer
         self._own_helper = helper is None
         self._helper = helper or Helper()
+        self._earlier = list(earlier)
         self._policy = self._proposer(task)
         self._ahead: list[Candidate] = []  # chosen, and not measured yet
         self.since_best = 0
@@ -136,7 +137,6 @@ class Tuner:
         self._built = 0.0  # seconds of measuring in which candidates were built
         self._measuring = 0.0  # when the last of these was counted
         self._recorded: dict[str, float] = {}  # seconds by phase that records tell
-        self._earlier = list(earlier)
         self._continues = bool(earlier)
         for record in earlier:
             self._consider(record)
@@ -144,12 +144,14 @@ class Tuner:
     def _proposer(self, task: Task) -> Proposer:
         options, learner = self.options, self.learner
         space = SearchSpace(task, options.search, options.sketch_rules)
-        rng = np.random.default_rng(options.seed)
         limits = options.search.space == "ansor"
         featurize = task_featurizer(task, self._helper, options.features, limits)
         if options.policy is None:
+            rng = np.random.default_rng(options.seed)
             return SketchPolicy(space, learner, rng, featurize, task.key)
-        tools = Tools(task, space, rng, learner, featurize)
+        # Other draws than those of the run that is continued: what they find is known.
+        seeds = [options.seed, len(self._earlier)] if self._earlier else options.seed
+        tools = Tools(task, space, np.random.default_rng(seeds), learner, featurize)
         return OwnSearch(options.policy.make(tools), tools, learner, featurize)
 
     @property

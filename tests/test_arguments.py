@@ -51,6 +51,14 @@ def test_what_was_found_is_on_one_line() -> None:
     assert arguments.found(np.eye(2)) == "found array([[1., 0.], [0., 1.]]) (ndarray)"
 
 
+def test_an_object_that_cannot_be_shown_is_told_by_its_class() -> None:
+    class Closed:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert arguments.found(Closed()) == "found an object of the class Closed"
+
+
 @pytest.mark.parametrize("name", SearchOptions.__dataclass_fields__)
 def test_every_option_of_the_search_is_checked(name: str) -> None:
     for bad in (-1, [1], None, "nonsense" if "structure" not in name else 5):

@@ -44,8 +44,9 @@ def report_many(
     if all(task.best is not None for task in result.tasks):
         plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
     done = sum(task.progress.done for task in result.tasks)
-    outside = sum(task.progress.outside_measuring for task in result.tasks) / max(1, done)
-    labelled("trials", f"{done} in all, {outside:.2f} s of each outside measuring")
+    outside = sum(task.progress.outside_measuring for task in result.tasks)
+    each = f", {outside / done:.2f} s of each outside measuring" if done else ""
+    labelled("trials", f"{done} in all{each}")
     if others:
         labelled("others", others)
     plain(f"records   {path}")

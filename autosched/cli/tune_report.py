@@ -9,7 +9,7 @@ from typing import Any
 from autosched.cli.console import labelled, plain, print_json, rate_text, say, seconds_text, warn
 from autosched.measure.flush import flush_text
 from autosched.measure.steady import interval
-from autosched.search.progress import TuneResult
+from autosched.search.progress import Progress, TuneResult
 from autosched.search.ranking_quality import Quality
 from autosched.session.yardsticks import Yardsticks
 from autosched.task import Task
@@ -66,13 +66,7 @@ def report(
     if progress.quality:
         labelled("model", f"{quality_text(progress.quality[-1])} in the last round")
     spent = ", ".join(f"{name} {s:.1f} s" for name, s in progress.seconds.items())
-    trials = max(1, progress.done)
-    labelled(
-        "trials",
-        f"{progress.done} ({progress.valid} valid) in {progress.elapsed:.1f} s, "
-        f"{progress.elapsed / trials:.2f} s each, "
-        f"{progress.outside_measuring / trials:.2f} s of it outside measuring",
-    )
+    labelled("trials", _trials_text(progress))
     labelled("time", spent)
     plain(f"records   {path}")
     plain(next_line([progress.task], path))
@@ -90,6 +84,15 @@ def quality_text(quality: Quality) -> str:
     """`rank accuracy 0.68, top-8 recall 0.75`; of eight candidates or less all are recalled."""
     text = f"rank accuracy {quality.rank_accuracy:.2f}"
     return text + (f", top-8 recall {quality.top8_recall:.2f}" if quality.candidates > 8 else "")
+
+
+def _trials_text(progress: Progress) -> str:
+    """`64 (64 valid) in 3.8 s, 0.06 s each, 0.02 s of it outside measuring`."""
+    text = f"{progress.done} ({progress.valid} valid) in {progress.elapsed:.1f} s"
+    if not progress.done:
+        return text
+    each, outside = progress.elapsed / progress.done, progress.outside_measuring / progress.done
+    return f"{text}, {each:.2f} s each, {outside:.2f} s of it outside measuring"
 
 
 def _nothing(result: TuneResult) -> str:

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from autosched import arguments
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, lower_quartile
 from autosched.measure.run_options import RunOptions
@@ -94,9 +94,9 @@ def race(found: Differences, *, share: bool = False, warning: Tell = warn) -> li
 
     What other programs take, and a clock that changes, meets both alike: a difference of one
     percent shows where the recorded times of two runs differ by ten. Times are of this machine,
-    wherever the files come from. `share` allows a GPU on which other processes compute.
-
-    Raises ConfigError where the tasks' target cannot be run here.
+    wherever the files come from. `share` allows a GPU on which other processes compute. A task that
+    cannot be run here, such as one for a GPU or of a Python file that is not trusted, has no race
+    and says why.
     """
     arguments.instance("found", found, Differences, 'records.diff("a.jsonl", "b.jsonl")')
     with ExitStack() as opened:
@@ -118,14 +118,16 @@ def _raced(found: Difference, measurer_for: Callable[[str, int], Measurer]) -> R
         return Raced(found, why="one of them has no valid record")
     if found.same_best:
         return Raced(found, why="the best is the same candidate in both")
-    first, second = (Task.from_json(side.place.record.task) for side in (a, b))
-    flush = min(side.place.record.result.cache_flush for side in (a, b))
-    measurer = measurer_for(first.target.kind, flush)
-    tasks = [_here(task, measurer) for task in (first, second)]
-    measurer.require([task.target for task in tasks])
     try:
+        first, second = (Task.from_json(side.place.record.task) for side in (a, b))
+        flush = min(side.place.record.result.cache_flush for side in (a, b))
+        measurer = measurer_for(first.target.kind, flush)
+        tasks = [_here(task, measurer) for task in (first, second)]
+        measurer.require([task.target for task in tasks])
         built = [_built(measurer, task, best) for task, best in zip(tasks, (a, b), strict=True)]
         return _timed(found, measurer, tasks[0], built)
+    except ConfigError as error:
+        return Raced(found, why=" ".join(str(error).split()))
     except MeasureError as error:
         return Raced(found, why=last_line(str(error)))
 

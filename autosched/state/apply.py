@@ -73,7 +73,7 @@ def _fuse(state: State, step: FuseStep) -> State:
     if not ids:
         return _replaced(state, step, (Iterator("", 1, IterKind.SPECIAL),))
     first, last = ids[0], ids[-1]
-    if ids != tuple(range(first, last + 1)):
+    if last - first >= len(ids) or ids != tuple(range(first, last + 1)):
         raise refuse(state, step, f"iterators {list(ids)} are not consecutive")
     stage = state.stages[stage_id]
     iterator_of(state, step, first)

@@ -128,7 +128,7 @@ def _fuse(r: Replay, step: FuseStep, steps: Sequence[Step]) -> None:
         r.axes[step.stage_id] = [stage.fuse()]
         return
     first, last = step.iter_ids[0], step.iter_ids[-1]
-    if step.iter_ids != tuple(range(first, last + 1)) or last >= len(axes):
+    if last >= len(axes) or step.iter_ids != tuple(range(first, last + 1)):
         raise ScheduleError(f"fuse on {stage.op.name}: {list(step.iter_ids)} are not consecutive")
     fused = axes[first]
     for axis in axes[first + 1 : last + 1]:

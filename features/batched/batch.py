@@ -29,6 +29,7 @@ from autosched.target import Target
 
 Steps = tuple[Step, ...]
 FEW = "few that compute the same"
+ILLEGAL = "illegal steps"
 _MOST_PLANS = 50_000
 
 
@@ -205,6 +206,9 @@ class BatchedFeatures:
             self._programs[key] = Program(ops, str(error))
             self.share.reasons[str(error)] += len(members)
             return [*rest, *members]
+        except ScheduleError:  # of other numbers the same program may be legal
+            self.share.reasons[ILLEGAL] += len(members)
+            return [*rest, *members]
         bad = rows.forms.bad
         self.share.reasons += rows.forms.reasons
         for k, (n, values, no) in enumerate(
@@ -246,6 +250,8 @@ class BatchedFeatures:
                             found[n] = True
                 except UnsupportedError as error:
                     self._programs[key] = Program(None, str(error))
+                except ScheduleError:  # which is said one by one
+                    continue
         return found
 
     def _within_limits(self, ops: ProgramOps, alike: list[Alike]) -> _Limited:

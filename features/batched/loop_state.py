@@ -63,11 +63,16 @@ class LoopState:
 
     @property
     def loops(self) -> Loops:
-        """The loops as a plan has them; a limit of unrolling on a loop of threads says nothing."""
+        """The loops as a plan has them; a limit of unrolling on a loop of threads says nothing.
+
+        Raises UnsupportedError where the loop with the limit was split or fused later.
+        """
         if self._loops is None:
             kinds = dict(self.kinds)
             unroll = -1
             if self.limited:
+                if self.unroll not in self.leaves:
+                    raise UnsupportedError("unrolling limited on a loop that is gone")
                 unroll = self.leaves.index(self.unroll)
             found = tuple([kinds.get(leaf, 0) for leaf in self.leaves])
             self._loops = Loops(self.axes, self.relations, self.leaves, found, unroll)
@@ -150,7 +155,7 @@ def _split(state: LoopState, at: int, count: int, inner: bool) -> LoopState:
 
 
 def _fuse(state: LoopState, ids: tuple[int, ...]) -> LoopState:
-    if not ids or ids != tuple(range(ids[0], ids[-1] + 1)) or ids[-1] >= len(state.leaves):
+    if not ids or ids[-1] >= len(state.leaves) or ids != tuple(range(ids[0], ids[-1] + 1)):
         raise UnsupportedError("a fusion of no loops, or of loops that are not consecutive")
     relations, fresh = list(state.relations), state.next_id
     fused = state.leaves[ids[0]]
@@ -169,7 +174,10 @@ def _reorder(state: LoopState, after: tuple[int, ...]) -> LoopState:
 
 
 def _annotate(state: LoopState, at: int, kind: int) -> LoopState:
-    kinds = {**dict(state.kinds), state.leaves[at]: kind}
+    kinds = dict(state.kinds)
+    if state.leaves[at] in kinds:
+        raise UnsupportedError("a loop with two annotations")
+    kinds[state.leaves[at]] = kind
     return _changed(state, kinds=tuple(kinds.items()))
 
 

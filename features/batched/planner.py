@@ -160,6 +160,8 @@ class _Replay:
                 if stage.target not in place:
                     raise UnsupportedError("computed at a stage that is inlined")
                 target = place[stage.target]
+                if target <= place[stage]:  # or loops would lie around each other
+                    raise UnsupportedError("computed at a stage that does not read it")
                 at = stage.target.loops.position(stage.at)
             unroll = stage.unroll_number if stage.loops.limited else 0
             tiles = -1

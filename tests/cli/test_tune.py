@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -98,6 +99,25 @@ def test_one_task(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> N
     assert "continuing from 8 records" in err
     records = read_log(tmp_path / "a.jsonl").records
     assert len({r.steps for r in records}) == len(records) == 12
+
+
+def test_a_run_without_trials_tells_no_time_of_each(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "none.py").write_text(
+        "class Nothing:\n"
+        "    name = 'nothing'\n"
+        "    def __init__(self, tools): pass\n"
+        "    def propose(self, count): return []\n"
+        "    def tell(self, candidates, seconds): pass\n"
+    )
+    nothing = "--set", f"search.policy={tmp_path / 'none.py'}:Nothing"
+    run("a.yaml")
+    out = run("a.yaml", *nothing)[1]
+    assert re.search(r"^trials    0 \(0 valid\) in \d+\.\d s$", out, re.M)
+    run("a.yaml", "b.yaml", "--records", "ab.jsonl")
+    out = run("a.yaml", "b.yaml", "--records", "ab.jsonl", *nothing)[1]
+    assert re.search(r"^trials    0 in all$", out, re.M)
 
 
 def test_a_file_name_is_no_emoji_and_no_markup(

@@ -1,5 +1,6 @@
 """Two files' bests timed in turns: what is faster, what cannot be raced, and once for real."""
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.steady import interval
 from autosched.records import raced as module
 from autosched.records.raced import Raced
+from autosched.task import Task
 from kit.measurer import CRASH, StubMeasurer
 from kit.records import STEPS, entry, failed, record, write, written_here
 
@@ -104,6 +106,30 @@ def test_why_there_is_no_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found.why == "one of them has no valid record"
     with pytest.raises(ConfigError, match=r"^found: expected .*records\.diff.*, found \[\]"):
         records.race([])  # type: ignore[arg-type]
+
+
+def test_a_task_that_cannot_be_run_here_leaves_the_others_their_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WithoutGpu(StubMeasurer):
+        def create(self, **more: Any) -> StubMeasurer:
+            if more["target"] == "cuda":
+                raise ConfigError("no GPU:\n  there is none")
+            return super().create(**more)
+
+    monkeypatch.setattr(module, "Measurer", WithoutGpu(noise=lambda: 1.0))
+    unknown = {**entry(32), "workload": {"python": "none.py:mine", "args": {}}}
+    gpu = json.loads(
+        json.dumps(Task.from_workload("matmul", target="cuda", M=8, N=8, K=8).to_json())
+    )
+    files = [
+        write(tmp_path / name, [record(k, task=task) for task in (unknown, gpu, entry(16))])
+        for name, k in (("a", 0), ("b", 1))
+    ]
+    first, second, third = records.race(records.diff(*files))
+    assert "records run no code by themselves" in first.why and not first.visits
+    assert second.why == "no GPU: there is none" and not second.visits
+    assert third.why == "" and third.visits
 
 
 def test_processes_start_once_for_all_tasks(

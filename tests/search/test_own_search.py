@@ -103,6 +103,17 @@ def test_the_seed_is_the_runs(make: Callable[..., Tuner], task: Task) -> None:
     assert steps[0] == steps[1] != steps[2]
 
 
+def test_a_run_that_continues_draws_others_than_the_one_before(
+    make: Callable[..., Tuner], task: Task
+) -> None:
+    """Of the same draws the first sixteen answers would hold nothing new."""
+    earlier = make(task, trials=80).run().records
+    runs = [make(task, earlier=earlier).run() for _ in range(2)]
+    assert [run.reason for run in runs] == ["all trials were used"] * 2
+    found, again = ([r.steps for r in run.records] for run in runs)
+    assert found == again and not {r.steps for r in earlier} & set(found)
+
+
 def test_earlier_records_are_told_first_and_not_measured_again(
     make: Callable[..., Tuner], task: Task
 ) -> None:

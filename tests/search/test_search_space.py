@@ -1,5 +1,8 @@
 """The search space: what a task, its options and the user's rules make of it."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,8 @@ from autosched.search.sample import sample_population
 from autosched.search.sketch import generate_sketches
 from autosched.search.space import SearchSpace
 from kit.types import MakeTask
+
+RNG = np.random.default_rng(0)
 
 
 def test_it_is_the_sketches_of_the_task_and_samples_of_them(make_task: MakeTask) -> None:
@@ -52,3 +57,28 @@ def test_options_and_rules_are_part_of_it(make_task: MakeTask) -> None:
     options = SearchOptions(max_innermost_split_factor=1)
     for steps in SearchSpace(task, options).sample(np.random.default_rng(0), 4):
         assert all(s.lengths[-1] == 1 for s in steps if hasattr(s, "lengths"))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda space: SearchSpace(space), r"^task: expected a Task, e.g. Task.from_workload"),
+        (lambda space: space.sample(0, 4), r"^rng: expected a Generator, e\.g\. np\.random\.def"),
+        (lambda space: space.sample(RNG, "4"), r"^count: expected an integer, found '4' \(str\)$"),
+        (lambda space: space.sample(RNG, -1), "^count: expected at least 0, found -1$"),
+        (lambda space: space.sample(RNG, 1, sketch=0), "^sketch: expected a State, e.g. one of Se"),
+        (lambda space: space.mutated(None, ()), "^rng: expected a Generator"),
+        (lambda space: space.mutated(RNG, None), "^candidate: expected a tuple of steps, as Sear"),
+        (lambda space: space.mutated(RNG, ["SP"]), r"^candidate: .*, found \['SP'\] \(list\)$"),
+    ],
+)
+def test_wrong_arguments_are_told_in_words(
+    call: Callable[[Any], object], message: str, make_task: MakeTask
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call(SearchSpace(make_task("matmul")))
+
+
+def test_options_that_are_none(make_task: MakeTask) -> None:
+    with pytest.raises(ConfigError, match=r"^options: expected a SearchOptions, found \{\} "):
+        SearchSpace(make_task("matmul"), {})  # type: ignore[arg-type]  # a mapping

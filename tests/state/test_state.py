@@ -6,10 +6,11 @@ import pytest
 
 from autosched import te, workloads
 from autosched.errors import ScheduleError
+from autosched.state.apply import apply_step
 from autosched.state.dag import ComputeDAG
 from autosched.state.iterator import Annotation, IterKind, clean_name
 from autosched.state.state import State
-from autosched.state.steps import steps_from_json, steps_to_json
+from autosched.state.steps import FuseStep, steps_from_json, steps_to_json
 
 
 @pytest.fixture
@@ -202,6 +203,8 @@ def test_primitives_refuse(dense: State) -> None:
         dense.bind(5, relu[0], "threadIdx.w")
     with pytest.raises(ScheduleError, match="not consecutive"):
         dense.fuse(5, [relu[1], relu[0]])
+    with pytest.raises(ScheduleError, match="not consecutive"):  # not looked at one by one
+        apply_step(dense, FuseStep(5, (0, 2**40)))
     with pytest.raises(ScheduleError, match="a stage is attached at i"):
         attached.fuse(5, attached.stages[5].iters)
     with pytest.raises(ScheduleError, match="a stage is attached at i"):

@@ -36,3 +36,13 @@ def test_what_no_plan_can_be_made_of() -> None:
         state.reorder((0, 0, 1))
     with pytest.raises(UnsupportedError, match="two limits of unrolling"):
         state.limit(0).limit(1)
+    with pytest.raises(UnsupportedError, match="two annotations"):
+        state.annotate(0, 1).annotate(0, 2)
+    for later in (state.limit(1).split(1, 1, True), state.limit(1).fuse((0, 1))):
+        with pytest.raises(UnsupportedError, match="limited on a loop that is gone"):
+            _ = later.loops
+
+
+def test_a_fusion_of_more_loops_than_memory_holds_is_refused_at_once() -> None:
+    with pytest.raises(UnsupportedError, match="not consecutive"):
+        LoopState(3).fuse((0, 2**40))
