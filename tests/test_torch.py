@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 import autosched
 from autosched.errors import ConfigError, MeasureError
+from autosched.measure.result import MeasureResult
 from autosched.session.tuned import TunedKernel
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
@@ -22,6 +25,8 @@ from kit.exporting import cuda_record, matmul, record, tiled
 from kit.records import written_here
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from autosched.torch import registry  # noqa: E402
+
 Tensor = Any
 
 
@@ -48,8 +53,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
     They are in a namespace of their own: the examples of docs/torch.md leave an operator `matmul`.
     """
-    from autosched.torch import registry
-
     namespace = f"autosched_{next(NUMBERS)}"
     library = torch.library.Library(namespace, "FRAGMENT")
     monkeypatch.setattr(registry, "NAMESPACE", namespace)
@@ -266,6 +269,33 @@ def test_results_of_a_run_and_shapes_that_come_later(fresh: str) -> None:
     assert op(torch.ones(9), torch.ones(9))[0].sum() == 18
 
 
+def test_files_count_as_one(tmp_path: Path, fresh: str) -> None:
+    """The faster of two records of a shape is taken, not that of the last file."""
+    slow = [record(matmul(48)), replace(record(matmul(64)), result=MeasureResult((1e-3,), None))]
+    files = [
+        written_here(tmp_path / "first.jsonl", record(matmul(64), tiled(64))),
+        written_here(tmp_path / "second.jsonl", *slow),
+    ]
+    autosched.torch.register(files, name="mm")
+    variants = registry._operators["mm"][1]._variants.values()
+    origins = [each.kernel.origin for each in variants]
+    assert [origin.file for origin in origins if origin is not None] == [files[0], files[1]]
+
+
+def test_threads_that_register_at_once(fresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    define = registry._define
+
+    def slowly(*given: Any) -> None:
+        time.sleep(0.2)
+        define(*given)
+
+    monkeypatch.setattr(registry, "_define", slowly)
+    best = TunedKernel(matmul(48), record(matmul(48)))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: autosched.torch.register(best, name="once"), range(2)))
+    assert found[0] == found[1]
+
+
 def test_records_that_are_refused(tmp_path: Path, fresh: str) -> None:
     twice = Task.from_expression("C[i] = A[i] + A[i]", {"A": (4,)})
     square = Task.from_expression("C[i] = A[i] * A[i]", {"A": (4,)})
@@ -278,7 +308,7 @@ def test_records_that_are_refused(tmp_path: Path, fresh: str) -> None:
     with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
         autosched.torch.register(written_here(tmp_path / "cuda.jsonl", cuda_record()))
     with pytest.raises(
-        ConfigError, match="records: expected the path of a record file, or a list of them, found 3"
+        ConfigError, match=r"record file, what autosched\.tune returned, .* list of these, found 3"
     ):
         autosched.torch.register(wrong)
     with pytest.raises(ConfigError, match="name: expected an identifier, found 'a-b'"):

@@ -16,7 +16,7 @@ from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.session.kernel_cache import VARIABLE
 from autosched.session.tuned import TunedKernel
-from kit.exporting import record
+from kit.exporting import cuda_record, record
 from kit.records import written_here
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
@@ -71,6 +71,43 @@ def test_a_cnn_has_the_kernels_of_its_tasks_and_weights_as_they_are_now() -> Non
     same(compiled, model, x)
     with torch.inference_mode():
         torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_statistics_that_batch_normalisation_changes() -> None:
+    """PyTorch does not count what it writes to them in training."""
+    model = filled(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU()))
+    x, other = drawn((2, 2, 6, 6), (2, 2, 6, 6))
+    mine = backend_for(model, x)
+    compiled = torch.compile(model, backend=mine)
+    same(compiled, model, x)
+    for train in (model, compiled):
+        model.train()
+        with torch.no_grad():
+            train(other * 3)
+        model.eval()
+        same(compiled, model, x)
+    assert kinds(mine.report) == ["conv2d+batch_norm+relu"] and len(mine.reports) == 2
+    assert "writes to its input L_" in str(mine.report) and "args_" not in str(mine.report)
+
+
+def test_numbers_that_a_graph_is_given() -> None:
+    """Of a module where sizes are left open, and of a call from the second one on."""
+    norm = filled(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.LeakyReLU(0.3)))
+    x, other, y = drawn((2, 2, 6, 6), (1, 2, 7, 5), (2, 4))
+    mine = backend_for(norm, x)
+    compiled = torch.compile(norm, backend=mine, dynamic=True)
+    same(compiled, norm, x)
+    assert kinds(mine.report) == ["conv2d+batch_norm+leaky_relu"] and not mine.report.left_out
+    same(compiled, norm, other)
+    norm[1].eps = 0.5
+    same(compiled, norm, x)
+
+    model = filled(Calls(lambda linear, x, factor: linear(x) * factor, nn.Linear(4, 3)))
+    mine = backend_for(model, y, 2.5)
+    compiled = torch.compile(model, backend=mine)
+    for factor in (1.5, 2.5, 3.5, 2.5):
+        same(compiled, model, y, factor)
+    assert [kinds(each) for each in mine.reports] == [[], ["linear+mul"], []]
 
 
 def test_the_attention_of_a_layer_of_pytorch() -> None:
@@ -147,7 +184,7 @@ def test_shapes_beyond_the_most_are_pytorchs(monkeypatch: pytest.MonkeyPatch) ->
     compiled = torch.compile(model, backend=mine, dynamic=True)
     same(compiled, model, inputs[0])
     same(compiled, model, inputs[1])
-    with pytest.warns(UserWarning, match="kernels for 2 sets of shapes, others"):
+    with pytest.warns(UserWarning, match="kernels for 2 sets of shapes and numbers, others"):
         same(compiled, model, inputs[2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is told once
@@ -178,7 +215,9 @@ def test_a_graph_that_writes_to_its_inputs_is_pytorchs() -> None:
     compiled = torch.compile(model, backend=mine)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x.clone()), model(y.clone()))
-    assert "it writes to its input" in str(mine.report)
+        compiled(x[:1].clone())
+    assert "  2x  the whole graph  model: it writes to its input" in str(mine.report)
+    assert str(mine.report).endswith("x.clone()")  # without places, which a graph has none of
 
 
 def test_records_by_option_and_of_the_cache(
@@ -192,7 +231,10 @@ def test_records_by_option_and_of_the_cache(
     (task,) = autosched.torch.tasks_of(model, x).tasks
     line = Record(task.to_json(), (), MeasureResult((1e-3,), None, checked=True))
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(Exception, match=r"expected records in the cache of kernels, .* has none"):
+    with pytest.raises(Exception, match=r"expected records for the CPU in the cache .* has none"):
+        torch.compile(model, backend=found)(x)
+    written_here(tmp_path / "matmul-00.jsonl", cuda_record())
+    with pytest.raises(Exception, match=r"expected records for the CPU in the cache .* has none"):
         torch.compile(model, backend=found)(x)
     path = written_here(tmp_path / f"linear-{task.key}.jsonl", line)
     for options in (None, {"records": str(path)}):

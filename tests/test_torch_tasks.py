@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -326,6 +327,12 @@ def test_what_is_refused() -> None:
         ConfigError, match=r"arguments of the model, forward\(input: .*too many pos"
     ):
         autosched.torch.tasks_of(linear, x, x)
+    with pytest.raises(ConfigError, match=r"\[0\]: .* \(tuple\); give the arguments one by one"):
+        autosched.torch.tasks_of(linear, (x,))
+    with pytest.raises(ConfigError, match=r"\(ndarray\); torch\.from_numpy makes a tensor"):
+        autosched.torch.tasks_of(linear, x.numpy())
+    with pytest.raises(ConfigError, match=r"layout_rewrite: expected one of none, .*, found 'n'"):
+        autosched.torch.tasks_of(linear, x, layout_rewrite="n")
     builtin = Calls(F.relu).eval()
     builtin.forward = torch.square  # a function of C++ does not tell its parameters
     with pytest.raises(ConfigError, match=r"cannot trace it: no signature found"):
@@ -336,6 +343,23 @@ def test_what_is_refused() -> None:
         autosched.torch.tasks_of(Calls(unwritten).eval(), x)
     with pytest.raises(ConfigError, match=r"it writes to its input .*x\.clone\(\)"):
         autosched.torch.tasks_of(Calls(lambda x: x.add_(1)).eval(), x)
+
+
+def test_a_module_that_was_exported() -> None:
+    """It calls itself in training, and refuses eval()."""
+    (x,) = drawn((2, 3))
+    program = torch.export.export(filled(nn.Sequential(nn.Linear(3, 3), nn.Dropout())), (x,))
+    assert [r.kind for r in agree(program.module(), x).report.replaced] == ["linear"]
+    with pytest.raises(ConfigError, match=r"found an ExportedProgram; give its module\(\)"):
+        autosched.torch.tasks_of(program, x)
+
+
+def test_a_layer_that_assigns_its_weights_anew_is_no_matter() -> None:
+    model = Calls(lambda gru, linear, x: linear(gru(x)[0]), nn.GRU(3, 4), nn.Linear(4, 2)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # PyTorch's, of self.parts.0._flat_weights
+        fast = agree(model, *drawn((2, 5, 3)))
+    assert [r.kind for r in fast.report.replaced] == ["linear"]
 
 
 def test_what_no_kernel_can_hold_is_left_out() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from autosched.session.tuned import TunedKernel
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.exporting import cuda_record, record
-from kit.records import written_here
+from kit.records import write, written_here
 
 torch = pytest.importorskip("torch", "2.6", reason="models are for PyTorch 2.6 or later")
+from torch._dynamo import config, convert_frame  # noqa: E402
+
 import autosched.torch  # noqa: E402
+from autosched.torch.recorded import best_by_computation  # noqa: E402
 from kit.torch_models import (  # noqa: E402
     Calls,
     Counting,
@@ -346,6 +350,54 @@ def test_the_fastest_record_of_a_file_and_operations_without_one(tmp_path: Path)
     assert "1 call of 1 kernel" in repr(fast)
 
 
+def test_records_of_this_machine_come_first(tmp_path: Path) -> None:
+    """Of several files and orders of the weights, however fast the others were."""
+    model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
+    packed, plain = (
+        autosched.torch.tasks_of(model, x, layout_rewrite=each).tasks[0]
+        for each in ("pre-transformed", "none")
+    )
+    elsewhere = {"far": {"cpu": "another CPU"}}
+    times = {"packed": timed(packed, 1e-4, PACKED), "plain": timed(plain, 1e-4)}
+    far = [
+        write(tmp_path / f"{name}.jsonl", [replace(each, environment="far")], elsewhere)
+        for name, each in times.items()
+    ]
+    here = written_here(tmp_path / "here.jsonl", timed(packed, 1e-3, PACKED))
+    emptied = Record(plain.to_json(), (), MeasureResult((1e-6,), None, cache_flush=1, checked=True))
+    cold = written_here(tmp_path / "cold.jsonl", emptied)
+    for files in ([*far, here, cold], [cold, here, *reversed(far)]):
+        (best,) = best_by_computation(files).values()
+        assert best.origin is not None and best.origin.file == here
+    (best,) = best_by_computation(far[0]).values()
+    assert best.origin is not None and not best.origin.here
+
+
+def test_threads_that_make_models_at_once() -> None:
+    models, (x,) = [filled(nn.Linear(4, 4 + i)) for i in range(6)], drawn((2, 4))
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda model: autosched.torch.tasks_of(model, x), models))
+    assert [len(each.tasks) for each in found] == [1] * 6
+
+
+def test_a_model_is_traced_while_nothing_is_compiled() -> None:
+    model, (x,) = filled(nn.Linear(4, 4)), drawn((2, 4))
+    with ThreadPoolExecutor(1) as pool:
+        with convert_frame.compile_lock:  # PyTorch's, held by a thread that compiles
+            found = pool.submit(autosched.torch.tasks_of, model, x)
+            with pytest.raises(TimeoutError):
+                found.result(0.5)
+        assert len(found.result().tasks) == 1
+    refused: list[bool] = []
+
+    def function(x: Tensor) -> Tensor:
+        refused.append(config.error_on_nested_fx_trace)  # what other threads call of torch.compile
+        return x.softmax(-1)
+
+    autosched.torch.tasks_of(Calls(function).eval(), x)
+    assert refused == [False] and config.error_on_nested_fx_trace
+
+
 def test_records_that_do_not_serve(tmp_path: Path) -> None:
     model, (x,) = filled(nn.Linear(8, 16)), drawn((3, 8))
     with pytest.raises(ConfigError, match="tuned for CUDA; operators are of kernels for the CPU"):
@@ -363,6 +415,33 @@ def test_equal_kernels_are_one_operator_and_one_line() -> None:
     report = agree(block, *drawn((2, 4))).report
     assert len({r.operator for r in report.replaced}) == 1
     assert str(report).startswith("3 calls of 1 kernel, 0 operations left to PyTorch\n  3x  linear")
+
+
+def test_it_stays_in_inference_and_as_it_was_tuned() -> None:
+    model, (x,) = filled(nn.Sequential(nn.Linear(4, 4), nn.Dropout())), drawn((2, 4))
+    fast = agree(model, x)
+    whole = nn.Sequential(fast)
+    with pytest.warns(UserWarning, match=r"stays in inference .*; train the model as it was"):
+        whole.train()
+    assert not fast.training and not fast.graph_module.training
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is told once
+        whole.train().eval()
+    for change in (whole.double, whole.bfloat16, lambda: fast.to("meta")):
+        with pytest.raises(ConfigError, match=r"_W is float32 on cpu, .* would be .*; convert"):
+            change()
+    image, (y,) = filled(nn.Conv2d(3, 4, 2)), drawn((1, 3, 4, 4))
+    with pytest.raises(ConfigError, match=r"strides \(12, 4, 2, 1\) and would be .* \(12, 1, 6, 3"):
+        agree(image, y).to(memory_format=torch.channels_last)
+    torch.testing.assert_close(fast.float().cpu().share_memory()(x), model(x).detach())
+
+
+def test_what_a_run_found_for_a_task() -> None:
+    model, (x,) = filled(nn.Linear(3, 4)), drawn((2, 3))
+    result = autosched.tune(autosched.torch.tasks_of(model, x).tasks, trials=1)
+    for records in (result, result[0], list(result), result[0].best):
+        same_as(model, autosched.torch.with_kernels(model, records, x), x)
+    assert autosched.torch.register(result[0], name="of_a_task")
 
 
 def test_evaluation_goes_through() -> None:

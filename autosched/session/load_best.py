@@ -84,8 +84,8 @@ def load_best(
     return _best(read, _of_task(read, task)).build()
 
 
-def best_kernels(records: PathLike) -> list[TunedKernel]:
-    """The best kernel of each task of the file, as `load_best` chooses it; not built yet."""
+def best_kernels(records: PathLike | Sequence[PathLike]) -> list[TunedKernel]:
+    """The best kernel of each task of the files, as `load_best` chooses it; not built yet."""
     read = _read(records)
     tasks: dict[str, list[Record]] = {}
     for record in read.valid:

@@ -16,6 +16,7 @@ from typing import Any
 from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.session.kernel_cache import VARIABLE, KernelCache, cache_folder
+from autosched.session.load_best import best_kernels
 from autosched.torch.compiled_graph import CompiledGraph
 from autosched.torch.recorded import Known, Report, best_by_computation
 from autosched.torch.registry import Source
@@ -91,15 +92,18 @@ def _records_of(options: Any) -> Any:
 
 
 def _cached() -> Known:
-    """The best kernels of the user's cache. Raises ConfigError where it is empty."""
+    """The best kernels of the user's cache, for the CPU. ConfigError where it has none."""
     files = KernelCache(cache_folder()).files()
-    if not files:
+    several = best_kernels(list(files)) if files else []
+    known = [tuned for tuned in several if not tuned.task.target.is_gpu]
+    if not known:
         raise ConfigError(
-            f"backend 'autosched': expected records in the cache of kernels, {cache_folder()} has "
-            "none; add some with `autosched cache add model.jsonl`, or name a file with "
+            "backend 'autosched': expected records for the CPU in the cache of kernels, "
+            f"{cache_folder()} has none; add some with `autosched cache add model.jsonl`, or name "
+            "a file with "
             f"torch.compile(..., options={{'records': 'model.jsonl'}}); {VARIABLE} is the cache"
         )
-    return best_by_computation(list(files))
+    return best_by_computation(known)
 
 
 named = Backend(_cached)

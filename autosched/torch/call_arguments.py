@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from autosched.arguments import found
@@ -66,8 +67,7 @@ def check_examples(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) 
     for place, value in {**places, **named}.items():
         if not isinstance(value, (torch.Tensor, *PLAIN)):
             raise ConfigError(
-                f"{place}: expected a tensor or a number, {found(value)}; wrap the model in a "
-                "torch.nn.Module that takes tensors"
+                f"{place}: expected a tensor or a number, {found(value)}; {_instead(value)}"
             )
     signature = _signature(model)
     if signature is None:
@@ -79,6 +79,16 @@ def check_examples(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) 
             f"example_inputs: expected the arguments of the model, forward{signature}, found "
             f"others: {error}; give them as you call the model"
         ) from error
+
+
+def _instead(value: Any) -> str:
+    """What to give, or to do, instead."""
+    wrapped = "wrap the model in a torch.nn.Module that takes tensors"
+    if isinstance(value, np.ndarray):
+        return "torch.from_numpy makes a tensor of an array"
+    if isinstance(value, list | tuple):
+        return f"give the arguments one by one, as you call the model, or {wrapped}"
+    return wrapped
 
 
 def _signature(model: Any) -> inspect.Signature | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ import torch
 
 from autosched.errors import ConfigError
 from autosched.target import make_target
+from autosched.torch.elementwise import BATCH_NORMS
 from autosched.torch.matches import LeftOut, matches_of
-from autosched.torch.model_graph import Constants, traced
+from autosched.torch.model_graph import Constants, arguments_of, traced
+from autosched.torch.number_inputs import number_inputs
 from autosched.torch.recorded import Known, Report, put_kernels
 from autosched.torch.replacement import Replacement
 from autosched.user_warning import warn
@@ -30,17 +33,20 @@ MOST_WEIGHTS = 64
 @dataclass(frozen=True, slots=True)
 class _Weight:
     """A weight as it was when it was stored for a kernel; its memory is kept, so that no other
-    tensor has its address. PyTorch counts the changes of a tensor, but not those of `.data`.
+    tensor has its address. PyTorch counts the changes of a tensor, but not those of `.data`, nor
+    those that batch normalisation in training makes to its statistics: `values` are these.
     """
 
     position: int
     tensor: Any
     version: int
+    values: Any = None
 
     def is_in(self, inputs: Sequence[Any]) -> bool:
         """Whether it is the same still. Its address is part of a variant's key."""
-        version: int = inputs[self.position]._version
-        return version == self.version
+        now = inputs[self.position]
+        same: bool = self.values is None or torch.equal(self.values, now)
+        return same and now._version == self.version
 
 
 class _Variant:
@@ -54,17 +60,19 @@ class _Variant:
         try:
             module = traced(graph, inputs, {})
         except ConfigError as error:
-            self.report = Report((), (LeftOut("the whole graph", "", str(error)),))
+            self.report = Report((), (LeftOut("the whole graph", "", _named(graph, str(error))),))
             self._call: Callable[..., Any] = graph
             return
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._constants = Constants(module, {places[i]: inputs[i] for i in weights})
         self._replacement = Replacement(module, self._constants, shared=True)
+        statistics = _statistics(module.graph)
         matches, left_out = matches_of(module, self._constants, make_target("cpu"), "none")
         self.report = put_kernels(self._replacement, matches, left_out, known)
         read = self._replacement.read
         self._call = self._replacement.finish() if self.report.replaced else graph
         self._places = {i: places[i] for i in weights if places[i] in read}
+        self._uncounted = {i for i in self._places if places[i] in statistics}
         self._remember(inputs)
 
     def __call__(self, *inputs: Any) -> Any:
@@ -78,9 +86,11 @@ class _Variant:
     def _remember(self, inputs: Sequence[Any]) -> None:
         self._constants.given.clear()
         if self.report.replaced:
-            self._weights = tuple(
-                _Weight(i, inputs[i].detach(), inputs[i]._version) for i in self._places
-            )
+            self._weights = tuple(self._weight(i, inputs[i].detach()) for i in self._places)
+
+    def _weight(self, position: int, now: Any) -> _Weight:
+        values = now.clone() if position in self._uncounted else None
+        return _Weight(position, now, now._version, values)
 
 
 class CompiledGraph:
@@ -95,6 +105,7 @@ class CompiledGraph:
         self, graph: Any, examples: Sequence[Any], known: Known, tell: Callable[[Report], None]
     ) -> None:
         self._graph = graph
+        self._with_numbers, self._numbers = number_inputs(graph, examples)
         self._known = known
         self._tell_report = tell
         names = [str(n.target) for n in graph.graph.nodes if n.op == "placeholder"]
@@ -109,13 +120,16 @@ class CompiledGraph:
         if reason:
             self._tell(reason)
             return self._graph(*inputs)
-        weights = tuple(map(_is_plain_weight, self._weights, inputs))
-        shapes = tuple(map(_shape, weights, inputs))
-        addresses = tuple(t.data_ptr() for w, t in zip(weights, inputs, strict=True) if w)
+        given = [*inputs]
+        for i in self._numbers:
+            given[i] = given[i].item()
+        weights = tuple(map(_is_plain_weight, self._weights, given))
+        shapes = tuple(map(_shape, weights, given))
+        addresses = tuple(t.data_ptr() for w, t in zip(weights, given, strict=True) if w)
         variant = self._variants.get((shapes, addresses))
         if variant is None:
-            variant = self._variant(shapes, addresses, weights, inputs)
-        return self._graph(*inputs) if variant is None else variant(*inputs)
+            variant = self._variant(shapes, addresses, weights, given)
+        return self._graph(*inputs) if variant is None else variant(*given)
 
     def _variant(
         self, shapes: Key, addresses: Key, weights: Sequence[bool], inputs: Sequence[Any]
@@ -125,7 +139,8 @@ class CompiledGraph:
         with self._lock:
             if key in self._variants:
                 return self._variants[key]
-            for mine, which, most in ((0, "shapes", MOST_SHAPES), (1, "weights", MOST_WEIGHTS)):
+            limits = (0, "shapes and numbers", MOST_SHAPES), (1, "weights", MOST_WEIGHTS)
+            for mine, which, most in limits:
                 known = {each[mine] for each in self._variants}
                 if key[mine] not in known and len(known) >= most:
                     self._tell(
@@ -134,7 +149,7 @@ class CompiledGraph:
                     )
                     return None
             positions = [i for i, weight in enumerate(weights) if weight]
-            made = _Variant(self._graph, inputs, positions, self._known)
+            made = _Variant(self._with_numbers, inputs, positions, self._known)
             self._variants[key] = made
             self._tell_report(made.report)
             return made
@@ -143,6 +158,18 @@ class CompiledGraph:
         if reason not in self._told:
             self._told.add(reason)
             warn(f"a graph of torch.compile with kernels: {reason}")
+
+
+def _named(graph: Any, text: str) -> str:
+    """The text with the graph's names for its inputs, which `torch.export` calls `args_3`."""
+    names = [str(node.target) for node in graph.graph.nodes if node.op == "placeholder"]
+    return re.sub(r"\bargs_(\d+)\b", lambda found: names[int(found[1])], text)
+
+
+def _statistics(graph: Any) -> set[Any]:
+    """What is known of numbers that batch normalisation normalises: their means and variances."""
+    given = [arguments_of(node) for node in graph.nodes if node.target in BATCH_NORMS]
+    return {each[key] for each in given for key in ("running_mean", "running_var")}
 
 
 def _reason_against_kernels(inputs: Sequence[Any]) -> str:

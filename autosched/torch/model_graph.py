@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,15 +32,27 @@ def exported(model: Any, inputs: Sequence[Any], named: Mapping[str, Any] | None 
     by position, in the order of `Parameters.by_name`. Raises ConfigError for a model that is not in
     inference, arguments that it does not take, and where `traced` does.
     """
+    if isinstance(model, torch.export.ExportedProgram):
+        raise ConfigError(
+            "model: expected a torch.nn.Module, found an ExportedProgram; give its module()"
+        )
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(f"model: expected a torch.nn.Module, {found(model)}")
-    if model.training:
+    if model.training and not _is_exported(model):
         raise ConfigError(
             "model: expected a model in inference, found one in training; call model.eval() first"
         )
     check_examples(model, inputs, named or {})
     parameters = parameters_of(model)
     return traced(model, *parameters.split(parameters.by_name(inputs, named or {})))
+
+
+def _is_exported(model: Any) -> bool:
+    """Whether it is a module of torch.export's, which computes as it was exported.
+
+    It calls itself in training always, and refuses `eval()`.
+    """
+    return isinstance(model, fx.GraphModule) and "eval" in vars(model)
 
 
 def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -77,9 +90,26 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
 
 def _program(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The model as `torch.export` traces it."""
-    with warnings.catch_warnings():
+    with _alone(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own types
+        warnings.filterwarnings("ignore", _LAYERS_OWN, UserWarning)
         return torch.export.export(model, inputs, named).run_decompositions({})
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other thread traces or compiles meanwhile: PyTorch has one state of it for all threads.
+
+    What others call of torch.compile is computed as it is then, where it would be an error.
+    """
+    dynamo: Any = torch._dynamo  # imported here, which takes a second
+    with dynamo.convert_frame.compile_lock, dynamo.config.patch(error_on_nested_fx_trace=False):
+        yield
+
+
+_LAYERS_OWN = r"The tensor attributes? (self\.[^ ]*_flat_weights\[\d+\],? )+w"
+"""What PyTorch says of `nn.LSTM` and its like, which assign their weights anew: `... were assigned
+during export. Such attributes must be registered as buffers`."""
 
 
 def _first_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
 from autosched.target import Target, make_target
 from autosched.task import Task
 from autosched.torch.matches import LeftOut, Match, matches_of
@@ -74,11 +75,12 @@ def tasks_of(
         target: a CPU target.
         layout_rewrite: what kernels may do with constant weights, as for `Task.from_workload`.
 
-    Raises ConfigError for another target, and for a model that cannot be traced.
+    Raises ConfigError for another target or layout rewrite, and for a model that cannot be traced.
     """
     found = make_target(target) if isinstance(target, str) else target
     if not isinstance(found, Target) or found.is_gpu:
         raise ConfigError(f"target: expected a CPU, found {found}; kernels in a model are for CPUs")
+    LayoutOption.parse(layout_rewrite)
     module = exported(model, example_inputs, named_inputs)
     matches, left_out = matches_of(module, Constants(module), found, layout_rewrite)
     groups: dict[str, list[Match]] = {}

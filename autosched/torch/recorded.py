@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.layout import LayoutOption
-from autosched.session.load_best import best_kernels
-from autosched.session.tuned import Tuned, TunedKernel
+from autosched.session.tuned import TunedKernel
 from autosched.state.steps import steps_to_json
 from autosched.task import Task
 from autosched.torch.matches import LeftOut, Match
-from autosched.torch.registry import Source, add, kernel_of, refuse_cuda, sources
+from autosched.torch.registry import Source, add, best_of_each, kernel_of, refuse_cuda
 from autosched.torch.replacement import Replacement
 from autosched.torch.tables import inputs_text, left_out_lines, table
 from autosched.words import count
@@ -53,20 +52,24 @@ class Report:
 
 
 def best_by_computation(records: Source | Sequence[Source]) -> dict[str, TunedKernel]:
-    """The fastest record of each computation, however its weights are stored."""
+    """The fastest record of each computation, however its weights are stored.
+
+    Those of this machine come first, and of these the ones that were timed without emptying the
+    caches, as for `load_best`.
+    """
     found: dict[str, TunedKernel] = {}
-    for source in sources(records):
-        if isinstance(source, Tuned):
-            several = [each.best for each in source if each.found]
-        else:
-            several = [source] if isinstance(source, TunedKernel) else best_kernels(source)
-        for tuned in several:
-            refuse_cuda(tuned)
-            key = _computation(tuned.task)
-            there = found.get(key)
-            if there is None or tuned.seconds < there.seconds:
-                found[key] = tuned
+    for tuned in best_of_each(records, found_only=True):
+        refuse_cuda(tuned)
+        key = _computation(tuned.task)
+        there = found.get(key)
+        if there is None or _rank(tuned) < _rank(there):
+            found[key] = tuned
     return found
+
+
+def _rank(tuned: TunedKernel) -> tuple[bool, int, float]:
+    elsewhere = tuned.origin is not None and not tuned.origin.here
+    return elsewhere, tuned.record.result.cache_flush, tuned.seconds
 
 
 def put_kernels(

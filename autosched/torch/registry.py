@@ -6,6 +6,7 @@ import json
 import keyword
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from autosched.errors import ConfigError
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.cpu import CpuKernel
 from autosched.session.load_best import best_kernels
-from autosched.session.tuned import Tuned, TunedKernel
+from autosched.session.tuned import Tuned, TunedKernel, TunedTask
 from autosched.task import Task
 from autosched.torch.operator import Operator
 
@@ -25,6 +26,8 @@ NAMESPACE = "autosched"
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")  # operators live as long as it does
 _operators: dict[str, tuple[str, Operator]] = {}
 """By name: which computation it is, and the operator."""
+
+_adding = threading.Lock()
 
 _USUAL = {
     "stride": 1,
@@ -39,7 +42,7 @@ _TYPES = ("acc", "out")
 _WINDOWS = {"max_pool2d_nchw": ("K",)}
 """Arguments that no input's shape tells."""
 
-Source = str | os.PathLike[str] | Tuned | TunedKernel
+Source = str | os.PathLike[str] | Tuned | TunedTask | TunedKernel
 
 
 def register(
@@ -59,7 +62,8 @@ def register(
 
     Args:
         records: a record file (the best record of each of its tasks, chosen as `load_best` does),
-            what `autosched.tune` returned, its `best`, or several of these.
+            what `autosched.tune` returned, that of one of its tasks, its `best`, or several of
+            these. Files count as one that has the records of all.
         name: the operator's name, where the records are of one computation.
         copy: copy inputs that are not contiguous; without it they are refused.
 
@@ -69,7 +73,7 @@ def register(
     arguments.flag("copy", copy)
     if name and not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise ConfigError(f"name: expected an identifier, {arguments.found(name)}")
-    found = [each for source in sources(records) for each in _kernels(source)]
+    found = [(tuned.task, kernel_of(tuned)) for tuned in best_of_each(records)]
     kinds = {_computation(task): _name(task) for task, _ in found}
     if name and len(kinds) > 1:
         raise ConfigError(
@@ -105,10 +109,19 @@ def prepare(name: str, *tensors: Any) -> tuple[Any, ...]:
     return _operators[name][1].prepare(*tensors)
 
 
-def sources(records: Source | Sequence[Source]) -> list[Source]:
-    """The record files and results, one or several of which were given."""
+def _sources(records: Source | Sequence[Source]) -> list[Source]:
+    """The record files and results, one or several of which were given; of a task its best.
+
+    Raises ConfigError for anything else, MeasureError for a task of which nothing was found.
+    """
     several: Sequence[Any] = records if isinstance(records, list | tuple) else [records]
-    return list(several)
+    for each in several:
+        if not isinstance(each, str | os.PathLike | Tuned | TunedTask | TunedKernel):
+            raise ConfigError(
+                "records: expected the path of a record file, what autosched.tune returned, its "
+                f"best, or a list of these, {arguments.found(each)}"
+            )
+    return [each.best if isinstance(each, TunedTask) else each for each in several]
 
 
 def refuse_cuda(tuned: TunedKernel) -> None:
@@ -128,18 +141,31 @@ def kernel_of(tuned: TunedKernel) -> CpuKernel:
     return kernel
 
 
-def _kernels(source: Source) -> list[tuple[Task, CpuKernel]]:
-    if isinstance(source, Tuned):
-        found = [each.best for each in source]
-    elif isinstance(source, TunedKernel):
-        found = [source]
-    else:
-        found = best_kernels(source)
-    return [(tuned.task, kernel_of(tuned)) for tuned in found]
+def best_of_each(
+    records: Source | Sequence[Source], *, found_only: bool = False
+) -> list[TunedKernel]:
+    """The best of each task of the files, which count as one, then those of the results.
+
+    Raises MeasureError for a task of a run in which nothing was found; `found_only` leaves it out.
+    """
+    several = _sources(records)
+    paths = [each for each in several if isinstance(each, str | os.PathLike)]
+    best = best_kernels(paths[0] if len(several) == 1 else paths) if paths else []
+    for source in several:
+        if isinstance(source, Tuned):
+            best += [each.best for each in source if each.found or not found_only]
+        elif isinstance(source, TunedKernel):
+            best.append(source)
+    return best
 
 
 def add(name: str, task: Task, kernel: CpuKernel, *, copy: bool) -> str:
     """Make `kernel` a variant of the operator `name`, a new one or that which is there."""
+    with _adding:
+        return _add(name, task, kernel, copy=copy)
+
+
+def _add(name: str, task: Task, kernel: CpuKernel, *, copy: bool) -> str:
     computation, params = _computation(task), kernel.artifact.params
     known = _operators.get(name)
     if known is None:

@@ -21,7 +21,7 @@ def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
     for each in left_out:
         places.setdefault((each.operation, each.reason), []).append(each.place)
     rows = [
-        (f"{len(found)}x", operation, reason, ", ".join(found))
+        (f"{len(found)}x", operation, reason, ", ".join(filter(None, found)))
         for (operation, reason), found in places.items()
     ]
     return ["left to PyTorch:", *table(rows)] if rows else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,8 +19,9 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
     """What `with_kernels` returns: called as the model is, without gradients.
 
     Arguments of other shapes or types than the examples' go to the model as it was, which a
-    warning says once; another says that an argument which asks for a gradient gets none. `report`
-    tells what was replaced. What is pickled is loaded where the same operators are: in a process
+    warning says once; another says that an argument which asks for a gradient gets none, a third
+    that it stays in inference. Another type or device is refused. `report` tells
+    what was replaced. What is pickled is loaded where the same operators are: in a process
     that called `with_kernels` with the same records.
     """
 
@@ -70,6 +71,28 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
         if tuple(found) != self._names or self._signature.twice(inputs, named):
             return None
         return list(found.values())
+
+    def train(self, mode: bool = True) -> Any:
+        """Nothing changes: it stays in inference, which a warning says once."""
+        if mode:
+            self._tell(
+                "training",
+                "a model with kernels stays in inference (dropout, batch normalisation, no "
+                "gradients); train the model as it was, and call with_kernels again",
+            )
+        return super().train(False)
+
+    def _apply(self, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+        """What `to`, `half` and `cuda` do. ConfigError for what kernels cannot compute with."""
+        for name, tensor in self.named_buffers():
+            before, after = _how_stored(tensor), _how_stored(function(tensor))
+            if before != after:
+                raise ConfigError(
+                    f"a model with kernels: its weights stay as kernels were tuned for, {name} is "
+                    f"{before} and would be {after}; convert the model as it was, and call "
+                    "with_kernels again"
+                )
+        return super()._apply(function, recurse)
 
     def extra_repr(self) -> str:
         """The report's first line."""
@@ -134,6 +157,12 @@ def _kind(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return tuple(value.shape), value.dtype, value.device.type, value.layout
     return type(value), value
+
+
+def _how_stored(tensor: Any) -> str:
+    """`float32 on cpu, strides (8, 1)`."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype} on {tensor.device}, strides {tuple(tensor.stride())}"
 
 
 def _strides(value: Any) -> Any:

@@ -21,7 +21,6 @@ from autosched.runtime.cpu import CpuArtifact, CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.runtime.origin import Origin
 from autosched.session import tuned
-from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step, steps_from_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
@@ -66,13 +65,14 @@ def log(tmp_path: Path) -> Callable[..., Path]:
 def built(monkeypatch: pytest.MonkeyPatch) -> Built:
     """What kernels were built of: (target, steps)."""
     seen: Built = []
-    build = tuned.build_steps  # type: ignore[attr-defined]  # what that module calls
+    build = tuned.build_candidate  # type: ignore[attr-defined]  # what that module calls
 
-    def note(dag: ComputeDAG, steps: tuple[Step, ...], target: Target, **rest: Any) -> CpuArtifact:
-        seen.append((target, steps))
-        return build(dag, steps, target, **rest)
+    def note(task: Task, steps: tuple[Step, ...]) -> CpuArtifact:
+        seen.append((task.target, steps))
+        artifact: CpuArtifact = build(task, steps)
+        return artifact
 
-    monkeypatch.setattr(tuned, "build_steps", note)
+    monkeypatch.setattr(tuned, "build_candidate", note)
     return seen
 
 
