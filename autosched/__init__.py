@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from autosched.target import Target as Target
     from autosched.task import Task as Task
     from autosched.user_file import trusting as trusting
+    from autosched.workloads.winograd import winograd_weights as winograd_weights
 
 # Compilers walk expressions recursively, with up to five calls a level: this many for the deepest
 # expression that te.compute takes (MAX_NESTING in te/operations/compute.py).
@@ -56,6 +57,7 @@ __all__ = [
     "te",
     "trusting",
     "tune",
+    "winograd_weights",
     "write_report",
 ]
 
@@ -68,6 +70,7 @@ _LAZY = {
     "load_best": "autosched.session.load_best",
     "trusting": "autosched.user_file",
     "tune": "autosched.session.api",
+    "winograd_weights": "autosched.workloads.winograd",
     "write_report": "autosched.report.write",
 }
 

@@ -75,6 +75,10 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
         "conv2d_transpose_nhwc",
         _image(8, 4, CI=32, CO=28, stride=2),
     ),
+    "conv2d_winograd_nhwc": (
+        "conv2d_winograd_nhwc",
+        {"N": 1, "H": 16, "W": 16, "CI": 48, "CO": 64},
+    ),
     "conv2d_nchw_bn_relu_7": ("conv2d_nchw_bn_relu", _image(7, 3, CI=20, CO=28)),
     "conv3d_ndhwc": ("conv3d_ndhwc", _image(14, 3, D=4, CI=16, CO=32)),
     "depthwise_conv2d_nhwc": ("depthwise_conv2d_nhwc", _image(56, 3, C=64)),

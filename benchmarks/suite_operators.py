@@ -13,8 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from autosched.target import Target
 from autosched.task import Task
+from autosched.workloads.winograd import matrices
 from autosched.workloads.workload import shape_of
 
 EXP_STEPS = 11
@@ -103,6 +106,14 @@ def _convolution(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
     function = getattr(torch.nn.functional, f"conv{spatial}d")
     stride, padding = args["stride"], args["padding"]
     return lambda: function(x, weight, None, stride, padding).permute(0, *range(2, spatial + 2), 1)
+
+
+def _winograd(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
+    """A convolution by the weights that the transformed ones were made of."""
+    _, weights, _ = matrices(args["tile"])
+    back = torch.from_numpy(np.linalg.pinv(weights).astype(np.float32))
+    weight = torch.einsum("re,sf,efio->rsio", back, back, inputs[1])
+    return _convolution(torch, [inputs[0], weight], {"stride": 1, "padding": args["padding"]})
 
 
 def _depthwise(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
@@ -273,6 +284,13 @@ def _matmul_case(name: str, m: int, n: int, k: int) -> Operator:
     return Operator(name, "matmul", {"M": m, "N": n, "K": k}, _matmul)
 
 
+def _winograd_case(name: str, size: int, channels: int) -> Operator:
+    """No operation but the products of the tiles' elements counts."""
+    args = {"N": 1, "H": size, "W": size, "CI": channels, "CO": channels, "padding": 1, "tile": 4}
+    flops = 2.0 * 36 * (-(-size // 4)) ** 2 * channels**2
+    return Operator(name, "conv2d_winograd_nhwc", args, _winograd, flops)
+
+
 def _conv2d_case(name: str, size: int, ci: int, co: int, k: int, **others: int) -> Operator:
     """A k x k convolution with as large a border as keeps the size, unless `others` say."""
     args = {**_conv2d(size, ci, co), "KH": k, "KW": k, "padding": k // 2, **others}
@@ -353,6 +371,8 @@ MORE: tuple[Operator, ...] = (
 )
 
 OTHERS: tuple[Operator, ...] = (
+    _winograd_case("winograd 14x14x256", 14, 256),
+    _winograd_case("winograd 56x56x64", 56, 64),
     _matmul_case("matmul 1x4096x1024", 1, 4096, 1024),
     _matmul_case("matmul 4x512x512", 4, 512, 512),
     _matmul_case("matmul 4096x64x64", 4096, 64, 64),

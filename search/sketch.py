@@ -25,6 +25,7 @@ from autosched.search.rules.common import (
     structure,
 )
 from autosched.search.rules.custom import CheckedRule
+from autosched.search.rules.fused_tiles import FUSE_TILES
 from autosched.search.rules.gpu import (
     ADD_CACHE_READ,
     CROSS_THREAD_REDUCTION,
@@ -72,6 +73,7 @@ CPU_RULES: tuple[SketchRule, ...] = (
     PACK_OPERAND,
     PACK_TRANSPOSED,
     INLINE_BORDER,
+    FUSE_TILES,
     FUSE_ROWS,
     *ANSOR_CPU_RULES[4:-1],
     TILE_REDUCTION,

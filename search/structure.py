@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from autosched.search.blocks import nested_splits
+from autosched.search.rules.fused_tiles import tile_splits
 from autosched.search.rules.instruction import fixed_splits
 from autosched.state.queries import sliced_products
 from autosched.state.steps import (
@@ -105,7 +106,7 @@ def kept_splits(steps: Steps) -> frozenset[int]:
     """The splits whose lengths belong to the structure; what is inside a nested one, or a slice,
     has the extent that its lengths give it. Equal for steps of one `form_of`."""
     slices = chain.from_iterable(sliced_products(steps))
-    return frozenset((*nested_splits(steps), *fixed_splits(steps), *slices))
+    return frozenset((*nested_splits(steps), *fixed_splits(steps), *tile_splits(steps), *slices))
 
 
 def form_of(steps: Steps) -> tuple[Any, ...]:

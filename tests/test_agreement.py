@@ -57,6 +57,7 @@ WORKLOADS = [
         "conv2d_nchw_bn_relu",
         {"N": 1, "H": 4, "W": 5, "CI": 3, "CO": 4, "K": 3, "stride": 1, "padding": 1},
     ),
+    ("conv2d_winograd_nhwc", {"N": 1, "H": 5, "W": 4, "CI": 3, "CO": 4, "tile": 2}),
     ("norm_bmn", {"B": 2, "M": 5, "N": 7}),
     ("softmax", {"M": 5, "N": 13}),
     ("layer_norm", {"M": 4, "N": 11}),

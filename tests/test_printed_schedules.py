@@ -32,6 +32,7 @@ ARGS = {
     "conv2d_transpose_nhwc": {**IMAGE, "H": 4, "W": 4, "K": 4, "stride": 2},
     "conv2d_capsule_nhwijc": {**IMAGE, "H": 4, "W": 4},
     "norm_bmn": {"B": 2, "M": 32, "N": 64},
+    "conv2d_winograd_nhwc": {"N": 1, "H": 8, "W": 8, "CI": 4, "CO": 8},
     "conv2d_nchw_bn_relu": IMAGE,
     "dense_requantised": {"M": 16, "N": 40, "K": 32},
     "conv2d_nhwc_requantised": {k: v for k, v in IMAGE.items() if k != "K"} | {"KH": 3, "KW": 3},

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp, Operation
 from autosched.tir.expr import Add, Call, Expr, FloatImm, IntImm, ProducerLoad, Select, Sub, Var
 from autosched.tir.walk import free_vars, pre_order
 
 Indices = tuple[Expr, ...]
-CONST_TENSOR_ATTR = "auto_scheduler_simplify_const_tensor_indices"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from autosched.workloads import (
     matmul,
     pooling,
     requantised,
+    winograd,
 )
 from autosched.workloads.type_rules import EVERY, FLOATS, TypeRules
 from autosched.workloads.workload import Workload, random_inputs, shape_of
@@ -117,6 +118,16 @@ WORKLOADS: dict[str, Workload] = {
         elementwise.norm_bmn,
         elementwise.norm_bmn_reference,
         types=TypeRules(FLOATS, floats=True),
+    ),
+    "conv2d_winograd_nhwc": Workload(
+        "conv2d_winograd_nhwc",
+        "3x3 convolution of X(N,H,W,CI) by Winograd's algorithm, weights U(tile+2,tile+2,CI,CO)",
+        _args("N H W CI CO", padding=1, tile=4),
+        winograd.conv2d_winograd_nhwc,
+        winograd.conv2d_winograd_nhwc_reference,
+        types=TypeRules(winograd.TYPES, floats=True, sums=winograd.TYPES),
+        check=winograd.check_winograd,
+        draw=winograd.winograd_inputs,
     ),
     "conv2d_nchw_bn_relu": Workload(
         "conv2d_nchw_bn_relu",

@@ -30,13 +30,14 @@ class TypeRules:
     `dtypes` may be the type of everything; none may be for what is requantised, whose inputs and
     outputs have 8 bits and whose sums are int32. `floats`: it computes with floats, whatever its
     inputs are. `moves`: it adds nothing up, so that nothing is widened. `weights`: it has a second
-    operand whose type may be another.
+    operand whose type may be another. `sums` are the types of sums where fewer bits would be wrong.
     """
 
     dtypes: tuple[str, ...] = NUMBERS
     floats: bool = False
     moves: bool = False
     weights: bool = False
+    sums: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,6 +61,8 @@ class TypeRules:
             return ("int32",) if name == "acc_dtype" else BYTES
         if name != "acc_dtype" or self.moves:
             return EVERY
+        if self.sums:
+            return self.sums
         return FLOATS if self.floats else NUMBERS  # sums in fewer bits would overflow
 
     def meaning(self, name: str) -> str:

@@ -26,11 +26,10 @@ from collections.abc import Sequence
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import follow_tiling
 from autosched.state import queries
-from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Iterator, IterKind, clean_name
 from autosched.state.state import State
 from autosched.state.steps import RfactorStep
-from autosched.te.operations.operation import ComputeOp, PlaceholderOp
+from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp, PlaceholderOp
 from autosched.tir.expr import IntImm, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 

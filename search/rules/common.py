@@ -6,9 +6,9 @@ from autosched.errors import ScheduleError
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import follow_tiling, fuse_reductions, multi_level_tile
 from autosched.state import queries
-from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
+from autosched.te.operations.operation import CONST_TENSOR_ATTR
 
 Next = list[tuple[State, int]]
 

@@ -9,10 +9,9 @@ from autosched.search.rules.common import Next, always_inlinable
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.rules.tiling import fuse_reductions
 from autosched.state import queries
-from autosched.state.access import CONST_TENSOR_ATTR
 from autosched.state.iterator import Annotation, Iterator
 from autosched.state.state import State
-from autosched.te.operations.operation import ComputeOp
+from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp
 from autosched.tir.expr import Expr, IntImm, Mul, ProducerLoad, Var
 from autosched.tir.gpu import BANK, BANKS
 from autosched.tir.linear import linear

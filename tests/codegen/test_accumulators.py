@@ -42,6 +42,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "conv2d_transpose_nhwc": {**IMAGE, "CI": 64, "CO": 28, "K": 4, "stride": 2},
     "conv2d_capsule_nhwijc": {**IMAGE, "CI": 16, "CO": 16, "K": 3},
     "norm_bmn": {"B": 4, "M": 64, "N": 130},
+    "conv2d_winograd_nhwc": {"N": 1, "H": 14, "W": 14, "CI": 64, "CO": 48},
     "conv2d_nchw_bn_relu": {**IMAGE, "CI": 128, "CO": 56, "K": 3},
     "dense_requantised": {"M": 32, "N": 500, "K": 256},
     "conv2d_nhwc_requantised": {**IMAGE, "CI": 64, "CO": 64, "KH": 3, "KW": 3},

@@ -58,6 +58,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "conv2d_capsule_nhwijc": {"N": 1, "H": 2, "W": 2, "CI": 1, "CO": 2, "K": 2}
     | {"stride": 1, "padding": 0, "CAP": 2},
     "norm_bmn": {"B": 2, "M": 5, "N": 8},
+    "conv2d_winograd_nhwc": {"N": 1, "H": 5, "W": 4, "CI": 2, "CO": 4, "tile": 2},
     "conv2d_nchw_bn_relu": {"N": 1, "H": 3, "W": 4, "CI": 2, "CO": 3, "K": 3}
     | {"stride": 1, "padding": 1},
     "dense_requantised": {"M": 4, "N": 15, "K": 6},

@@ -29,6 +29,7 @@ SMALL = {
     "padding": 1,
     "dilation": 1,
     "groups": 1,
+    "tile": 4,
 }
 
 

@@ -14,6 +14,10 @@ from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
 
 LAYOUT_FREE = "layout_free_placeholders"  # attribute: tensors that may be stored otherwise
+CONST_TENSOR_ATTR = "auto_scheduler_simplify_const_tensor_indices"
+"""Attribute: the axes along which a matrix of constants is read, to be unrolled."""
+CONST_MATRIX = "const_matrix"
+"""Attribute of such a matrix: reading it costs nothing, its values do not change features."""
 
 
 class Operation:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autosched.te.bounds.thread_scope import is_virtual_thread
 from autosched.te.operations.graph import replace_inputs, rewrite_body
-from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.operations.operation import CONST_MATRIX, ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType, Fuse, Rebase, Split
 from autosched.te.schedule.refusal import refuse
@@ -20,8 +20,6 @@ from autosched.tir.walk import substitute
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
     from autosched.te.schedule.stage import Stage
-
-CONST_MATRIX = "const_matrix"
 
 
 def normalize(schedule: Schedule) -> Schedule:

@@ -37,6 +37,7 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
         {"N": 1, "H": 6, "W": 5, "CI": 8, "CO": 12, "K": 4, "stride": 2, "padding": 1},
         0.2,
     ),
+    ("conv2d_winograd_nhwc", {"N": 1, "H": 8, "W": 4, "CI": 8, "CO": 16, "tile": 2}, 0.1),
     ("softmax", {"M": 12, "N": 48}, 0.1),
     ("transpose_batch_matmul_softmax", {"B": 1, "S": 16, "H": 4, "D": 8}, 0.5),
 ]

@@ -15,8 +15,16 @@ from autosched.features.sets import Rows
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
-from autosched.state.steps import PragmaStep, SplitStep, Step
-from autosched.target import cpu_target
+from autosched.state.steps import (
+    CacheWriteStep,
+    ComputeAtStep,
+    ComputeInlineStep,
+    FuseStep,
+    PragmaStep,
+    SplitStep,
+    Step,
+)
+from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.tir.expr import Expr
 from autosched.tir.op import all_, if_then_else
@@ -28,6 +36,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv2d_nchw_bn_relu", {**_IMAGE, "CI": 6, "CO": 8}),
     ("depthwise_conv2d_nhwc", {**_IMAGE, "C": 9, "stride": 2}),
     ("conv2d_transpose_nhwc", {**_IMAGE, "H": 6, "W": 4, "K": 4, "CI": 4, "CO": 6, "stride": 2}),
+    ("conv2d_winograd_nhwc", {"N": 1, "H": 8, "W": 4, "CI": 6, "CO": 8, "tile": 2}),
     ("max_pool2d_nchw", {**_IMAGE, "C": 4}),
     ("norm_bmn", {"B": 2, "M": 6, "N": 7}),
     ("softmax", {"M": 12, "N": 50}),
@@ -106,6 +115,34 @@ def test_no_steps_and_illegal_steps() -> None:
     rows = BatchedFeatures(task.dag, task.target).rows_of([(), illegal, ()])
     assert rows[1] is None
     assert _bits(rows[0]) == _bits(rows[2]) == _bits(_one(task, ()))
+
+
+_LIMITED = PragmaStep(2, 0, "auto_unroll_max_step$16")
+_SPLIT = SplitStep(2, 0, 16, (4,))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (_LIMITED, _SPLIT),  # legal: the limit is of a loop that is gone
+        (ComputeInlineStep(2),),  # a reduction
+        (ComputeInlineStep(0),),  # an input
+        (FuseStep(2, (0, 2**40)),),
+        (CacheWriteStep(2, "local"), ComputeAtStep(2, 3, 0), ComputeAtStep(3, 2, 0)),
+        (CacheWriteStep(2, "local"), ComputeAtStep(2, 2, 0)),
+    ],
+)
+@pytest.mark.parametrize("target", [cpu_target(threads=2), cuda_target("sm_80")])
+def test_steps_that_no_search_draws_do_no_harm_to_others(
+    steps: tuple[Step, ...], target: Target
+) -> None:
+    task = Task.from_workload("matmul", target=target, M=16, N=16, K=16)
+    drawn = SearchSpace(task).sample(np.random.default_rng(0), 4)
+    odd = [steps, (*steps, *drawn[0]), (*drawn[0], *steps)]
+    batched = BatchedFeatures(task.dag, task.target)
+    assert not any(batched.refused(odd))
+    found = [_bits(rows) for rows in batched.rows_of([*drawn, *odd])]
+    assert found == [_bits(_one(task, s)) for s in (*drawn, *odd)]
 
 
 @pytest.mark.parametrize("factor", [2, 4])

@@ -77,6 +77,18 @@ def test_rows_and_refusals(
         assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
 
 
+def test_candidates_that_lost_loops_of_an_axis_leave_the_others_alone() -> None:
+    """Remainders of fused axes of a transform are no digits: those go one by one."""
+    args: dict[str, Any] = {"N": 1, "H": 7, "W": 10, "CI": 6, "CO": 8, "tile": 4}
+    task = Task.from_workload("conv2d_winograd_nhwc", target=cuda_target(), **args)
+    found = SearchSpace(task).sample(np.random.default_rng(0), 16)
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows = batched.rows_of(found)
+        assert 0 < batched.share.one_by_one < len(found), batched.share.reasons
+        assert [_bits(r) for r in rows] == [_bits(_one(task, s, True, features)) for s in found]
+
+
 DIGITS = "digits that a condition tells"
 """t // 7 < 1 makes t % 7 a t where it holds: reads of one tensor at two places, one by one."""
 EXPRESSIONS: dict[str, tuple[str, dict[str, list[int]]]] = {

@@ -1,0 +1,146 @@
+"""FuseTiles: a convolution by Winograd's algorithm, tile row by tile row, in the space `autosched`.
+
+Y = inverse(M), M = V * U, V = transformed(X)    ->    for n, th.0:         parallel
+                                                         pad, R, V          of these rows of tiles
+                                                         M                  a product each element
+                                                         S, T
+                                                         for th.1, tw, co: Y = ...
+
+Ansor computes each of these stages whole before the next one: what they hand on is several times as
+large as the image, and leaves the caches. A transform runs along vectors of channels here, its
+constants unrolled around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
+from autosched.search.rules.tiling import iters_of
+from autosched.state import queries
+from autosched.state.iterator import Annotation, IterKind
+from autosched.state.state import State
+from autosched.state.steps import AnnotationStep, SplitStep, Step
+from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp
+from autosched.tir.expr import FloorDiv, IntImm, Var
+
+Next = list[tuple[State, int]]
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """The axes of an output that run through tiles, with the elements of a tile along each, and the
+    stages on the way to it, the last first: the `product`, the transforms around it, and others."""
+
+    sizes: dict[int, int]
+    stages: tuple[int, ...]
+    transforms: frozenset[int]
+    product: int
+
+
+def _tiles(state: State, stage_id: int) -> _Tiles | None:
+    op = state.stages[stage_id].op
+    if not isinstance(op, ComputeOp) or op.reduce_axis or not queries.is_output(state, stage_id):
+        return None
+    if queries.is_tiled(state, stage_id):
+        return None
+    sizes = _tile_sizes(op)
+    found: set[int] = set()
+    work = [stage_id]
+    while work:
+        for producer in queries.direct_producers(state, work.pop()):
+            if not state.stages[producer].is_placeholder and producer not in found:
+                found.add(producer)
+                work.append(producer)
+    transforms = {k for k in found if CONST_TENSOR_ATTR in state.stages[k].op.attrs}
+    products = [k for k in found - transforms if queries.has_reduce_iter(state, k)]
+    last = queries.direct_producers(state, stage_id)
+    if not sizes or len(products) != 1 or not last or not transforms.issuperset(last):
+        return None
+    stages = tuple(sorted(found, reverse=True))
+    return _Tiles(sizes, stages, frozenset(transforms), products[0])
+
+
+def _tile_sizes(op: ComputeOp) -> dict[int, int]:
+    """By axis: what it is divided by wherever the operation reads a tile."""
+    found: dict[int, int] = {}
+    axes = {axis.var: k for k, axis in enumerate(op.axis)}
+    for index in (index for load in op.loads for index in load.indices):
+        if isinstance(index, FloorDiv) and isinstance(index.a, Var) and index.a in axes:
+            assert isinstance(index.b, IntImm)
+            found[axes[index.a]] = index.b.value
+    return found
+
+
+def _fuse(context: Context, state: State, stage_id: int) -> Next:
+    tiles = _tiles(state, stage_id)
+    assert tiles is not None
+    outer, inside = [], []
+    for axis, it in enumerate(list(state.stages[stage_id].iters)):
+        if axis in tiles.sizes:
+            state, (tile, element) = state.split(stage_id, it, [tiles.sizes[axis]])
+            state, element = state.unroll(stage_id, element)
+            outer.append(tile)
+            inside.append(element)
+        else:
+            outer.append(it)
+    state, (row, rows) = state.split(stage_id, outer[min(tiles.sizes)], [None])
+    state, (blocks, channels) = state.split(stage_id, outer[-1], [None])
+    first = min(tiles.sizes)
+    order = [*outer[:first], row, rows, *outer[first + 1 : -1], blocks, *inside, channels]
+    state = state.reorder(stage_id, order)
+    for stage in tiles.stages:
+        if stage in tiles.transforms:
+            state = _transform(state, stage)
+        elif stage == tiles.product:
+            state = _product(state, stage)
+        elif queries.is_strictly_inlineable(state, stage):
+            state = state.compute_inline(stage)
+            continue
+        state = state.compute_at(stage, stage_id, row)
+    return [(state, tiles.stages[-1] - 1)]
+
+
+def _transform(state: State, stage_id: int) -> State:
+    """Vectors of channels, and around them the loops of the constants, unrolled."""
+    constants = queries.stage_attr_names(state, stage_id, CONST_TENSOR_ATTR)
+    unrolled = [it for it in state.stages[stage_id].iters if it.name in constants]
+    others = [it for it in state.stages[stage_id].iters if it.name not in constants]
+    state, (blocks, channels) = state.split(stage_id, others[-1], [None])
+    state = state.reorder(stage_id, [*others[:-1], blocks, *unrolled, channels])
+    for it in unrolled:
+        state, _ = state.unroll(stage_id, it)
+    return state
+
+
+def _product(state: State, stage_id: int) -> State:
+    """Of each element of the tiles, a product of matrices: tiles by channels."""
+    spatial = iters_of(state, stage_id, IterKind.SPATIAL)
+    terms = iters_of(state, stage_id, IterKind.REDUCTION)
+    elements, rows, columns, channels = spatial[:-3], spatial[-3], spatial[-2], spatial[-1]
+    state, (columns, column) = state.split(stage_id, columns, [None])
+    state, (blocks, channel) = state.split(stage_id, channels, [None])
+    return state.reorder(stage_id, [*elements, columns, blocks, *terms, rows, column, channel])
+
+
+def tile_splits(steps: Sequence[Step]) -> frozenset[int]:
+    """The splits of axes in tiles, which other lengths would only spoil: the step behind one of
+    them unrolls its inner loop."""
+    return frozenset(
+        k
+        for k, (step, following) in enumerate(pairwise(steps))
+        if isinstance(step, SplitStep)
+        and isinstance(following, AnnotationStep)
+        and following.annotation is Annotation.UNROLL
+        and following.stage_id == step.stage_id
+        and following.iter_id == step.iter_id + 1 == step.iter_id + len(step.lengths)
+    )
+
+
+FUSE_TILES = FunctionRule(
+    "FuseTiles",
+    lambda _, s, i: Decision.SKIP if _tiles(s, i) is None else Decision.APPLY,
+    _fuse,
+)

@@ -1,0 +1,95 @@
+"""FuseTiles: a convolution by Winograd's algorithm, one row of tiles after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.search.evolution import mutated
+from autosched.search.options import SearchOptions
+from autosched.search.population import Structures
+from autosched.search.rules.fused_tiles import tile_splits
+from autosched.search.space import SearchSpace
+from autosched.state.stage import ComputeAt
+from autosched.state.state import State
+from autosched.state.steps import SplitStep
+from autosched.target import cuda_target
+from autosched.task import Task
+from kit.sketches import assert_right
+
+SIZES: dict[str, Any] = {"N": 1, "H": 8, "W": 8, "CI": 16, "CO": 32}
+
+
+def task_of(**sizes: Any) -> Task:
+    return Task.from_workload("conv2d_winograd_nhwc", **{**SIZES, **sizes})
+
+
+def space_of(**sizes: int) -> SearchSpace:
+    return SearchSpace(task_of(**sizes))
+
+
+def fused(space: SearchSpace) -> list[State]:
+    """The sketches in which the product is computed in a loop of the output."""
+    found = []
+    for sketch in space.sketches:
+        number = next(k for k, stage in enumerate(sketch.stages) if stage.name == "M")
+        place = sketch.attach_map.target_of(number)
+        if place is not None and place[0] == len(sketch.stages) - 1:
+            found.append(sketch)
+    return found
+
+
+def test_all_stages_are_computed_for_some_rows_of_tiles() -> None:
+    (sketch,) = fused(space_of(H=10, tile=2))
+    last = sketch.stages[-1]
+    assert [(it.name, it.extent) for it in last.iters][-3:-1] == [("h.1", 2), ("w.1", 2)]
+    row = next(k for k, it in enumerate(last.iters) if it.name == "h.0.0")
+    inside = [s.name for s in sketch.stages if s.compute_at is ComputeAt.ITER]
+    assert inside == ["pad", "R", "V", "M", "S", "T"]
+    assert [
+        sketch.stages[k].name for k in sketch.attach_map.attached_at(len(sketch.stages) - 1, row)
+    ]
+    assert [s.name for s in sketch.stages if s.is_inlined] == ["B", "C", "A", "D"]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"H": 7, "W": 9, "tile": 2},
+        {"H": 14, "W": 5, "CI": 3, "CO": 5},
+        {"N": 3, "padding": 0},
+        {"H": 3, "W": 4, "tile": 6},
+        {"H": 1, "W": 1, "CI": 1, "CO": 1},
+    ],
+    ids=str,
+)
+def test_computes_the_same(sizes: dict[str, int]) -> None:
+    found = fused(space_of(**sizes))
+    assert found
+    assert_right(task_of(**sizes), found, 4)
+
+
+def test_tiles_keep_their_size() -> None:
+    space = space_of(H=16, W=16)
+    rng = np.random.default_rng(0)
+    steps = space.sample(rng, 1, sketch=fused(space)[0])[0]
+    kept = [steps[k] for k in sorted(tile_splits(steps))]
+    assert [s.lengths for s in kept if isinstance(s, SplitStep)] == [(4,), (4,)]
+    structures = Structures()
+    rows = structures.rows([steps] * 64)
+    for _ in range(4):
+        rows = mutated(space.context, structures, rows, rng)
+    for found in structures.candidates(rows):
+        assert [found[k] for k in sorted(tile_splits(found))] == kept
+
+
+def test_others_have_no_such_sketch() -> None:
+    """Ansor's space, GPUs, a plain convolution, and an output that is no tile."""
+    assert not fused(SearchSpace(task_of(), SearchOptions(space="ansor")))
+    assert not fused(SearchSpace(task_of(target=cuda_target())))
+    text = "P[i, j] = sum(k, M[i, k] * M[k, j]); Y[h, w, c] = X[h, w, c] + P[h // 2, w // 2]"
+    plain = SearchSpace(Task.from_expression(text, {"X": [8, 8, 4], "M": [4, 4]}))
+    assert not any(tile_splits(sketch.steps) for sketch in plain.sketches)
