@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autosched.driver import build_steps
+from autosched.candidate import build_candidate
 from autosched.errors import ConfigError
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
@@ -18,6 +19,7 @@ from autosched.search.tuner import TuneOptions
 from autosched.session.model import ModelOptions
 from autosched.session.session import Job, MeasureOptions, Messages, Session
 from autosched.session.tuned import TunedKernel
+from autosched.state.steps import Step
 from autosched.target import Target, cpu_target
 from autosched.task import Task
 from kit.fake_cluster import FakeLink, FakeNode, node_facts
@@ -80,11 +82,11 @@ def test_a_kernel_for_nodes_of_another_kind_is_built_for_this_machine(
 ) -> None:
     targets: list[Target] = []
 
-    def build(dag: object, steps: object, target: Target, layout: object) -> CpuArtifact:
-        targets.append(target)
-        return build_steps(TASK.dag, (), target)
+    def build(task: Task, steps: Iterable[Step]) -> CpuArtifact:
+        targets.append(task.target)
+        return build_candidate(task, steps)
 
-    monkeypatch.setattr("autosched.session.tuned.build_steps", build)
+    monkeypatch.setattr("autosched.session.tuned.build_candidate", build)
     TunedKernel(TASK, Record(TASK.to_json(), (), MeasureResult((1.0,)))).build()
     (found,) = targets
     assert (found.cpu, found.features) == (cpu_target().cpu, cpu_target().features)
