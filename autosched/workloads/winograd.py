@@ -23,7 +23,7 @@ from autosched.errors import ConfigError
 from autosched.te.operations.operation import CONST_MATRIX, CONST_TENSOR_ATTR
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr
-from autosched.tir.op import all_, const, eq, if_then_else, select
+from autosched.tir.op import all_, const, eq, if_then_else, max_, select
 from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, output_size, shape_of, window_problem
 
@@ -72,22 +72,38 @@ def winograd_weights(weights: Array, tile: int = 4) -> Array:
     return wide.astype(weights.dtype, order="C")
 
 
-def check_winograd(N: int, H: int, W: int, CI: int, CO: int, padding: int, tile: int) -> str | None:
-    """Tiles have 2, 4 or 6 results along a side."""
+def check_winograd(
+    N: int, H: int, W: int, CI: int, CO: int, padding: int, tile: int, bias: int, relu: int
+) -> str | None:
+    """Tiles have 2, 4 or 6 results along a side; bias and relu are there or not."""
     if tile not in TILES:
         return f"argument tile={tile} must be 2, 4 or 6"
+    for name, value in (("bias", bias), ("relu", relu)):
+        if value > 1:
+            return f"argument {name}={value} must be 0 or 1"
     return window_problem({"H": H, "W": W}, WINDOW, padding)
 
 
 def conv2d_winograd_nhwc(
-    N: int, H: int, W: int, CI: int, CO: int, padding: int, tile: int, types: Types
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    padding: int,
+    tile: int,
+    bias: int,
+    relu: int,
+    types: Types,
 ) -> list[Tensor]:
-    """2-D convolution of 3 x 3 windows, stride 1, of weights that are transformed already."""
+    """2-D convolution of 3 x 3 windows, stride 1, of weights that are transformed already; with
+    `bias` one number for each channel is added, with `relu` what is negative becomes 0."""
     side = tile + WINDOW - 1
     height, width = (output_size(size, WINDOW, 1, padding) for size in (H, W))
     rows, columns = -(-height // tile), -(-width // tile)
     X = te.placeholder((N, H, W, CI), types.inputs, name="X")
     U = te.placeholder((side, side, CI, CO), types.acc, name="U")
+    added = [te.placeholder((CO,), types.acc, name="bias")] if bias else []
     pad = _padded(X, padding, rows * tile + 2, columns * tile + 2)
     inverse, _, inputs = matrices(tile)
     rh, rw, ri, rj = (te.reduce_axis((0, side), name=name) for name in ("rh", "rw", "ri", "rj"))
@@ -125,12 +141,15 @@ def conv2d_winograd_nhwc(
         name="T",
         attrs={CONST_TENSOR_ATTR: ["j", "rj"]},
     )
-    Y = te.compute(
-        (N, height, width, CO),
-        lambda n, h, w, co: types.narrow(T[h % tile, w % tile, n, h // tile, w // tile, co]),
-        name="Y",
-    )
-    return [X, U, Y]
+
+    def result(n: Expr, h: Expr, w: Expr, co: Expr) -> Expr:
+        value: Expr = T[h % tile, w % tile, n, h // tile, w // tile, co]
+        for tensor in added:
+            value = value + tensor[co]
+        return types.narrow(max_(value, const(0, types.acc)) if relu else value)
+
+    Y = te.compute((N, height, width, CO), result, name="Y")
+    return [X, U, *added, Y]
 
 
 def _padded(X: Tensor, padding: int, height: int, width: int) -> Tensor:
@@ -160,10 +179,19 @@ def _constant(matrix: Matrix, name: str, dtype: str) -> Tensor:
 
 
 def conv2d_winograd_nhwc_reference(
-    inputs: Sequence[Array], N: int, H: int, W: int, CI: int, CO: int, padding: int, tile: int
+    inputs: Sequence[Array],
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    padding: int,
+    tile: int,
+    bias: int,
+    relu: int,
 ) -> list[Array]:
     """The same in NumPy."""
-    X, U = inputs
+    X, U, *added = inputs
     side = tile + WINDOW - 1
     height, width = (output_size(size, WINDOW, 1, padding) for size in (H, W))
     rows, columns = -(-height // tile), -(-width // tile)
@@ -174,13 +202,15 @@ def conv2d_winograd_nhwc_reference(
     V = np.einsum("ea,fb,nhwcab->efnhwc", own, own, tiles[:, ::tile, ::tile], optimize=True)
     M = np.einsum("efnhwc,efco->efnhwo", V, U, optimize=True)
     Y = np.einsum("ie,jf,efnhwo->nhiwjo", inverse, inverse, M, optimize=True)
-    whole = Y.reshape(N, rows * tile, columns * tile, CO)
-    return [whole[:, :height, :width]]
+    found = Y.reshape(N, rows * tile, columns * tile, CO)[:, :height, :width]
+    for array in added:
+        found = found + array
+    return [np.maximum(found, 0) if relu else found]
 
 
 def winograd_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
     """U of random weights: what the transforms magnify cancels, as in every convolution."""
-    X, U = inputs
+    X, U, *added = inputs
     side, _, channels, outputs = U.shape
     weights = np.round(rng.standard_normal((WINDOW, WINDOW, channels, outputs)) * 256) / 256
-    return [X, winograd_weights(weights.astype(U.dtype), side - WINDOW + 1)]
+    return [X, winograd_weights(weights.astype(U.dtype), side - WINDOW + 1), *added]

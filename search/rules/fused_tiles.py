@@ -46,21 +46,35 @@ def _tiles(state: State, stage_id: int) -> _Tiles | None:
         return None
     if queries.is_tiled(state, stage_id):
         return None
-    sizes = _tile_sizes(op)
     found: set[int] = set()
     work = [stage_id]
     while work:
-        for producer in queries.direct_producers(state, work.pop()):
-            if not state.stages[producer].is_placeholder and producer not in found:
+        for producer in _computed_producers(state, work.pop()):
+            if producer not in found:
                 found.add(producer)
                 work.append(producer)
     transforms = {k for k in found if CONST_TENSOR_ATTR in state.stages[k].op.attrs}
     products = [k for k in found - transforms if queries.has_reduce_iter(state, k)]
-    last = queries.direct_producers(state, stage_id)
-    if not sizes or len(products) != 1 or not last or not transforms.issuperset(last):
+    readers = [
+        k
+        for k in {*found, stage_id} - transforms - {*products}
+        if transforms.intersection(_computed_producers(state, k))
+    ]
+    if len(products) != 1 or len(readers) != 1:
+        return None
+    (reader,) = readers
+    own = state.stages[reader].op
+    assert isinstance(own, ComputeOp)
+    sizes = _tile_sizes(own)
+    if not sizes or (reader != stage_id and not queries.elementwise_match(state, reader, stage_id)):
         return None
     stages = tuple(sorted(found, reverse=True))
     return _Tiles(sizes, stages, frozenset(transforms), products[0])
+
+
+def _computed_producers(state: State, stage_id: int) -> list[int]:
+    producers = queries.direct_producers(state, stage_id)
+    return [k for k in producers if not state.stages[k].is_placeholder]
 
 
 def _tile_sizes(op: ComputeOp) -> dict[int, int]:

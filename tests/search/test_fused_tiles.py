@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_all_stages_are_computed_for_some_rows_of_tiles() -> None:
         {},
         {"H": 7, "W": 9, "tile": 2},
         {"H": 14, "W": 5, "CI": 3, "CO": 5},
-        {"N": 3, "padding": 0},
+        {"N": 3, "padding": 0, "bias": 1, "relu": 1},
         {"H": 3, "W": 4, "tile": 6},
         {"H": 1, "W": 1, "CI": 1, "CO": 1},
     ],
@@ -70,6 +71,26 @@ def test_computes_the_same(sizes: dict[str, int]) -> None:
     found = fused(space_of(**sizes))
     assert found
     assert_right(task_of(**sizes), found, 4)
+
+
+def test_what_follows_element_by_element_is_no_matter(tmp_path: Path) -> None:
+    """A user's own function around the built-in one: Z = tanh(Y) * X2."""
+    (tmp_path / "own.py").write_text(OWN)
+    task = Task.from_python(f"{tmp_path / 'own.py'}:scaled")
+    found = fused(SearchSpace(task))
+    assert found
+    assert_right(task, found, 3)
+
+
+OWN = """
+from autosched import te, workloads
+
+def scaled():
+    X, U, Y = workloads.get("conv2d_winograd_nhwc").tensors(N=1, H=6, W=7, CI=8, CO=16)
+    W = te.placeholder((1, 6, 7, 16), name="W")
+    Z = te.compute((1, 6, 7, 16), lambda *i: te.tanh(Y[i]) * W[i], name="Z")
+    return X, U, W, Z
+"""
 
 
 def test_tiles_keep_their_size() -> None:

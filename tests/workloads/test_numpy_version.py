@@ -30,6 +30,8 @@ SMALL = {
     "dilation": 1,
     "groups": 1,
     "tile": 4,
+    "bias": 1,
+    "relu": 1,
 }
 
 

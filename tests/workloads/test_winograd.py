@@ -37,13 +37,23 @@ def test_it_is_a_convolution(tile: int, n: int, h: int, w: int, padding: int) ->
     rng = np.random.default_rng(0)
     x, weights = rng.standard_normal((n, h, w, 5)), rng.standard_normal((3, 3, 5, 4))
     args = {"N": n, "H": h, "W": w, "CI": 5, "CO": 4, "padding": padding}
-    (found,) = workloads.get("conv2d_winograd_nhwc").reference(
-        [x, winograd_weights(weights, tile)], **args, tile=tile, dtype="float64"
-    )
+    known = workloads.get("conv2d_winograd_nhwc")
+    args64 = {**args, "tile": tile, "dtype": "float64"}
+    (found,) = known.reference([x, winograd_weights(weights, tile)], **args64)
     (wanted,) = conv2d_nhwc_reference(
         [x, weights], **args, KH=3, KW=3, stride=1, dilation=1, groups=1
     )
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+
+
+def test_bias_and_relu_follow() -> None:
+    known, sizes = workloads.get("conv2d_winograd_nhwc"), {"N": 1, "H": 5, "W": 4, "CI": 3, "CO": 6}
+    inputs = known.inputs(**sizes, bias=1, relu=1)
+    assert [a.shape for a in inputs] == [(1, 5, 4, 3), (6, 6, 3, 6), (6,)]
+    (plain,) = known.reference(inputs[:2], **sizes)
+    (found,) = known.reference(inputs, **sizes, bias=1, relu=1)
+    np.testing.assert_allclose(found, np.maximum(plain + inputs[2], 0), rtol=1e-6, atol=1e-6)
+    assert (found == 0).any() and (found > 0).any()
 
 
 def test_random_weights_are_those_of_a_convolution() -> None:
@@ -88,7 +98,8 @@ def test_other_weights_are_refused(shape: tuple[int, ...], tile: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "args, problem", [({"tile": 5}, "tile=5"), ({"H": 1, "padding": 0}, "H=1")]
+    "args, problem",
+    [({"tile": 5}, "tile=5"), ({"relu": 2}, "relu=2"), ({"H": 1, "padding": 0}, "H=1")],
 )
 def test_wrong_arguments(args: dict[str, int], problem: str) -> None:
     sizes = {"N": 1, "H": 8, "W": 8, "CI": 4, "CO": 4}
