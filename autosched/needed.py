@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from autosched.errors import ConfigError
-from autosched.words import in_shell, visible
+from autosched.words import in_shell, told, visible
 
 XGBOOST = (
     "install one of xgboost-cpu and xgboost anew, or go without: cost_model.kind random "
@@ -61,6 +61,6 @@ def as_if_missing(package: str) -> Iterator[None]:
 
 
 def _broken(name: str, error: Exception, remedy: str) -> ConfigError:
-    why = visible(f"{type(error).__name__}: {error}".splitlines()[0])
+    why = visible(told(error).splitlines()[0])
     package = name.partition(".")[0]
     return ConfigError(f"{package} is installed and cannot be imported ({why}); {remedy}")

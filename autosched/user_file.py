@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from autosched.arguments import found
 from autosched.errors import ConfigError
-from autosched.words import visible
+from autosched.words import told, visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
 _RAN: set[Path] = set()
@@ -57,7 +57,7 @@ def watched(what: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         theirs = [frame for frame in frames if not frame.filename.startswith(_OURS)]
         place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
-        raise ConfigError(f"{what} failed at {place}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{what} failed at {place}: {told(error)}") from error
 
 
 def require_trusted(spec: str, key: str) -> None:
@@ -172,10 +172,8 @@ def failure_in(
     if line is None and isinstance(error, SyntaxError) and _same(error.filename or "", path):
         line = error.lineno
     where = str(path) if line is None else f"{path}:{line}"
-    text = str(error).strip()
-    kind = type(error).__name__
     failed = f"{name} failed" if name else "the file failed"
-    return f"{where}: {failed}: {kind}: {text}" if text else f"{where}: {failed}: {kind}"
+    return f"{where}: {failed}: {told(error)}"
 
 
 def _same(one: str, other: str | Path) -> bool:

@@ -18,6 +18,13 @@ def last_line(message: str) -> str:
     return (message.strip().splitlines() or ["no message"])[-1]
 
 
+def told(error: BaseException) -> str:
+    """`KeyError: 'n'`, or the class alone of an error that says nothing."""
+    text = str(error).strip()
+    kind = type(error).__name__
+    return f"{kind}: {text}" if text else kind
+
+
 def in_shell(path: str | os.PathLike[str]) -> str:
     """`path` as a word of a command line that can be copied into a shell."""
     text = os.fspath(path)

@@ -27,7 +27,7 @@ from autosched.state.steps import (
 )
 from autosched.target import HardwareParams, Target
 from autosched.task import Task
-from autosched.words import visible
+from autosched.words import told, visible
 from autosched.workloads import WORKLOADS
 
 VERSION = "v0.6"
@@ -61,7 +61,7 @@ def parse(
     try:
         return _parse(data, WorkloadKeys() if keys is None else keys)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise ConfigError(f"not an Ansor record: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"not an Ansor record: {told(error)}") from error
 
 
 def _parse(
@@ -161,9 +161,7 @@ def format_line(
     try:
         entry = task.get("ansor") or _entry(task)
     except (KeyError, TypeError, AttributeError) as problem:
-        raise ConfigError(
-            f"its task is not whole: {type(problem).__name__}: {problem}"
-        ) from problem
+        raise ConfigError(f"its task is not whole: {told(problem)}") from problem
     error = 0
     if result.failure is not None:
         wanted = (result.failure.stage, result.failure.kind)

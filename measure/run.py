@@ -23,6 +23,7 @@ from autosched.runtime.cpu import CpuKernel, aligned_copy, load
 from autosched.runtime.native import kernel_imports
 from autosched.runtime.parallel import ensure_pool
 from autosched.task import Task
+from autosched.words import told
 
 Array = npt.NDArray[Any]
 
@@ -281,7 +282,7 @@ def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:
-        raise MeasureError(f"{type(error).__name__}: {error}", stage="check") from error
+        raise MeasureError(told(error), stage="check") from error
     for tensor, array in zip(tensors, found, strict=True):
         if array.shape != _shape(tensor):
             raise MeasureError(

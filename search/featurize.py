@@ -18,6 +18,7 @@ from autosched.search.pace import Pace
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 from autosched.user_warning import warn
+from autosched.words import told
 
 FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
 
@@ -149,7 +150,7 @@ class Featurizer:
             if self._warning is not None:
                 self._warning(
                     f"{self._task.name}: a candidate was left out, and others may be, because its "
-                    f"features could not be worked out ({type(error).__name__}: {error}). Please "
+                    f"features could not be worked out ({told(error)}). Please "
                     f"report it with its steps: {json.dumps(steps_to_json(steps))}"
                 )
                 self._warning = None

@@ -13,7 +13,7 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.search.cost_model import COST_MODELS, CostModel, Scores, numbers_of
 from autosched.user_file import failure_in, load_object, watched
-from autosched.words import count, visible
+from autosched.words import count, told, visible
 
 Numbers = npt.NDArray[np.float64]
 _LARGEST = 40.0  # logarithm of a relative throughput; keeps exp finite in float32
@@ -255,9 +255,7 @@ def _member(model: Any, name: str, where: str) -> Any:
     try:
         return getattr(model, name, None)
     except Exception as error:
-        raise ConfigError(
-            f"{where}: {name} cannot be looked at: {type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError(f"{where}: {name} cannot be looked at: {told(error)}") from error
 
 
 def unchangeable(program: FeatureRows) -> FeatureRows:

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from autosched.words import escaped, in_shell, visible
+from autosched.words import escaped, in_shell, told, visible
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,8 @@ def test_characters_of_control_and_format_are_visible() -> None:
     others = formats - {"\u200c", "\u200d"}
     names = {unicodedata.name(c).partition(" ")[0] for c in others}
     assert names <= {"ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN", "SHORTHAND", "MUSICAL"}
+
+
+def test_errors_are_told_with_what_they_say() -> None:
+    assert told(KeyError("n")) == "KeyError: 'n'"
+    assert told(MemoryError()) == "MemoryError"

@@ -11,6 +11,7 @@ from autosched.errors import ConfigError
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.state.state import State
 from autosched.user_file import load_object
+from autosched.words import told
 
 # More steps than any sketch has: a rule that is applied for ever is stopped there.
 _MAX_STEPS = 500
@@ -90,8 +91,7 @@ class CheckedRule:
             theirs = [frame for frame in frames if frame.filename != __file__]
             place = f"{theirs[0].filename}:{theirs[0].lineno}" if theirs else "the call"
             raise ConfigError(
-                f"{self._where(function, state, stage_id)} failed at {place}: "
-                f"{type(error).__name__}: {error}"
+                f"{self._where(function, state, stage_id)} failed at {place}: {told(error)}"
             ) from error
 
 
