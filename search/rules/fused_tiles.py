@@ -23,10 +23,13 @@ from autosched.state import queries
 from autosched.state.iterator import Annotation, IterKind
 from autosched.state.state import State
 from autosched.state.steps import AnnotationStep, SplitStep, Step
-from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp
+from autosched.te.operations.operation import CONST_TENSOR_ATTR, ComputeOp, Operation
 from autosched.tir.expr import FloorDiv, IntImm, Var
 
 Next = list[tuple[State, int]]
+
+_PRODUCT_AXES = 3
+"""Of a product at least: rows and columns of tiles, and channels."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +56,35 @@ def _tiles(state: State, stage_id: int) -> _Tiles | None:
             if producer not in found:
                 found.add(producer)
                 work.append(producer)
-    transforms = {k for k in found if CONST_TENSOR_ATTR in state.stages[k].op.attrs}
+    inside = found | {stage_id}
+    if any(not inside.issuperset(queries.consumers(state, k)) for k in found):
+        return None  # something else reads what would be computed for some rows only
+    transforms = {k for k in found if _is_transform(state, k)}
     products = [k for k in found - transforms if queries.has_reduce_iter(state, k)]
     readers = [
         k
-        for k in {*found, stage_id} - transforms - {*products}
+        for k in inside - transforms - {*products}
         if transforms.intersection(_computed_producers(state, k))
     ]
     if len(products) != 1 or len(readers) != 1:
         return None
+    if len(iters_of(state, products[0], IterKind.SPATIAL)) < _PRODUCT_AXES:
+        return None
     (reader,) = readers
-    own = state.stages[reader].op
-    assert isinstance(own, ComputeOp)
-    sizes = _tile_sizes(own)
-    if not sizes or (reader != stage_id and not queries.elementwise_match(state, reader, stage_id)):
+    sizes = _tile_sizes(state.stages[reader].op)
+    if reader != stage_id and not queries.elementwise_match(state, reader, stage_id):
+        return None
+    if not sizes or max(sizes) == len(op.axis) - 1:  # vectors run along the last axis
         return None
     stages = tuple(sorted(found, reverse=True))
     return _Tiles(sizes, stages, frozenset(transforms), products[0])
+
+
+def _is_transform(state: State, stage_id: int) -> bool:
+    """Whether it is a product with constants that has an axis beside those of the constants."""
+    constants = queries.stage_attr_names(state, stage_id, CONST_TENSOR_ATTR)
+    spatial = iters_of(state, stage_id, IterKind.SPATIAL)
+    return bool(constants) and spatial[-1].name not in constants
 
 
 def _computed_producers(state: State, stage_id: int) -> list[int]:
@@ -77,14 +92,15 @@ def _computed_producers(state: State, stage_id: int) -> list[int]:
     return [k for k in producers if not state.stages[k].is_placeholder]
 
 
-def _tile_sizes(op: ComputeOp) -> dict[int, int]:
+def _tile_sizes(op: Operation) -> dict[int, int]:
     """By axis: what it is divided by wherever the operation reads a tile."""
+    assert isinstance(op, ComputeOp)
     found: dict[int, int] = {}
     axes = {axis.var: k for k, axis in enumerate(op.axis)}
     for index in (index for load in op.loads for index in load.indices):
         if isinstance(index, FloorDiv) and isinstance(index.a, Var) and index.a in axes:
-            assert isinstance(index.b, IntImm)
-            found[axes[index.a]] = index.b.value
+            if isinstance(index.b, IntImm):
+                found[axes[index.a]] = index.b.value
     return found
 
 
@@ -120,8 +136,9 @@ def _fuse(context: Context, state: State, stage_id: int) -> Next:
 def _transform(state: State, stage_id: int) -> State:
     """Vectors of channels, and around them the loops of the constants, unrolled."""
     constants = queries.stage_attr_names(state, stage_id, CONST_TENSOR_ATTR)
-    unrolled = [it for it in state.stages[stage_id].iters if it.name in constants]
-    others = [it for it in state.stages[stage_id].iters if it.name not in constants]
+    iters = state.stages[stage_id].iters
+    unrolled = [it for it in iters if it.name in constants]
+    others = [it for it in iters if it.name not in constants]
     state, (blocks, channels) = state.split(stage_id, others[-1], [None])
     state = state.reorder(stage_id, [*others[:-1], blocks, *unrolled, channels])
     for it in unrolled:

@@ -93,6 +93,30 @@ def scaled():
 """
 
 
+ODD = {
+    # another output reads what would be computed for some rows of tiles only
+    "V is read elsewhere": "Z = te.compute(V.shape, lambda *i: V[i] * 2.0, name='Z')",
+    # as many axes as a product of matrices has
+    "no tiles": "P = te.compute((6, 7), lambda h, w: Y[0, h, w, 0], name='P'); Y = P; Z = None",
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_computations_have_other_sketches(case: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "from autosched import te, workloads\n"
+        "def odd():\n"
+        "    X, U, Y = workloads.get('conv2d_winograd_nhwc').tensors(N=1, H=6, W=7, CI=8, CO=16)\n"
+        "    M = Y.op.inputs[0].op.inputs[0].op.inputs[0]\n"
+        "    V = M.op.inputs[0]\n"
+        f"    {ODD[case]}\n"
+        "    return [X, U, Y, Z] if Z is not None else [X, U, Y]\n"
+    )
+    space = SearchSpace(Task.from_python(f"{tmp_path / 'odd.py'}:odd"))
+    assert space.sketches and not fused(space)
+    assert space.sample(np.random.default_rng(0), 2)
+
+
 def test_tiles_keep_their_size() -> None:
     space = space_of(H=16, W=16)
     rng = np.random.default_rng(0)
