@@ -32,14 +32,8 @@ def space_of(**sizes: int) -> SearchSpace:
 
 
 def fused(space: SearchSpace) -> list[State]:
-    """The sketches in which the product is computed in a loop of the output."""
-    found = []
-    for sketch in space.sketches:
-        number = next(k for k, stage in enumerate(sketch.stages) if stage.name == "M")
-        place = sketch.attach_map.target_of(number)
-        if place is not None and place[0] == len(sketch.stages) - 1:
-            found.append(sketch)
-    return found
+    """The sketches that go tile by tile."""
+    return [sketch for sketch in space.sketches if tile_splits(sketch.steps)]
 
 
 def test_all_stages_are_computed_for_some_rows_of_tiles() -> None:
