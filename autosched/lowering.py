@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,14 @@ from autosched.transform.framework.context import CONFIG_KEYS, PassContext, Pass
 from autosched.transform.framework.pass_names import OWN_PASSES
 from autosched.transform.framework.passes import FunctionPass, ModulePass, ProgramT
 from autosched.transform.framework.user_passes import LAST_PHASE, PHASES
-from autosched.user_file import failure_in, line_of, load_object, place_of, spec_of_class
+from autosched.user_file import (
+    failure_in,
+    line_of,
+    load_object,
+    place_of,
+    require_trusted,
+    spec_of_class,
+)
 from autosched.user_source import require_source, source_digest
 from autosched.words import visible
 
@@ -82,6 +89,12 @@ class ChosenPass:
         digest = {_DIGEST: self.digest} if self.digest else {}
         return {"pass": self.spec, "phase": self.phase, **digest}
 
+    @property
+    def text(self) -> str:
+        """`OneThread`, `OneThread (phase 1)`."""
+        name = self.spec.rpartition(":")[2]
+        return name if self.phase == LAST_PHASE else f"{name} (phase {self.phase})"
+
     def load(self) -> LoadedPass:
         """The pass itself; its file is run. Raises ConfigError where that gives no pass."""
         _, made = load_object(self.spec, _PASSES, "pass")
@@ -107,6 +120,9 @@ def _no_pass(made: Any) -> str:
     if _code_of(made) in (FunctionPass.apply, ModulePass.apply_module):
         method = "apply" if isinstance(made, FunctionPass) else "apply_module"
         return f"does not define {method}"
+    if made.required:
+        first = made.required[0]
+        return f"has `required`, which a pipeline's passes have; call them, e.g. {first}()(func)"
     return ""
 
 
@@ -118,7 +134,7 @@ def _code_of(made: FunctionPass | ModulePass) -> Any:
 class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
     """A pass of the user's own, whose errors are ScheduleErrors with the line of its file.
 
-    So is a program that it makes which is not well formed.
+    So is a program that it makes which is not well formed, or is called otherwise than before.
     """
 
     path: str
@@ -143,12 +159,12 @@ class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
             raise ScheduleError(failure_in(self.path, error, self.name, line)) from error
         if after is not program:
             self._require_well_formed(after)
+            self._require_same_signatures(_functions(program), _functions(after))
         return after
 
     def _require_well_formed(self, program: PrimFunc | IRModule) -> None:
-        every = [program] if isinstance(program, PrimFunc) else program.functions.values()
         try:
-            for func in every:
+            for func in _functions(program).values():
                 verify(func)
         except Exception as error:  # parts may be anything
             raise ScheduleError(
@@ -156,14 +172,58 @@ class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
                 f"not well formed: {str(error).strip() or type(error).__name__}"
             ) from error
 
+    def _require_same_signatures(
+        self, before: Mapping[str, PrimFunc], after: Mapping[str, PrimFunc]
+    ) -> None:
+        for name in before.keys() & after.keys():
+            expected, made = before[name], after[name]
+            if not _called_alike(expected, made):
+                raise ScheduleError(
+                    f"{place_of(_code_of(self.made), self.path, self.name)} made a function that "
+                    "is called otherwise: expected the name and arguments of "
+                    f"{_signature(expected)}, found {_signature(made)}"
+                )
+
+
+def _functions(program: PrimFunc | IRModule) -> Mapping[str, PrimFunc]:
+    return {"": program} if isinstance(program, PrimFunc) else program.functions
+
+
+def _called_alike(one: PrimFunc, other: PrimFunc) -> bool:
+    """Whether callers of `one` may call `other`, whose parameters may be new ones."""
+    if one.name != other.name or _types(one) != _types(other):
+        return False
+    places = {id(param): place for place, param in enumerate(one.params)}
+    return all(places.get(id(param), k) == k for k, param in enumerate(other.params))
+
+
+def _types(func: PrimFunc) -> list[str]:
+    """Type and sizes of each parameter."""
+    buffers = [func.buffer_map.get(param) for param in func.params]
+    return [
+        str(param.dtype) if buffer is None else f"{buffer.dtype}{list(buffer.shape)}"
+        for param, buffer in zip(func.params, buffers, strict=True)
+    ]
+
+
+def _signature(func: PrimFunc) -> str:
+    """`main(A: float32[16, 16], n: int32)`."""
+    names = [getattr(func.buffer_map.get(param), "name", param.name) for param in func.params]
+    pairs = zip(names, _types(func), strict=True)
+    return f"{func.name}({', '.join(f'{name}: {kind}' for name, kind in pairs)})"
+
 
 @dataclass(frozen=True)
 class Lowering:
-    """Passes of the user's own, names of passes that do not run, and settings by their keys."""
+    """Passes of the user's own, names of passes that do not run, and settings by their keys.
+
+    Where it was read from a record of which something is only to be said, it is not `trusted`.
+    """
 
     passes: tuple[ChosenPass, ...] = ()
     disabled_pass: tuple[str, ...] = ()
     config: tuple[tuple[str, Any], ...] = ()
+    trusted: bool = field(default=True, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """What it was made of, for pickle and copy: passes are loaded again."""
@@ -203,7 +263,7 @@ class Lowering:
     @property
     def text(self) -> str:
         """`with OneThread and tir.disable_cse_tir=true, without UnrollLoop`."""
-        own = [each.spec.rpartition(":")[2] for each in self.passes]
+        own = [each.text for each in self.passes]
         own += [f"{key}={json.dumps(_plain(value))}" for key, value in self.config]
         parts = (("with", own), ("without", self.disabled_pass))
         return ", ".join(f"{word} {' and '.join(names)}" for word, names in parts if names)
@@ -212,9 +272,17 @@ class Lowering:
     def loaded(self) -> tuple[tuple[int, LoadedPass], ...]:
         """Phases and passes, from the files as they are now, which are run.
 
-        Raises ConfigError when there is no such pass, or it is not the one that was recorded.
+        Raises ConfigError when there is no such pass, it is not the one that was recorded, or its
+        file is not trusted.
         """
+        if not self.trusted:
+            self.require_trusted()
         return tuple((each.phase, each.load()) for each in self.passes)
+
+    def require_trusted(self) -> None:
+        """Raise ConfigError unless the files of passes, which a record names, may run."""
+        for each in self.passes:
+            require_trusted(each.spec, _PASSES)
 
     def require(self) -> None:
         """Raise ConfigError unless all that is asked for is there; files of passes are run."""

@@ -181,12 +181,15 @@ class Task:
         return cls(source_from_json(workload), target, LayoutOption.parse(layout_rewrite))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], *, trust: bool = False) -> Task:
+    def from_json(
+        cls, data: Mapping[str, Any], *, trust: bool = False, to_run: bool = True
+    ) -> Task:
         """The inverse of `to_json`.
 
         Raises ConfigError when a key is missing or wrong, a Python function declares something
         else than it did, or a Python file would be run that is not trusted: `trust` is for data of
-        this program's own processes, `autosched.trusting` for records.
+        this program's own processes, `autosched.trusting` for records. Without `to_run`, for those
+        who say something of the task, its passes need no trust until it is lowered.
         """
         mapping("task", data, "the task entry of a record")
         for key in ("workload", "target", "hardware"):
@@ -195,7 +198,11 @@ class Task:
         inputs = parse_inputs(data.get("inputs") or {})
         lowering = Lowering.parse(data.get("lowering") or {})
         if not trust:
-            _require_trusted(data["workload"], inputs, lowering)
+            _require_trusted(data["workload"], inputs)
+            if to_run:
+                lowering.require_trusted()
+            else:
+                lowering = replace(lowering, trusted=False)
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
         task = cls(
             source_from_json(data["workload"]),
@@ -388,7 +395,7 @@ def _plain_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
 
 
 def _require_trusted(
-    workload: Mapping[str, Any], inputs: Sequence[tuple[str, ChosenInput]], lowering: Lowering
+    workload: Mapping[str, Any], inputs: Sequence[tuple[str, ChosenInput]]
 ) -> None:
     """Raise ConfigError where a record names a Python file that may not be run."""
     if workload.get("python") is not None:
@@ -396,5 +403,3 @@ def _require_trusted(
     for name, chosen in inputs:
         if chosen.form == "function":
             require_trusted(chosen.value, f"inputs: {name}")
-    for each in lowering.passes:
-        require_trusted(each.spec, "lowering: passes")

@@ -5,11 +5,13 @@ import json
 import pickle
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autosched import user_file
 from autosched.driver import lower_steps
 from autosched.errors import ConfigError, ScheduleError
 from autosched.lowering import NO_LOWERING, SETTINGS, ChosenPass, Lowering
@@ -18,6 +20,8 @@ from autosched.transform.framework.instruments import BaseInstrument
 from autosched.transform.framework.passes import FunctionPass
 from autosched.user_file import load_object
 from kit.passes import ONE, TASK, TILED, line
+
+AB = "A: float32[16, 16], B: float32[16, 16]"
 
 
 def lowered(lowering: Lowering) -> str:
@@ -51,7 +55,7 @@ def test_what_is_written_is_read_again(passes: Path) -> None:
     assert again == asked == copy.deepcopy(asked) == pickle.loads(pickle.dumps(asked))
     assert hash(again) == hash(asked)
     assert asked.text == (
-        'with OneThread and Whole and tir.InjectDoubleBuffer={"split_loop": 2} and '
+        'with OneThread and Whole (phase 1) and tir.InjectDoubleBuffer={"split_loop": 2} and '
         "tir.disable_cse_tir=true, without Simplify and UnrollLoop"
     )
     assert Lowering.parse({"disabled_pass": ["Simplify"]}).text == "without Simplify"
@@ -157,6 +161,10 @@ def test_what_is_wrong_is_said(data: Any, message: str) -> None:
         ({"passes": ["my_passes.py:nop"]}, "my_passes.py:nop is no pass: expected a FunctionPass"),
         ({"passes": ["my_passes.py:NoName"]}, "my_passes.py:NoName has no name"),
         ({"passes": ["my_passes.py:NoApply"]}, "NoApply does not define apply$"),
+        (
+            {"passes": ["my_passes.py:Requiring"]},
+            r"has `required`, .*; call them, e.g. Simplify\(\)\(func\)$",
+        ),
         ({"passes": ["my_passes.py:NoApplyModule"]}, "does not define apply_module$"),
         ({"passes": ["my_passes.py:WithArguments"]}, r"WithArguments\(\) failed: TypeError: "),
         ({"disabled_pass": ["UnrolLoop"]}, "disabled_pass: no pass is called 'UnrolLoop'; .*: Unr"),
@@ -195,7 +203,25 @@ def test_a_pass_that_only_this_process_knows_is_none_to_leave_out(passes: Path) 
         (
             "Broken",
             f"my_passes.py:{line('class Broken') + 3}: Broken made a function that is not well "
-            "formed: ",
+            "formed: expected a statement, found None",
+        ),
+        (
+            "NoLoops",
+            f"my_passes.py:{line('class NoLoops') + 3}: NoLoops made a function that is not well "
+            "formed: For.body: expected Stmt, found None",
+        ),
+        (
+            "Fewer",
+            f"my_passes.py:{line('class Fewer') + 3}: Fewer made a function that is called "
+            f"otherwise: expected the name and arguments of main({AB}, C: float32[16, 16]), "
+            f"found main({AB})",
+        ),
+        ("Turned", "C: float32[16, 16]), found main(C: float32[16, 16], "),
+        ("Called", f"found other({AB}, C: float32[16, 16])"),
+        (
+            "TwoOfIt",
+            f"my_passes.py:{line('class TwoOfIt') + 3}: TwoOfIt failed: ValueError: TwoOfIt made "
+            "main, more of the function main; expected one function of that name",
         ),
     ],
 )
@@ -204,6 +230,22 @@ def test_a_pass_that_fails_is_named_with_its_line(passes: Path, name: str, messa
     lowering.require()
     with pytest.raises(ScheduleError, match=re.escape(message)):
         lowered(lowering)
+
+
+def test_a_pass_may_make_new_parameters(passes: Path) -> None:
+    assert "parallel(" not in lowered(Lowering.parse({"passes": ["my_passes.py:NewParameters"]}))
+
+
+def test_what_is_only_spoken_of_runs_no_file(passes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = replace(Lowering.parse({"passes": [ONE]}), trusted=False)
+    monkeypatch.setattr(user_file, "_RAN", set())
+    assert asked.text == "with OneThread" and asked == Lowering.parse({"passes": [ONE]})
+    for again in (asked, copy.deepcopy(asked), pickle.loads(pickle.dumps(asked))):
+        for use in (again.require, again.context):
+            with pytest.raises(ConfigError, match=r"passes: a record names my_passes\.py:OneT"):
+                use()
+    with user_file.trusting():
+        asked.require()
 
 
 def test_the_code_of_a_pass_counts(passes: Path) -> None:

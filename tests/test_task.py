@@ -295,7 +295,13 @@ def test_a_records_passes_run_only_where_they_are_trusted(
     monkeypatch.setattr(user_file, "_RAN", set())
     with pytest.raises(ConfigError, match=r"^lowering: passes: a record names my_passes\.py:OneT"):
         Task.from_json(entry)
+    spoken_of = Task.from_json(entry, to_run=False)
+    assert spoken_of.name == f"{matmul().name}, lowered with OneThread"
+    with pytest.raises(ConfigError, match=r"^lowering: passes: a record names my_passes\.py:OneT"):
+        spoken_of.lowering.require()
     with user_file.trusting():
-        assert Task.from_json(entry).key == entry["key"]
+        trusted = Task.from_json(entry)
+    trusted.lowering.require()
+    assert trusted.key == entry["key"]
     del entry["lowering"]["passes"]
     Task.from_json({**entry, "lowering": {"disabled_pass": ["Simplify"]}})

@@ -113,7 +113,7 @@ def _entry(file: Path, contents: LogContents, key: str) -> dict[str, Any]:
 
 def _name(entry: dict[str, Any]) -> str:
     try:
-        return Task.from_json(entry).name
+        return Task.from_json(entry, to_run=False).name
     except ConfigError:  # it needs a file that is not trusted, or is no more
         return not_rebuilt(entry)
 

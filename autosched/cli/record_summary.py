@@ -109,7 +109,7 @@ class Summary:
             "name": None,
         }
         try:
-            task = Task.from_json(self._task)
+            task = Task.from_json(self._task, to_run=False)
             entry |= {"name": task.name, "target": task.target.kind, "problem": None}
             operations = task.dag.flop_count
         except ConfigError as error:

@@ -70,7 +70,7 @@ class TaskEntry:
     def task(self) -> Task | None:
         """The task, rebuilt; None where it cannot be, for the reason `problem`."""
         try:
-            return Task.from_json(self.entry)
+            return Task.from_json(self.entry, to_run=False)
         except ConfigError as error:
             self.problem = str(error)
             return None

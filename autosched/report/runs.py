@@ -162,7 +162,7 @@ def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
 
 def _task(entry: Mapping[str, Any]) -> tuple[Task | None, str]:
     try:
-        return Task.from_json(entry), ""
+        return Task.from_json(entry, to_run=False), ""
     except ConfigError as error:
         return None, str(error)
 

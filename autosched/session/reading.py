@@ -179,9 +179,14 @@ def earlier_records(
     if contents.records and not any(record.task["key"] in here for record in contents.records):
         if len(tasks) > 1:
             raise ConfigError(f"{path} holds records of other tasks only. {remedy}")
+        other, own = contents.records[0].task, tasks[0].to_json()
+        held, expected = identity(other), identity(own)
+        if held == expected:
+            parts = ("workload", "inputs", "lowering")
+            differing = [part for part in parts if other.get(part) != own.get(part)]
+            expected = f"the same with other {' and '.join(differing) or 'settings'}"
         raise ConfigError(
-            f"{path} holds records of another task ({identity(contents.records[0].task)}); "
-            f"expected {identity(tasks[0].to_json())}. {remedy}"
+            f"{path} holds records of another task ({held}); expected {expected}. {remedy}"
         )
     if contents.records and all("ansor" in record.task for record in contents.records):
         warning(
@@ -217,7 +222,7 @@ def identity(entry: dict[str, Any]) -> str:
     Where the task cannot be rebuilt, what `not_rebuilt` says.
     """
     try:
-        task = Task.from_json(entry)
+        task = Task.from_json(entry, to_run=False)
     except ConfigError:
         return not_rebuilt(entry)
     hardware = task.target.hardware.as_list()

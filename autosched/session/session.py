@@ -117,7 +117,7 @@ class Session:
         """
         tasks = [job.task for job in jobs]
         for task in tasks:
-            task.lowering.require()
+            replace(task.lowering).require()  # with files as they are now, which processes load
             if not task.target.is_gpu and not (measure and measure.hosts):
                 require_threads(f"{task.name}: threads", task.target.threads)
         for task in tasks[1:]:

@@ -1,11 +1,12 @@
 """Well-formedness of statements and functions: what every pass may rely on and must keep.
 
-A variable is bound once and used only inside its binding; types and vector lanes of operands
-agree; stores fit their buffer; a PrimFunc holds no access to tensors.
+Fields have their types; a variable is bound once and used only inside its binding; types and vector
+lanes of operands agree; stores fit their buffer; a PrimFunc holds no access to tensors.
 """
 
 from __future__ import annotations
 
+from autosched.arguments import found
 from autosched.errors import AutoschedError
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import (
@@ -30,6 +31,7 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
+from autosched.tir.field_types import wrong_field
 from autosched.tir.function import PrimFunc
 from autosched.tir.intrin import EFFECTS
 from autosched.tir.printer import to_text
@@ -78,6 +80,12 @@ def is_well_formed(func: PrimFunc) -> bool:
     return True
 
 
+def _unprintable(message: str, where: str) -> VerifyError:
+    error = VerifyError(message)
+    error.add_note(f"in the statement\n{where}")
+    return error
+
+
 class _Checker:
     """Walks statements with the set of variables that are bound and those ever bound."""
 
@@ -114,6 +122,11 @@ class _Checker:
             raise
 
     def _stmt(self, stmt: Stmt) -> None:
+        if not isinstance(stmt, Stmt):
+            raise _unprintable(f"expected a statement, {found(stmt)}", "the body of a function")
+        problem = wrong_field(stmt)
+        if problem:
+            raise _unprintable(problem, type(stmt).__name__)
         match stmt:
             case SeqStmt(parts):
                 if len(parts) < 2 or any(isinstance(p, SeqStmt) for p in parts):
@@ -219,6 +232,8 @@ class _Checker:
 
     def expr(self, root: Expr) -> None:
         """Checks an expression once for the bindings that hold now."""
+        if not isinstance(root, Expr):
+            raise VerifyError(f"expected an expression, {found(root)}")
         if root in self._checked:
             return
         if isinstance(root, Let):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import autosched
+from autosched import user_file
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
@@ -67,6 +68,15 @@ def test_tune_then_use(cli: Cli, tmp_path: Path) -> None:
         done = cli("tune", "mm.yaml", "--trials", 4, "--records", "mm.jsonl")
         assert done.status == 2
         assert f"holds records of another task ({name}" in done.err
+
+
+def test_tasks_of_one_name_differ_in_their_passes(cli: Cli, passes: Path) -> None:
+    config(f"{{passes: ['{ONE}']}}")
+    assert cli("tune", "mm.yaml", "--trials", 1).status == 0
+    passes.write_text(passes.read_text().replace("ForKind.SERIAL", "ForKind.UNROLLED"))
+    done = cli("tune", "mm.yaml", "--trials", 1, "--records", "mm.jsonl")
+    assert "lowered with OneThread on cpu" in done.err
+    assert "; expected the same with other lowering. Give" in done.err
 
 
 def test_every_form_is_lowered_so(cli: Cli, log: Callable[..., Path]) -> None:
@@ -180,6 +190,27 @@ def test_mistakes_are_told_before_anything_starts(
 def test_ansor_has_no_such_records(cli: Cli, log: Callable[..., Path]) -> None:
     done = cli("records", "convert", log(), "-o", "a.log", "--to", "ansor-v0.6")
     assert done.status == 2 and "record 0 cannot be converted: it was lowered as its" in done.err
+
+
+def test_tasks_are_named_whose_passes_are_not_trusted(
+    cli: Cli, log: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = log(), log("Zero")
+    name = "matmul(M=16, N=16, K=16), lowered with "
+    for words in (("info", path), ("best", path), ("top", 1, path), ("diff", path, other)):
+        monkeypatch.setattr(user_file, "_RAN", set())
+        done = cli("records", *words)
+        assert f"{name}OneThread" in done.out and "cannot be rebuilt" not in done.out
+        assert not user_file._RAN
+    assert cli("report", path, "-o", "r.html").status == 0
+    page = Path("r.html").read_text()
+    assert f"{name}OneThread" in page and "records run no code by themselves" in page
+    assert not user_file._RAN
+    config("{}")
+    done = cli("tune", "mm.yaml", "--records", path)
+    assert f"holds records of another task ({name}OneThread on cpu, " in done.err
+    for use in (("replay", path), ("show", path, "--as", "tir"), ("build", path, "-o", "out")):
+        assert "records run no code by themselves" in cli(*use).err
 
 
 def test_records_of_others_are_not_compared(cli: Cli, log: Callable[..., Path]) -> None:

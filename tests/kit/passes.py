@@ -7,11 +7,12 @@ from autosched.task import Task
 SOURCE = """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from autosched.tir.conversion import const
 from autosched.tir.function import IRModule
+from autosched.tir.parser import parse_func
 from autosched.tir.stmt import BufferStore, For, ForKind, nop
 from autosched.tir.walk import map_children
 from autosched.transform.framework.passes import FunctionPass, ModulePass
@@ -87,6 +88,53 @@ class Broken(FunctionPass):
         return func.with_body(None)
 
 
+class NoLoops(FunctionPass):
+    name = "NoLoops"
+
+    def apply(self, func, ctx):
+        return func.with_body(self.forgetful(func.body))
+
+    def forgetful(self, s):
+        changed = map_children(s, self.forgetful)
+        if isinstance(changed, For):
+            return changed
+
+
+class Fewer(FunctionPass):
+    name = "Fewer"
+
+    def apply(self, func, ctx):
+        return replace(func, params=func.params[:-1])
+
+
+class Turned(FunctionPass):
+    name = "Turned"
+
+    def apply(self, func, ctx):
+        return replace(func, params=func.params[::-1])
+
+
+class Called(FunctionPass):
+    name = "Called"
+
+    def apply(self, func, ctx):
+        return func.with_attrs(global_symbol="other")
+
+
+class NewParameters(FunctionPass):
+    name = "NewParameters"
+
+    def apply(self, func, ctx):
+        return parse_func(str(OneThread()(func)))
+
+
+class TwoOfIt(ModulePass):
+    name = "TwoOfIt"
+
+    def apply_module(self, module, ctx):
+        return IRModule({**module.functions, "more": next(iter(module.functions.values()))})
+
+
 class WithArguments(FunctionPass):
     name = "WithArguments"
 
@@ -104,6 +152,11 @@ class NoName(FunctionPass):
 
 class NoApply(FunctionPass):
     name = "NoApply"
+
+
+class Requiring(OneThread):
+    name = "Requiring"
+    required = ("Simplify",)
 
 
 class NoApplyModule(ModulePass):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -80,6 +81,9 @@ BAD: dict[str, Callable[[type[Programs]], Stmt]] = {
     "unknown intrinsic frobnicate": lambda t: Evaluate(Call(float32, "frobnicate", (ONE,))),
     "one statement or another sequence": lambda t: SeqStmt((good(t),)),
     "is int32, its value float32": lambda t: LetStmt(I, ONE, good(t)),
+    "For.body: expected Stmt, found None": lambda t: good(t).with_(body=None),
+    "For.extent: expected Expr, found 4": lambda t: t.loop(I, 2, good(t).with_(extent=4)),
+    "expected an expression, found 0": lambda t: Evaluate(BufferLoad(A, (cast(Any, 0), IntImm(0)))),
     "its extent int64": lambda t: type(good(t))(
         I, IntImm(0), op.const(8, "int64"), good(t).kind, Evaluate(IntImm(0))
     ),
@@ -99,6 +103,11 @@ def test_refused(tir: type[Programs], message: str) -> None:
         verify(func)
     assert "in the statement" in info.value.__notes__[0]
     assert not is_well_formed(func)
+
+
+def test_a_function_without_a_body(tir: type[Programs]) -> None:
+    with pytest.raises(VerifyError, match="expected a statement, found None"):
+        verify(tir.func([A], cast(Any, None)))
 
 
 def test_the_scope_of_an_expression_ends(tir: type[Programs]) -> None:

@@ -128,7 +128,15 @@ class ModulePass(Named):
         result = self.apply_module(module, ctx)
         if not isinstance(result, IRModule):
             raise TypeError(f"{self.name} returned {result!r}, expected an IRModule")
-        return result[program.name] if isinstance(program, PrimFunc) else result
+        if not isinstance(program, PrimFunc):
+            return result
+        if list(result.functions) != [program.name]:
+            names = ", ".join(result.functions) or "no function"
+            raise ValueError(
+                f"{self.name} made {names} of the function {program.name}; expected one function "
+                "of that name"
+            )
+        return result[program.name]
 
 
 def run_enabled(pass_: Pass, program: ProgramT, ctx: PassContext) -> ProgramT:
