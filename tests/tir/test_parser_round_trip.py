@@ -87,7 +87,9 @@ def check(func: PrimFunc) -> None:
 def small(name: str) -> dict[str, Any]:
     """Arguments of a workload: odd sizes, the smallest window that fits."""
     windows = {"K": 3, "KH": 3, "KW": 3, "stride": 1, "padding": 1, "dilation": 1}
-    return {**dict.fromkeys(workloads.get(name).args, 4), **SIZES, **windows}
+    given = workloads.get(name).args
+    needed = {key: 4 if default is None else default for key, default in given.items()}
+    return {**needed, **SIZES, **windows}
 
 
 @pytest.mark.parametrize("kind", TARGETS)
