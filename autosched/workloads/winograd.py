@@ -12,6 +12,7 @@ their largest elements grow with the tile, and with them what is rounded away.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -24,8 +25,9 @@ from autosched.te.operations.operation import CONST_MATRIX, CONST_TENSOR_ATTR
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr
 from autosched.tir.op import all_, const, eq, if_then_else, max_, select
+from autosched.workloads.padding import windows
 from autosched.workloads.types import Types
-from autosched.workloads.workload import Array, output_size, shape_of, window_problem
+from autosched.workloads.workload import Array, output_size, window_problem
 
 WINDOW = 3
 TILES = (2, 4, 6)
@@ -72,44 +74,73 @@ def winograd_weights(weights: Array, tile: int = 4) -> Array:
     return wide.astype(weights.dtype, order="C")
 
 
-def check_winograd(
-    N: int, H: int, W: int, CI: int, CO: int, padding: int, tile: int, bias: int, relu: int
-) -> str | None:
+@dataclass(frozen=True)
+class _Sizes:
+    """The arguments, and what follows from them: `side` of what a tile needs, `height` and `width`
+    of the result, `rows` and `columns` of tiles."""
+
+    N: int
+    H: int
+    W: int
+    CI: int
+    CO: int
+    padding: int
+    tile: int
+    bias: int
+    relu: int
+
+    @property
+    def side(self) -> int:
+        return self.tile + WINDOW - 1
+
+    @property
+    def height(self) -> int:
+        return output_size(self.H, WINDOW, 1, self.padding)
+
+    @property
+    def width(self) -> int:
+        return output_size(self.W, WINDOW, 1, self.padding)
+
+    @property
+    def rows(self) -> int:
+        return -(-self.height // self.tile)
+
+    @property
+    def columns(self) -> int:
+        return -(-self.width // self.tile)
+
+    @property
+    def padded(self) -> tuple[int, int, int, int]:
+        """The shape of the input with a border, as large as the tiles need."""
+        edge = WINDOW - 1
+        return self.N, self.rows * self.tile + edge, self.columns * self.tile + edge, self.CI
+
+
+def check_winograd(**sizes: int) -> str | None:
     """Tiles have 2, 4 or 6 results along a side; bias and relu are there or not."""
-    if tile not in TILES:
-        return f"argument tile={tile} must be 2, 4 or 6"
-    for name, value in (("bias", bias), ("relu", relu)):
+    s = _Sizes(**sizes)
+    if s.tile not in TILES:
+        return f"argument tile={s.tile} must be 2, 4 or 6"
+    for name, value in (("bias", s.bias), ("relu", s.relu)):
         if value > 1:
             return f"argument {name}={value} must be 0 or 1"
-    return window_problem({"H": H, "W": W}, WINDOW, padding)
+    return window_problem({"H": s.H, "W": s.W}, WINDOW, s.padding)
 
 
-def conv2d_winograd_nhwc(
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    padding: int,
-    tile: int,
-    bias: int,
-    relu: int,
-    types: Types,
-) -> list[Tensor]:
+def conv2d_winograd_nhwc(types: Types, **sizes: int) -> list[Tensor]:
     """2-D convolution of 3 x 3 windows, stride 1, of weights that are transformed already; with
     `bias` one number for each channel is added, with `relu` what is negative becomes 0."""
-    side = tile + WINDOW - 1
-    height, width = (output_size(size, WINDOW, 1, padding) for size in (H, W))
-    rows, columns = -(-height // tile), -(-width // tile)
-    X = te.placeholder((N, H, W, CI), types.inputs, name="X")
-    U = te.placeholder((side, side, CI, CO), types.acc, name="U")
-    added = [te.placeholder((CO,), types.acc, name="bias")] if bias else []
-    pad = _padded(X, padding, rows * tile + 2, columns * tile + 2)
+    s = _Sizes(**sizes)
+    side, tile, tiles = s.side, s.tile, (s.N, s.rows, s.columns)
+    X = te.placeholder((s.N, s.H, s.W, s.CI), types.inputs, name="X")
+    U = te.placeholder((side, side, s.CI, s.CO), types.acc, name="U")
+    added = [te.placeholder((s.CO,), types.acc, name="bias")] if s.bias else []
+    pad = _padded(X, s)
     inverse, _, inputs = matrices(tile)
     rh, rw, ri, rj = (te.reduce_axis((0, side), name=name) for name in ("rh", "rw", "ri", "rj"))
     B, C = (_constant(inputs, name, types.acc) for name in "BC")
     R = te.compute(
-        (side, N, rows, side, columns, CI),
+        (side, s.N, s.rows, side, s.columns, s.CI),
         lambda e, n, th, w, tw, c: te.sum(
             types.wide(pad[n, th * tile + rh, tw * tile + w, c]) * B[e, rh], axis=rh
         ),
@@ -117,26 +148,26 @@ def conv2d_winograd_nhwc(
         attrs={CONST_TENSOR_ATTR: ["e", "rh"]},
     )
     V = te.compute(
-        (side, side, N, rows, columns, CI),
+        (side, side, *tiles, s.CI),
         lambda e, f, n, th, tw, c: te.sum(R[e, n, th, rw, tw, c] * C[f, rw], axis=rw),
         name="V",
         attrs={CONST_TENSOR_ATTR: ["f", "rw"]},
     )
-    rc = te.reduce_axis((0, CI), name="rc")
+    rc = te.reduce_axis((0, s.CI), name="rc")
     M = te.compute(
-        (side, side, N, rows, columns, CO),
+        (side, side, *tiles, s.CO),
         lambda e, f, n, th, tw, co: te.sum(V[e, f, n, th, tw, rc] * U[e, f, rc, co], axis=rc),
         name="M",
     )
     A, D = (_constant(inverse, name, types.acc) for name in "AD")
     S = te.compute(
-        (tile, side, N, rows, columns, CO),
+        (tile, side, *tiles, s.CO),
         lambda i, f, n, th, tw, co: te.sum(M[ri, f, n, th, tw, co] * A[i, ri], axis=ri),
         name="S",
         attrs={CONST_TENSOR_ATTR: ["i", "ri"]},
     )
     T = te.compute(
-        (tile, tile, N, rows, columns, CO),
+        (tile, tile, *tiles, s.CO),
         lambda i, j, n, th, tw, co: te.sum(S[i, rj, n, th, tw, co] * D[j, rj], axis=rj),
         name="T",
         attrs={CONST_TENSOR_ATTR: ["j", "rj"]},
@@ -146,21 +177,19 @@ def conv2d_winograd_nhwc(
         value: Expr = T[h % tile, w % tile, n, h // tile, w // tile, co]
         for tensor in added:
             value = value + tensor[co]
-        return types.narrow(max_(value, const(0, types.acc)) if relu else value)
+        return types.narrow(max_(value, const(0, types.acc)) if s.relu else value)
 
-    Y = te.compute((N, height, width, CO), result, name="Y")
+    Y = te.compute((s.N, s.height, s.width, s.CO), result, name="Y")
     return [X, U, *added, Y]
 
 
-def _padded(X: Tensor, padding: int, height: int, width: int) -> Tensor:
-    """X with a border, as large as the tiles need."""
-    n, h, w, c = shape_of(X)
-
+def _padded(X: Tensor, s: _Sizes) -> Tensor:
     def element(b: Expr, y: Expr, x: Expr, k: Expr) -> Expr:
-        inside = all_(y >= padding, y < h + padding, x >= padding, x < w + padding)
-        return if_then_else(inside, X[b, y - padding, x - padding, k], const(0, X.dtype))
+        top, left = y - s.padding, x - s.padding
+        inside = all_(y >= s.padding, y < s.H + s.padding, x >= s.padding, x < s.W + s.padding)
+        return if_then_else(inside, X[b, top, left, k], const(0, X.dtype))
 
-    result: Tensor = te.compute((n, height, width, c), element, name="pad")
+    result: Tensor = te.compute(s.padded, element, name="pad")
     return result
 
 
@@ -178,34 +207,21 @@ def _constant(matrix: Matrix, name: str, dtype: str) -> Tensor:
     return result
 
 
-def conv2d_winograd_nhwc_reference(
-    inputs: Sequence[Array],
-    N: int,
-    H: int,
-    W: int,
-    CI: int,
-    CO: int,
-    padding: int,
-    tile: int,
-    bias: int,
-    relu: int,
-) -> list[Array]:
+def conv2d_winograd_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> list[Array]:
     """The same in NumPy."""
+    s = _Sizes(**sizes)
     X, U, *added = inputs
-    side = tile + WINDOW - 1
-    height, width = (output_size(size, WINDOW, 1, padding) for size in (H, W))
-    rows, columns = -(-height // tile), -(-width // tile)
-    pad = np.zeros((N, rows * tile + 2, columns * tile + 2, CI), X.dtype)
-    pad[:, padding : padding + H, padding : padding + W] = X
-    tiles = np.lib.stride_tricks.sliding_window_view(pad, (side, side), axis=(1, 2))
-    inverse, _, own = (matrix.astype(X.dtype) for matrix in matrices(tile))
-    V = np.einsum("ea,fb,nhwcab->efnhwc", own, own, tiles[:, ::tile, ::tile], optimize=True)
+    pad = np.zeros(s.padded, X.dtype)
+    pad[:, s.padding : s.padding + s.H, s.padding : s.padding + s.W] = X
+    tiles = windows(pad, (1, 2), (s.side, s.side), s.tile)
+    inverse, _, own = (matrix.astype(X.dtype) for matrix in matrices(s.tile))
+    V = np.einsum("ea,fb,nhwcab->efnhwc", own, own, tiles, optimize=True)
     M = np.einsum("efnhwc,efco->efnhwo", V, U, optimize=True)
     Y = np.einsum("ie,jf,efnhwo->nhiwjo", inverse, inverse, M, optimize=True)
-    found = Y.reshape(N, rows * tile, columns * tile, CO)[:, :height, :width]
+    found = Y.reshape(s.N, s.rows * s.tile, s.columns * s.tile, s.CO)[:, : s.height, : s.width]
     for array in added:
         found = found + array
-    return [np.maximum(found, 0) if relu else found]
+    return [np.maximum(found, 0) if s.relu else found]
 
 
 def winograd_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:

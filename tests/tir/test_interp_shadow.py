@@ -211,7 +211,8 @@ def test_a_barrier_of_the_warp_does_not_wait_for_what_two_warps_wrote(reader: in
     if threadIdx.x // 32 == {reader}:
         B[blockIdx.x * 64 + threadIdx.x] = S[0]
     """
-    refused(function(body), interp.RaceError)
+    error = refused(function(body), interp.RaceError)
+    assert "S[0]" in str(error)
 
 
 def test_barriers_of_a_block_order_nothing_for_another() -> None:
@@ -226,8 +227,10 @@ def test_barriers_of_a_block_order_nothing_for_another() -> None:
         A[5] = 2.0
     """
     one_warp = {"threads": 32}
-    refused(function(body.format(first=0), **one_warp), interp.RaceError)
-    run(function(body.format(first=1), **one_warp))
+    error = refused(function(body.format(first=0), **one_warp), interp.RaceError)
+    assert "A[5]" in str(error)
+    found, _ = run(function(body.format(first=1), **one_warp))
+    assert (found == -9).all()  # B is not written, and nothing is refused
 
 
 # -- barriers
