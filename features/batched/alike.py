@@ -19,11 +19,11 @@ MOST_AT_ONCE = 8192
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Candidates of one plan: which ones, and their numbers."""
+    """Candidates of one plan: which ones, and (candidate, number) their numbers."""
 
     plan: Plan
     members: list[int]
-    numbers: list[list[int]]
+    numbers: Ints
 
 
 def parts_of(alike: list[Alike]) -> list[list[Alike]]:
@@ -50,7 +50,7 @@ def some_of(alike: list[Alike], chosen: Collection[int]) -> list[Alike]:
         start += len(those.members)
         if kept:
             members = [those.members[k] for k in kept]
-            found.append(Alike(those.plan, members, [those.numbers[k] for k in kept]))
+            found.append(Alike(those.plan, members, those.numbers[kept]))
     return found
 
 
@@ -101,12 +101,13 @@ def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:
 
 def _table(alike: list[Alike]) -> Ints:
     """A row for each candidate: 1, then its numbers."""
-    lengths = np.array([len(those.numbers[0]) for those in alike])
-    sizes = [len(those.members) for those in alike]
-    there = np.arange(int(lengths.max())) < np.repeat(lengths, sizes)[:, None]
-    found = np.ones((len(there), there.shape[1] + 1), np.int64)
-    numbers = chain.from_iterable(chain.from_iterable([those.numbers for those in alike]))
-    found[:, 1:][there] = np.fromiter(numbers, np.int64)
+    width = max(those.numbers.shape[1] for those in alike)
+    found = np.ones((sum(len(those.members) for those in alike), width + 1), np.int64)
+    start = 0
+    for those in alike:
+        count, own = those.numbers.shape
+        found[start : start + count, 1 : own + 1] = those.numbers
+        start += count
     return found
 
 

@@ -18,9 +18,10 @@ from autosched.features.batched.limits import Limits, refused_by_size
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.nest import Population
 from autosched.features.batched.ops import ProgramOps, StoreOps, ops_of
-from autosched.features.batched.plan import Plan, Structures, UnsupportedError
+from autosched.features.batched.plan import Plan, UnsupportedError
 from autosched.features.batched.planner import Planner
 from autosched.features.batched.rows import PopulationRows, rows_of_population
+from autosched.features.batched.structures import Structures
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, Rows
 from autosched.state.dag import ComputeDAG
@@ -30,6 +31,7 @@ from autosched.target import Target
 Steps = tuple[Step, ...]
 FEW = "few that compute the same"
 ILLEGAL = "illegal steps"
+NO_LENGTHS = "lengths that are not known"
 _MOST_PLANS = 50_000
 
 
@@ -132,28 +134,23 @@ class BatchedFeatures:
         self, candidates: Sequence[Steps], programs: dict[tuple[Any, ...], list[Alike]]
     ) -> list[int]:
         """Put candidates to those of their program; those without are returned."""
-        alike: dict[tuple[Any, ...], tuple[list[int], list[list[int]]]] = {}
-        for n, steps in enumerate(candidates):
-            structure, own = self._structures.structure_of(steps)
-            found = alike.get(structure)
-            if found is None:
-                found = alike[structure] = [], []
-            found[0].append(n)
-            found[1].append(own)
         rest: list[int] = []
         if len(self._plans) > _MOST_PLANS:
             self._plans.clear()
             self._planner = Planner(self._dag)
-        for structure, (those, numbers) in alike.items():
-            if structure in self._plans:
-                plan = self._plans[structure]
-            else:
-                plan = self._plans[structure] = self._plan(candidates[those[0]])
-            if isinstance(plan, str):
-                self.share.reasons[plan] += len(those)
-                rest += those
+        for structure, those in self._structures.sorted(candidates):
+            if those.numbers is None:
+                self.share.reasons[NO_LENGTHS] += len(those.places)
+                rest += those.places
                 continue
-            programs[plan.key].append(Alike(plan, those, numbers))
+            plan = self._plans.get(structure)
+            if plan is None:
+                plan = self._plans[structure] = self._plan(candidates[those.places[0]])
+            if isinstance(plan, str):
+                self.share.reasons[plan] += len(those.places)
+                rest += those.places
+                continue
+            programs[plan.key].append(Alike(plan, those.places, those.numbers))
         return rest
 
     def _plan(self, steps: Steps) -> Plan | str:

@@ -6,22 +6,16 @@ which numbers of the candidate its splits use. `planner.py` makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from functools import lru_cache
-from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from autosched.state.iterator import Annotation
-from autosched.state.queries import sliced_products
-from autosched.state.steps import PragmaStep, RfactorStep, SplitStep, Step
+from autosched.state.steps import Step
 
 Columns = tuple[int, ...]
 """Which of a candidate's numbers are multiplied."""
 FIRST_THREAD = int(Annotation.VTHREAD)
 """Annotations from here on bind a loop to threads."""
 DATA, REDUCE = 1, 2
-_MOST_STEPS = 1 << 18
 
 
 class UnsupportedError(Exception):
@@ -134,99 +128,3 @@ class Plan(NamedTuple):
     op_steps: tuple[Step, ...]
     stages: tuple[StagePlan, ...]
     threads: bool
-
-
-class _Layout(NamedTuple):
-    """Of steps whose types are known: those that may have numbers, and the others.
-
-    `factors`: some of them factor a sum.
-    """
-
-    numbered: Callable[[Sequence[Step]], tuple[Step, ...]]
-    rest: Callable[[Sequence[Step]], tuple[Step, ...]]
-    factors: bool
-
-
-class Structures:
-    """Steps without their numbers, quickly: all but splits and pragmas together are one number."""
-
-    def __init__(self) -> None:
-        self._layouts: dict[tuple[type[Step], ...], _Layout] = {}
-        self._rests: dict[tuple[Any, ...], int] = {}
-        self._known: dict[tuple[int, ...], int] = {}  # by ids: a step's own hash takes longer
-        self._tokens: dict[tuple[type[Step], Any], int] = {}
-        self._fields: dict[type[Step], attrgetter[Any]] = {}
-        self._by_id: dict[int, int] = {}
-        self._kept: list[Step] = []  # so that their ids are their own
-
-    def structure_of(self, steps: Sequence[Step]) -> tuple[tuple[Any, ...], list[int]]:
-        """The steps without their numbers, and these numbers in order.
-
-        Of products in slices their number says what is computed: it is among both.
-        """
-        kinds = tuple(map(type, steps))
-        layout = self._layouts.get(kinds)
-        if layout is None:
-            layout = self._layouts[kinds] = _layout_of(kinds)
-        rest = layout.rest(steps)
-        number = self._known.get(tuple(map(id, rest)))
-        found: list[Any] = [kinds, self._rest(rest) if number is None else number]
-        numbers: list[Any] = []
-        for step in layout.numbered(steps):
-            if isinstance(step, SplitStep):
-                lengths = step.lengths
-                numbers += lengths
-                found.append((step.stage_id, step.iter_id, len(lengths), step.inner_to_outer))
-            else:
-                assert isinstance(step, PragmaStep)
-                name, limit = _named(step.pragma)
-                found.append((step.stage_id, step.iter_id, name))
-                if limit is not None:
-                    numbers.append(limit)
-        if layout.factors:
-            found += [steps[k] for k, _ in sliced_products(steps)]
-        return tuple(found), numbers
-
-    def _rest(self, rest: tuple[Step, ...]) -> int:
-        """The number of steps that have none themselves."""
-        number = self._rests.setdefault(tuple(map(self._token, rest)), len(self._rests))
-        if len(self._known) < _MOST_STEPS and all(id(step) in self._by_id for step in rest):
-            self._known[tuple(map(id, rest))] = number
-        return number
-
-    def _token(self, step: Step) -> int:
-        token = self._by_id.get(id(step))
-        if token is not None:
-            return token
-        kind = type(step)
-        read = self._fields.get(kind)
-        if read is None:
-            read = self._fields[kind] = attrgetter(*[field.name for field in fields(kind)])
-        token = self._tokens.setdefault((kind, read(step)), len(self._tokens))
-        if len(self._kept) < _MOST_STEPS:
-            self._by_id[id(step)] = token
-            self._kept.append(step)
-        return token
-
-
-def _layout_of(kinds: tuple[type[Step], ...]) -> _Layout:
-    numbered = [issubclass(kind, (SplitStep, PragmaStep)) for kind in kinds]
-    return _Layout(
-        _those([k for k, own in enumerate(numbered) if own]),
-        _those([k for k, own in enumerate(numbered) if not own]),
-        RfactorStep in kinds,
-    )
-
-
-def _those(places: list[int]) -> Callable[[Sequence[Step]], tuple[Step, ...]]:
-    """Gets what is at these places, as a tuple."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda steps: tuple([steps[k] for k in places])
-
-
-@lru_cache(maxsize=1024)
-def _named(pragma: str) -> tuple[str, int | None]:
-    """A pragma without its number, and that; the whole text where it has none."""
-    number = PragmaStep(0, 0, pragma).number
-    return (pragma, None) if number is None else (pragma.partition("$")[0], number)
