@@ -56,9 +56,11 @@ class AxisText:
 
 @dataclass(frozen=True, eq=False)
 class StageText:
-    """All axes of a stage; `variables` of its loops by position, `conditions` around the store."""
+    """All axes of a stage; `variables` and `sizes` of its loops by position, `conditions` around
+    the store."""
 
     key: tuple[int, ...]
     variables: tuple[Var | None, ...]
+    sizes: tuple[int, ...]
     conditions: tuple[Expr, ...]
     axes: tuple[AxisText, ...]

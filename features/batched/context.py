@@ -40,7 +40,7 @@ class Text:
     value: Expr
     axes: dict[Var, Form]
     given: Sequence[tuple[Var, Expr]]
-    own: frozenset[int] = frozenset()
+    own: frozenset[int]
 
 
 @dataclass(eq=False)

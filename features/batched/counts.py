@@ -39,15 +39,20 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
         add_index(forms, form, counts)
     for number, indices in enumerate(store.ops.loads):
         for d in range(len(indices[1])):
-            text = store.texts.get((number, d))
-            if text is None:
-                add_index(forms, store.loaded[number][d], counts)
-            else:
-                where, known_counts = text
-                here = np.zeros_like(counts)
-                add_index(forms, store.loaded[number][d], here, ~where)
-                counts += np.where(where, known_counts, here)
+            _add_loaded(forms, store, number, d, counts)
     return counts
+
+
+def _add_loaded(forms: Forms, store: Store, number: int, d: int, counts: Ints) -> None:
+    """Add the operations of dimension d of a load."""
+    text = store.texts.get((number, d))
+    if text is None:
+        add_index(forms, store.loaded[number][d], counts)
+        return
+    where, known_counts = text
+    here = np.zeros_like(counts)
+    add_index(forms, store.loaded[number][d], here, ~where)
+    counts += np.where(where, known_counts, here)
 
 
 def add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = True) -> None:
@@ -81,12 +86,11 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
     for slot in (_MATHFUNC, _INT_MATHFUNC):
         counts[slot] = np.minimum(counts[slot], 1)
     counts[_BOOL_OP] += np.maximum(conditions - 1, 0)
-    axes = store.stage.axes
     ((_, indices),) = store.ops.loads
     free = frozenset[Var]().union(*map(free_vars, store.ops.parts))
-    for e in indices:
+    for d, e in enumerate(indices):
         if free_vars(e).isdisjoint(free):
-            add_index(forms, index_form(forms, e, axes), counts)
+            _add_loaded(forms, store, 0, d, counts)
     return counts
 
 

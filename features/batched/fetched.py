@@ -89,7 +89,8 @@ def fetched(
         found.append(_axis(raw, parts[k], k == 0 and rounds > 1 and last > 0))
         value, last = floordiv(value, axes[k]), last // axes[k]
     variables = row.outer if rounds > 1 else None, row.thread, LANE if lanes > 1 else None
-    return StageText(tuple(numbers), variables, tuple(conditions), tuple(reversed(found)))
+    known = tuple(numbers), variables, tuple(sizes)
+    return StageText(*known, tuple(conditions), tuple(reversed(found)))
 
 
 def _fetches(loops: Loops) -> bool:

@@ -251,7 +251,8 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
         whole = Term(forms.one, forms.whole, hidden.astype(np.int64))
         value = forms.add(value, Form({mixed.slots[d]: (whole,)}, forms.zero))
         here = asked & part & mixed.beyond(d) & _uses(nest, value, slot, k)
-        text = Text(lt(var, _END), {var: value, _END: Form({}, shape)}, ())
+        own = frozenset(stage.loops.slots)
+        text = Text(lt(var, _END), {var: value, _END: Form({}, shape)}, (), own)
         found |= _by_lane(nest, mixed, k, text, here | hidden)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -18,18 +18,22 @@ _UNKNOWN = -1
 
 
 def mixed_index(
-    forms: Forms, form: Form, order: Mapping[int, int], as_ansor: bool = True
+    forms: Forms,
+    form: Form,
+    order: Mapping[int, int],
+    own: Collection[int],
+    as_ansor: bool = True,
 ) -> tuple[Written | None, Flags]:
     """The index as the walk reads it, and where that must be done from the whole text.
 
-    `order` has the positions of the loops by slot, outermost first. Strides are Ansor's guesses;
-    unless `as_ansor` they only say which loops are in the index.
+    `order` has the positions of the loops by slot, outermost first, `own` are those of the stage.
+    Strides are Ansor's guesses; unless `as_ansor` they only say which loops are in the index.
     """
-    deep = deep_in(forms, form)
+    deep = deep_in(forms, form, own, as_ansor)
     found = []
-    for slot, own in form.terms.items():
+    for slot, terms in form.terms.items():
         if slot in forms.virtual:
-            some = uses_slot(own)
+            some = uses_slot(terms)
             if some.any():
                 found.append((slot, some))
     text: Written | None = None
@@ -39,26 +43,38 @@ def mixed_index(
     return text, deep
 
 
-def deep_in(forms: Forms, form: Form) -> Flags:
+def deep_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) -> Flags:
     """Where the index is more than an axis that is a text, with what stands around it.
 
     Another loop of the same stage, like that of a window, is no part of what stands around it.
     """
-    deep, where = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
-    for slot, own in form.terms.items():
+    deep, where = deeper_in(forms, form, own, as_ansor), np.zeros(forms.count, bool)
+    for slot, terms in form.terms.items():
         if slot in forms.virtual:
             mixed, _ = forms.virtual[slot]
             inside = np.zeros(forms.count, bool)
             for leaf in mixed.leaves:
                 if leaf in form.terms:
                     inside |= uses_slot(form.terms[leaf])
-            for term in own:
+            for term in terms:
                 deep |= (term.scale != 0) & inside
                 there = term.scale != 0
                 plain = (term.scale == 1) & (term.lower == 1) & (term.upper >= WHOLE)
                 deep |= there & (where | ~plain)
                 where |= there
     return deep
+
+
+def deeper_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) -> Flags:
+    """Where an axis of a stage around that of the loops `own` is written otherwise in its region
+    than in its own stage."""
+    found = np.zeros(forms.count, bool)
+    for slot, terms in form.terms.items():
+        if slot in forms.virtual:
+            mixed, axis = forms.virtual[slot]
+            if not set(own) & set(mixed.leaves):
+                found |= uses_slot(terms) & mixed.differs(axis, as_ansor)
+    return found
 
 
 def _written(

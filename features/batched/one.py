@@ -13,8 +13,11 @@ import numpy.typing as npt
 
 from autosched.arith import Analyzer
 from autosched.arith.rewrite import is_always
+from autosched.features.batched.axis_text import StageText
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Form, Forms, Ints
+from autosched.features.batched.plan import Loops
+from autosched.features.batched.stage_alone import region_start
 from autosched.features.batched.value_parts import loads_of
 from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, const, floordiv, floormod, mul
@@ -79,7 +82,7 @@ def signature(
                     found.append(-3)
                 if slot in forms.virtual:
                     mixed, axis = forms.virtual[slot]
-                    found += (-2, axis, *mixed.of(n).key)
+                    found += (-2, own.isdisjoint(mixed.leaves), axis, *mixed.of(n).key)
         found += (-1, form.base[n])
     return tuple(map(int, found))
 
@@ -138,22 +141,31 @@ def same_loads(a: Expr, b: Expr) -> bool:
 
 
 def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: frozenset[int]) -> Expr:
+    """The form for candidate n; axes of stages around that of the `own` loops as bounds have them
+    in its region."""
     found: Expr = const(0)
+    around: dict[int, list[tuple[int, int]]] = {}
+    stages: dict[int, tuple[Loops, StageText]] = {}
     for slot, term in form.every():
-        scale = int(term.scale[n])
+        scale, lower, upper = (int(x[n]) for x in (term.scale, term.lower, term.upper))
         if scale == 0:
             continue
         digit: Expr
         if slot in forms.virtual:
             mixed, axis = forms.virtual[slot]
             text = mixed.of(n)
-            digit = text.axes[axis].raw
             for leaf, var in zip(mixed.leaves, text.variables, strict=True):
                 if var is not None:
                     loops.setdefault(leaf, var)
+            digit = text.axes[axis].raw
+            if own.isdisjoint(mixed.leaves):
+                if scale > 0 and lower == 1 and upper >= forms.extents[slot][n]:
+                    stages[id(text)] = mixed.loops, text
+                    around.setdefault(id(text), []).append((axis, scale))
+                    continue
+                digit = region_start(mixed.loops, text, ((axis, 1),))
         else:
             digit = loops.setdefault(slot, Var(f"i{slot}"))
-        lower, upper = int(term.lower[n]), int(term.upper[n])
         if upper >= forms.extents[slot][n]:
             digit = floordiv(digit, lower)
         elif slot in own and upper % lower == 0:
@@ -161,4 +173,6 @@ def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: froze
         else:
             digit = floordiv(floormod(digit, upper), lower)
         found = add(found, mul(digit, scale))
+    for key, scales in around.items():
+        found = add(found, region_start(*stages[key], tuple(scales)))
     return add(found, int(form.base[n]))

@@ -17,6 +17,7 @@ import numpy as np
 
 from autosched.arith import Analyzer
 from autosched.features.batched.forms import WHOLE, Flags, Form, Forms, Ints, Term, uses_slot
+from autosched.features.batched.mixed_index import deeper_in
 from autosched.features.walk.count import NUM_COUNTERS, count_ops
 from autosched.tir.expr import (
     GE,
@@ -139,6 +140,7 @@ def comparisons(
     for flag, _ in text.given:
         free &= text.axes[flag].base == 0
     plain, every, larger, over = _canonical(forms, form, whole=known.moved and as_ansor)
+    plain = plain & ~deeper_in(forms, form, text.own, as_ansor)
     none = np.zeros(forms.count, bool)
     first = end = none
     if known.first is not None:

@@ -113,28 +113,43 @@ def _surplus(nest: Nest, population: Population, s: int, c: int) -> dict[Var, In
     return found
 
 
-def _beyond(forms: Forms, e: Expr, surplus: dict[Var, Ints], where: Flags) -> tuple[Ints, Ints]:
+def _beyond(
+    nest: Nest,
+    s: int,
+    e: Expr,
+    axes: Mapping[Var, Form],
+    surplus: dict[Var, Ints],
+    where: Flags,
+) -> tuple[Ints, Ints]:
     """How far the index `e` reaches beyond what is read by it, below and above, of those `where` it
     is a form."""
+    forms = nest.forms
+    inside = partial(_beyond, nest, s, axes=axes, surplus=surplus, where=where)
     match e:
         case Var() if e in surplus:
             return forms.zero, surplus[e]
         case Add(a, b) | Sub(a, b):
-            low, high = _beyond(forms, a, surplus, where)
-            less, more = _beyond(forms, b, surplus, where)
+            (low, high), (less, more) = inside(a), inside(b)
             if isinstance(e, Sub):
                 less, more = more, less
             return low + less, high + more
         case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
-            low, high = _beyond(forms, a, surplus, where)
+            low, high = inside(a)
             if value < 0:
                 low, high = high, low
             return low * abs(value), high * abs(value)
-    for var in free_vars(e) & surplus.keys():
-        forms.refuse(
-            where & (surplus[var] > 0), "a quotient or remainder of an axis split unevenly"
-        )
-    return forms.zero, forms.zero
+    uneven = free_vars(e) & surplus.keys()
+    if not uneven:
+        return forms.zero, forms.zero
+    form, _ = forms.attempt(partial(index_form, forms, e, axes))
+    stands = np.zeros(forms.count, bool)
+    for slot, term in form.every():
+        stands |= kept(nest, s, slot) & (term.scale != 0)
+    some = where & np.any([surplus[var] > 0 for var in uneven], axis=0)
+    forms.refuse(some & stands, "a quotient or remainder of an axis split unevenly")
+    first, last = forms.ends(form)
+    low, high = _interval(e, _reach(forms, e, axes, surplus))
+    return np.where(some, low - first, 0), np.where(some, last - high, 0)
 
 
 def _read(
@@ -163,13 +178,11 @@ def _read(
         if stays.any():
             terms[slot] = tuple(Term(t.lower, t.upper, np.where(stays, t.scale, 0)) for t in own)
     if surplus:
-        below, above = _beyond(forms, e, surplus, ~lost)
+        below, above = _beyond(nest, s, e, axes, surplus, ~lost)
         base, width = base + below, width - below - above
     if lost.any():
         forms.refuse(lost & ~root, f"a part at an index like {e!r}")
-        reach = {var: forms.ends(axes[var]) for var in free_vars(e)}
-        reach |= {v: (reach[v][0], reach[v][1] - surplus[v]) for v in reach.keys() & surplus.keys()}
-        first, last = _interval(e, reach)
+        first, last = _interval(e, _reach(forms, e, axes, surplus))
         base, width = np.where(lost, first, base), np.where(lost, last - first, width)
     low = Form(terms, base)
     constant = fixed(low)
@@ -177,6 +190,16 @@ def _read(
     forms.refuse(negative, "a region that is nowhere above 0")
     whole = constant & (base <= 0) & (base + width >= shape - 1)
     return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
+
+
+def _reach(
+    forms: Forms, e: Expr, axes: Mapping[Var, Form], surplus: dict[Var, Ints]
+) -> dict[Var, tuple[Ints, Ints]]:
+    """The first and the last value of each axis in `e`, none beyond what it is computed for."""
+    reach = {var: forms.ends(axes[var]) for var in free_vars(e)}
+    return reach | {
+        v: (reach[v][0], reach[v][1] - surplus[v]) for v in reach.keys() & surplus.keys()
+    }
 
 
 def _interval(e: Expr, ends: Mapping[Var, tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

@@ -232,13 +232,15 @@ def own_indices(forms: Forms, store: Store) -> list[Form]:
 def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
     """Every buffer of the store, in reverse order of appearance, the stored one last."""
     forms, stage, ops = nest.forms, store.stage, store.ops
-    axes = stage.axes
+    axes, slots = stage.axes, stage.loops.slots
     own = own_indices(forms, store)
     buffer, kind = store.buffer, READ_WRITE if ops.updates else WRITE
     found = {buffer: Touched(buffer, kind, [own])}
     for d, form in enumerate(own):
-        known, deep = mixed_index(forms, form, store.at, as_ansor)
-        forms.refuse(deep, QUOTIENT)
+        known, deep = mixed_index(forms, form, store.at, slots, as_ansor)
+        if deep.any():
+            whole, _ = written_index(forms, *stored_text(store, d), store.at, deep, as_ansor)
+            known = whole if known is None else either(whole, known, store.at)
         if known is not None:
             found[buffer].written[0, d] = known
     asked = _asked(store) if ops.conditional and not ops.parts else {}
@@ -261,7 +263,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
                 lost = lost | told[var]
             access.tuples[-1].append(form)
             store.loaded[-1].append(form)
-            known, deep = mixed_index(forms, form, store.at, as_ansor)
+            known, deep = mixed_index(forms, form, store.at, slots, as_ansor)
             lost = lost | deep
             if lost.any():
                 # f // 3 * 6 + f % 3 * 2 is f * 2, but not yet where it is divided by 3.
@@ -340,6 +342,11 @@ def _single_digit(forms: Forms, form: Form, border: Border) -> Flags:
 
 def _joined(axes: Mapping[Var, Form], e: Expr) -> list[Ints | int]:
     return [axes[var].joined for var in free_vars(e) if var in axes]
+
+
+def stored_text(store: Store, d: int) -> tuple[Text, Place | None]:
+    """What dimension d of the stored place is simplified with."""
+    return store.stage.context.text(store.stage.ops.axes[d]), None
 
 
 def text_of(store: Store, number: int, d: int, as_ansor: bool) -> tuple[Text, Place | None]:

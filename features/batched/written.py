@@ -135,7 +135,7 @@ def _one(
         if not same_loads(index, text.value):
             return None
         index = loads_of(index)[place[0]].indices[place[1]]
-    slots = sorted(variables, key=lambda slot: order[slot])
+    slots = sorted(variables.keys() & order.keys(), key=lambda slot: order[slot])
     loops = []
     for slot in slots:
         extent = int(forms.extents[slot][n])

@@ -18,7 +18,7 @@ from autosched.arith import eval_bound
 from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.stores import Place, Store, Touched, text_of
+from autosched.features.batched.stores import Place, Store, Touched, stored_text, text_of
 from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
@@ -238,18 +238,19 @@ class _Read:
 def _reads_of(store: Store, access: Touched) -> list[_Read]:
     """The places that the access reads, in order, a place that is read again the same object; none
     where they depend on the candidate."""
-    if access is store.touched[-1]:
-        return []
     numbers = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
+    if access is store.touched[-1]:
+        own = [stored_text(store, d) for d in range(len(access.tuples[0]))]
+        return [] if numbers else [_Read(*zip(*own, strict=True))]
     if store.ops.conditional:
         if len(numbers) != 1 or not (store.ops.keeps_conditions or not store.ops.parts):
             return []
         every = [text_of(store, numbers[0], d, False) for d in range(len(access.tuples[0]))]
         return [_Read(*zip(*every, strict=True))]
     loads = loads_of(store.ops.value)
-    own = [loads[store.ops.places[k]] for k in numbers]
-    each = {load: _Read([store.stage.context.text(load)]) for load in dict.fromkeys(own)}
-    return [each[load] for load in own]
+    those = [loads[store.ops.places[k]] for k in numbers]
+    each = {load: _Read([store.stage.context.text(load)]) for load in dict.fromkeys(those)}
+    return [each[load] for load in those]
 
 
 def _moves(index: Index, storage: list[int], loops: list[tuple[int, Var, int]]) -> _Moves:

@@ -38,6 +38,7 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
         0.2,
     ),
     ("conv2d_winograd_nhwc", {"N": 1, "H": 8, "W": 4, "CI": 8, "CO": 16, "tile": 2}, 0.1),
+    ("conv2d_winograd_nhwc", {"N": 1, "H": 14, "W": 5, "CI": 8, "CO": 16, "tile": 4}, 0.1),
     ("softmax", {"M": 12, "N": 48}, 0.1),
     ("transpose_batch_matmul_softmax", {"B": 1, "S": 16, "H": 4, "D": 8}, 0.5),
 ]

@@ -37,6 +37,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("depthwise_conv2d_nhwc", {**_IMAGE, "C": 9, "stride": 2}),
     ("conv2d_transpose_nhwc", {**_IMAGE, "H": 6, "W": 4, "K": 4, "CI": 4, "CO": 6, "stride": 2}),
     ("conv2d_winograd_nhwc", {"N": 1, "H": 8, "W": 4, "CI": 6, "CO": 8, "tile": 2}),
+    # Rows of the result in fours, of which the last has 2: rows % 4 and rows // 4 of transforms.
+    ("conv2d_winograd_nhwc", {"N": 1, "H": 14, "W": 5, "CI": 6, "CO": 8, "tile": 4}),
     ("max_pool2d_nchw", {**_IMAGE, "C": 4}),
     ("norm_bmn", {"B": 2, "M": 6, "N": 7}),
     ("softmax", {"M": 12, "N": 50}),
@@ -57,7 +59,9 @@ def _bits(rows: Rows | None) -> object:
     return None if rows is None else (rows.values.shape, rows.values.tobytes(), rows.buffers)
 
 
-@pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
+@pytest.mark.parametrize(
+    ("name", "args"), CASES, ids=[name + str(args.get("tile", "")) for name, args in CASES]
+)
 @pytest.mark.parametrize("space", get_args(SpaceName))
 def test_rows_are_those_of_one_by_one(name: str, args: dict[str, Any], space: SpaceName) -> None:
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)

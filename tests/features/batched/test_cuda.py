@@ -77,16 +77,24 @@ def test_rows_and_refusals(
         assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
 
 
-def test_candidates_that_lost_loops_of_an_axis_leave_the_others_alone() -> None:
-    """Remainders of fused axes of a transform are no digits: those go one by one."""
-    args: dict[str, Any] = {"N": 1, "H": 7, "W": 10, "CI": 6, "CO": 8, "tile": 4}
+@pytest.mark.parametrize(
+    ("height", "width", "channels", "count"), [(7, 10, 6, 6), (16, 16, 48, 24)]
+)
+def test_stages_in_threads_of_a_fused_stage(
+    height: int, width: int, channels: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of a transform pad what they read, at th * 4 + rh, where th is no sum of digits of
+    blocks and threads, and is written more simply there than where the thread stores."""
+    monkeypatch.setattr("autosched.features.batched.autosched_1.device.batch.WORTH_AT_ONCE", 1)
+    args: dict[str, Any] = {"N": 1, "H": height, "W": width, "CI": channels, "CO": 8, "tile": 4}
     task = Task.from_workload("conv2d_winograd_nhwc", target=cuda_target(), **args)
-    found = SearchSpace(task).sample(np.random.default_rng(0), 16)
+    found = SearchSpace(task).sample(np.random.default_rng(1), count)
+    one = [rows_of_both(task, steps) for steps in found]
     for features in SETS:
         batched = batched_features(task.dag, task.target, features)
         rows = batched.rows_of(found)
-        assert 0 < batched.share.one_by_one < len(found), batched.share.reasons
-        assert [_bits(r) for r in rows] == [_bits(_one(task, s, True, features)) for s in found]
+        assert batched.share.one_by_one == 0, batched.share.reasons
+        assert [_bits(r) for r in rows] == [_bits(own[features]) for own in one], features
 
 
 DIGITS = "digits that a condition tells"

@@ -7,7 +7,7 @@ import pytest
 
 from autosched.features.batched.axis_text import StageText
 from autosched.features.batched.fetched import fetched
-from autosched.features.batched.mixed import written_out
+from autosched.features.batched.stage_alone import written_out
 from autosched.features.batched.plan import Loops
 from kit.fetching_loops import fetching_loops
 

@@ -85,7 +85,7 @@ def test_counts_are_those_of_what_simplification_leaves(
     for seed in range(SEEDS):
         forms = Forms(COUNT)
         form = _form(forms, np.random.default_rng(seed))
-        text = Text(part, {AXIS: form}, ())
+        text = Text(part, {AXIS: form}, (), frozenset())
         forms.refuse(np.logical_not(form.base >= 0) | forms.bad, "no index")
         bad = forms.bad
         counts = part_counts(forms, text, part, padding, {})
@@ -101,7 +101,9 @@ def test_most_are_known_by_rule() -> None:
     plain = []
     for seed in range(10):
         forms = Forms(COUNT)
-        text = Text(_part(1, 57), {AXIS: _form(forms, np.random.default_rng(seed))}, ())
+        text = Text(
+            _part(1, 57), {AXIS: _form(forms, np.random.default_rng(seed))}, (), frozenset()
+        )
         plain.append(plain_counts(forms, text, padding)[2].mean())
     assert np.mean(plain) > 0.3
 
@@ -119,17 +121,19 @@ def test_axes_that_loops_mix() -> None:
         axes = [rng.choice(some, COUNT) for some in ([1, 4, 16], [1, 4, 30, 58], [3, 8, 28, 57])]
         width = rng.choice([8, 28, 56, 96], COUNT)
         group = Group(loops, np.arange(COUNT), np.stack([forms.one, width]))
-        tile = make_loops(forms, [group], 3, axes, Texts()).values[axis]
+        own = make_loops(forms, [group], 3, axes, Texts())
+        tile = own.values[axis]
         around = forms.slot(rng.choice([1, 2, 7, 12], COUNT))
         scale = rng.choice([0, 1, 2, 3, 14, 28], COUNT) * (forms.extents[around] > 1)
         outside = Form({around: (Term(forms.one, forms.whole, scale),)}, forms.zero)
-        text = Text(part, {AXIS: forms.add(tile, outside)}, ())
+        text = Text(part, {AXIS: forms.add(tile, outside)}, (), frozenset(own.slots))
         by_rule += int(plain_counts(forms, text, padding)[2].sum())
         counts = part_counts(forms, text, part, padding, {})
         for n in np.flatnonzero(~forms.bad):
             assert counts[:, n].tolist() == count_ops(simplified(forms, text, int(n))[0])
-        tile = make_loops(forms, [group], 3, axes, Texts(as_ansor=False)).values[axis]
-        text = Text(part, {AXIS: forms.add(tile, outside)}, ())
+        own = make_loops(forms, [group], 3, axes, Texts(as_ansor=False))
+        tile = own.values[axis]
+        text = Text(part, {AXIS: forms.add(tile, outside)}, (), frozenset(own.slots))
         _assert_weighed(forms, text, padding, ~forms.bad)
     assert by_rule > COUNT
 
@@ -143,9 +147,10 @@ def test_an_axis_that_several_axes_cut() -> None:
     axes = [forms.full(extent) for extent in (2, 5, 9, 8)]
     width = np.array([3, 4])
     group = Group(fetching_loops(4), forms.every, np.stack([forms.one, width]))
-    tile = make_loops(forms, [group], 4, axes, Texts()).values[1]
+    own = make_loops(forms, [group], 4, axes, Texts())
+    tile = own.values[1]
     around = forms.slot(forms.full(10))
-    text = Text(part, {AXIS: forms.add(tile, forms.variable(around))}, ())
+    text = Text(part, {AXIS: forms.add(tile, forms.variable(around))}, (), frozenset(own.slots))
     counts = part_counts(forms, text, part, padding, {})
     for n in range(2):
         assert counts[:, n].tolist() == count_ops(simplified(forms, text, n)[0])

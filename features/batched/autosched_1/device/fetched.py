@@ -35,7 +35,7 @@ def fetched_access(
 ) -> tuple[TextAccess | None, Flags]:
     """The access of the candidates that have such axes in it (None: none has), and which others
     have an index that is a text: more than an axis and what is added to it."""
-    forms = store.stage.context.forms
+    forms, slots = store.stage.context.forms, store.stage.loops.slots
     where: Flags = np.zeros(forms.count, bool)
     rest: Flags = np.zeros(forms.count, bool)
     axes = [0] * len(storage)
@@ -52,7 +52,7 @@ def fetched_access(
                 rest = rest | used
             else:
                 mixed, axes[d], has[d] = other, axis, has[d] | used
-        rest = rest | (written.where & (~has[d] | deep_in(forms, form)))
+        rest = rest | (written.where & (~has[d] | deep_in(forms, form, slots, False)))
         where = where | written.where
     for (number, _), (lost, _) in store.texts.items():
         if store.ops.loads[number][0] == access.buffer:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.features.batched.autosched_1.texts import TEXT, TextAccess
+from autosched.features.batched.context import Text
 from autosched.features.batched.forms import Flags, Forms, Ints
 from autosched.features.batched.one import alike, same_loads, signature, simplified
-from autosched.features.batched.stores import Store, Touched, text_of
+from autosched.features.batched.stores import Place, Store, Touched, stored_text, text_of
 from autosched.features.batched.value_parts import loads_of
 from autosched.features.walk.regions import IndexBounds
 from autosched.features.walk.scope import Loop
@@ -46,9 +47,14 @@ def part_access(
     if not where.any():
         return None
     number = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
-    if len(number) != 1 or access is store.touched[-1]:
+    stored = access is store.touched[-1]
+    if len(number) != 1 - stored:
         forms.refuse(where, TEXT)
         return None
+    texts = [
+        stored_text(store, d) if stored else text_of(store, number[0], d, as_ansor=False)
+        for d in range(len(storage))
+    ]
     rows = np.flatnonzero(where & ~forms.bad)
     count, size = len(store.loops), forms.count
     strides = np.zeros((count, size), np.int64)
@@ -57,7 +63,7 @@ def part_access(
     lost = np.zeros(size, bool)
     scale: Ints = forms.one
     for d in range(len(storage) - 1, -1, -1):
-        along, parts, region, gone = _dimension(forms, store, number[0], d, rows)
+        along, parts, region, gone = _dimension(forms, store, *texts[d], rows)
         strides += along * scale
         uneven |= parts
         regions.append(region)
@@ -75,11 +81,10 @@ def part_access(
 
 
 def _dimension(
-    forms: Forms, store: Store, number: int, d: int, rows: Ints
+    forms: Forms, store: Store, text: Text, place: Place | None, rows: Ints
 ) -> tuple[Ints, Flags, Ints, Flags]:
     """Of one dimension, by loop: strides and whether uneven; extents by level, one more than loops;
     and where the load is lost."""
-    text, place = text_of(store, number, d, as_ansor=False)
     first, which = alike(forms, text.axes, rows)
     count = len(store.loops)
     along = np.zeros((2, count, len(first)), np.int64)

@@ -166,7 +166,8 @@ def _leaves(nest: Nest, stage: Stage, mixed: Mixed, k: int) -> Flags:
     found: Flags = np.zeros(forms.count, bool)
     if len(rows):
         var = stage.ops.axes[k]
-        text = Text(lt(var, _END), {var: stage.axes[var], _END: Form({}, shape)}, ())
+        axes, own = {var: stage.axes[var], _END: Form({}, shape)}, frozenset(stage.loops.slots)
+        text = Text(lt(var, _END), axes, (), own)
         first, which = alike(forms, text.axes, rows)
         compared = [
             not isinstance(simplified(forms, text, n, as_ansor=False)[0], IntImm)
