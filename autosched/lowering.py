@@ -3,7 +3,7 @@
 lowering:
   passes: ["my_passes.py:OneThread", {pass: "my_passes.py:Other", phase: 1}]
   disabled_pass: [UnrollLoop]
-  config: {tir.disable_cse_tir: true}
+  config: {tir.noalias: false}
 
 Candidates are lowered and built so wherever they are (`candidate.py`); their features are not.
 """
@@ -36,18 +36,19 @@ from autosched.user_file import (
 from autosched.user_source import require_source, source_digest
 from autosched.words import visible
 
-SETTINGS = (
-    "tir.noalias",
-    "tir.disable_vectorize",
-    "tir.disable_storage_rewrite",
-    "tir.disable_cse_tir",
-    "tir.merge_static_smem",
-    "tir.ptx_ldg32",
-    "tir.use_async_copy",
-    "tir.InjectDoubleBuffer",
-    "tir.RemoveNoOp",
-)
-"""The keys of a PassContext that a task may have: data, and read where candidates are lowered."""
+SETTINGS = {
+    "tir.noalias": "",
+    "tir.disable_vectorize": "VectorizeLoop",
+    "tir.disable_storage_rewrite": "StorageRewrite",
+    "tir.disable_cse_tir": "CommonSubexprElimTIR",
+    "tir.merge_static_smem": "MergeSharedMemoryAllocations",
+    "tir.ptx_ldg32": "InjectPTXLDG32",
+    "tir.use_async_copy": "InjectPTXAsyncCopy",
+    "tir.InjectDoubleBuffer": "InjectDoubleBuffer",
+    "tir.RemoveNoOp": "RemoveNoOp",
+}
+"""The keys of a PassContext that a task may have: data, and read where candidates are lowered, by
+the pass of that name (or whatever passes run)."""
 
 _PASSES, _DISABLED, _CONFIG = "lowering: passes", "lowering: disabled_pass", "lowering: config"
 _FORM = "file.py:Name, or {pass: file.py:Name, phase: 1}"
@@ -113,6 +114,8 @@ class ChosenPass:
 
 def _no_pass(made: Any) -> str:
     """Why that is no pass; empty where it is one."""
+    if isinstance(made, type):
+        return "is no pass: expected a class that derives from FunctionPass or ModulePass"
     if not isinstance(made, FunctionPass | ModulePass):
         return f"is no pass: expected a FunctionPass or ModulePass, {found(made)}"
     if not isinstance(getattr(made, "name", None), str):
@@ -293,6 +296,25 @@ class Lowering:
                 raise ConfigError(
                     f"{_DISABLED}: no pass is called {name!r}; candidates: {', '.join(near)}"
                 )
+
+    def require_effect(self, kind: str) -> None:
+        """Raise ConfigError unless candidates for a `kind` of target go through all passes that are
+        disabled or have a setting.
+
+        Files of passes are run. Otherwise nothing would change, and nobody would know.
+        """
+        if not self.disabled_pass and not self.config:
+            return
+        from autosched.transform.pipeline import names_of
+
+        there = (*names_of(kind), *(made.name for _, made in self.loaded))
+        lacks = f"no pass that candidates for {kind} go through: it would change nothing"
+        for name in self.disabled_pass:
+            if name not in there:
+                raise ConfigError(f"{_DISABLED}: {name} is {lacks}; they are {', '.join(there)}")
+        for key, _ in self.config:
+            if SETTINGS[key] and SETTINGS[key] not in there:
+                raise ConfigError(f"{_CONFIG}: {key} is read by {SETTINGS[key]}, {lacks}")
 
     def context(self) -> PassContext:
         """The current context with what is asked for, before what that has; it watches as well."""

@@ -189,7 +189,8 @@ class Task:
         Raises ConfigError when a key is missing or wrong, a Python function declares something
         else than it did, or a Python file would be run that is not trusted: `trust` is for data of
         this program's own processes, `autosched.trusting` for records. Without `to_run`, for those
-        who say something of the task, its passes need no trust until it is lowered.
+        who say something of the task or of its loops, its passes need no trust until it is lowered,
+        nor do functions of its inputs until they are made.
         """
         mapping("task", data, "the task entry of a record")
         for key in ("workload", "target", "hardware"):
@@ -198,10 +199,14 @@ class Task:
         inputs = parse_inputs(data.get("inputs") or {})
         lowering = Lowering.parse(data.get("lowering") or {})
         if not trust:
-            _require_trusted(data["workload"], inputs)
+            if data["workload"].get("python") is not None:
+                require_trusted(data["workload"]["python"], "workload: python")
             if to_run:
+                for name, chosen in inputs:
+                    chosen.require_trusted(f"inputs: {name}")
                 lowering.require_trusted()
             else:
+                inputs = tuple((name, replace(each, trusted=False)) for name, each in inputs)
                 lowering = replace(lowering, trusted=False)
         target = Target.from_json({**data["target"], "hardware": data["hardware"]})
         task = cls(
@@ -265,7 +270,8 @@ class Task:
         `passes` are classes at the top level of a file, or names of such (file.py:Name), which are
         made without arguments; a name may be an object's. They run in phase 3 unless another one is
         given. `disabled_pass` and `config` are as of `PassContext`; docs/configuration.md has the
-        keys. What the task had before is replaced. It is another task: its records are its own.
+        keys. Those that change nothing for the target are refused. What the task had before is
+        replaced. It is another task: its records are its own.
         Raises ConfigError that begins with `lowering`.
         """
         data = {
@@ -275,6 +281,7 @@ class Task:
         }
         task = replace(self, lowering=Lowering.parse(data))
         task.lowering.require()
+        task.lowering.require_effect(task.target.kind)
         return task
 
     @cached_property
@@ -392,14 +399,3 @@ def _plain_shapes(shapes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
         if isinstance(shape, str) or not isinstance(shape, Iterable):
             raise ConfigError(f"shapes: {name}: expected sizes, {found(shape)}")
     return {name: list(shape) for name, shape in shapes.items()}
-
-
-def _require_trusted(
-    workload: Mapping[str, Any], inputs: Sequence[tuple[str, ChosenInput]]
-) -> None:
-    """Raise ConfigError where a record names a Python file that may not be run."""
-    if workload.get("python") is not None:
-        require_trusted(workload["python"], "workload: python")
-    for name, chosen in inputs:
-        if chosen.form == "function":
-            require_trusted(chosen.value, f"inputs: {name}")

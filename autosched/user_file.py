@@ -6,6 +6,7 @@ that it names are run only if this process already ran them, or inside `trusting
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import os
@@ -130,7 +131,10 @@ class _AsItIsNow(SourceFileLoader):
 
 
 def _load(path: Path, key: str) -> ModuleType:
-    """The file as a module; its folder is on the path while it runs."""
+    """The file as a module, which may import files beside it, also in functions called later.
+
+    Its folder is the first on the path while it runs, and the last from then on.
+    """
     running = _RUNNING.get()  # by this thread
     if path.resolve() in running:
         raise ConfigError(
@@ -139,12 +143,14 @@ def _load(path: Path, key: str) -> ModuleType:
         )
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     name = f"autosched_user_{digest}"
+    _require_own_neighbours(path, key)
     loader = _AsItIsNow(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{key}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
     sys.modules[name] = module  # where dataclass looks up annotations
     token = _RUNNING.set(running | {path.resolve()})
     try:
@@ -154,8 +160,41 @@ def _load(path: Path, key: str) -> ModuleType:
         raise ConfigError(f"{key}: {failure_in(path, error)}") from error
     finally:
         _RUNNING.reset(token)
-        sys.path.remove(str(path.resolve().parent))
+        sys.path.remove(folder)
+        if folder not in sys.path:
+            sys.path.append(folder)
     return module
+
+
+def _require_own_neighbours(path: Path, key: str) -> None:
+    """Raise ConfigError where the file would import one beside another user's file, not its own."""
+    folder = path.resolve().parent
+    others = {ran.parent for ran in _RAN} - {folder}
+    for name in _imported(path):
+        own = next((p for p in _places(folder, name) if p.is_file()), None)
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        if own and any(Path(file) in _places(other, name) for other in others):
+            raise ConfigError(
+                f"{key}: {visible(str(path))} imports {name}, which stands beside it, but {file} "
+                "was imported under that name before; give one of the two another name"
+            )
+
+
+def _places(folder: Path, name: str) -> tuple[Path, Path]:
+    """Where the module of that name may stand in a folder."""
+    return folder / f"{name}.py", folder / name / "__init__.py"
+
+
+def _imported(path: Path) -> set[str]:
+    """The first names of all modules that statements of the file import."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return set()
+    nodes = list(ast.walk(tree))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
 
 
 def failure_in(

@@ -11,7 +11,8 @@ from typing import Any
 
 from autosched.candidate import build_candidate, build_cuda_candidate
 from autosched.cpu_cores import usable_threads
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
+from autosched.measure.interrupt import LOST, RunLostError
 from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
 from autosched.process.running_clock import LOOK_SECONDS, RunningClock
@@ -54,7 +55,7 @@ def make_handler() -> Handler:
         task_json, steps_json = request
         task = tasks.get(task_json["key"])
         if task is None:
-            task = tasks[task_json["key"]] = Task.from_json(task_json, trust=True)
+            task = tasks[task_json["key"]] = _task_of(task_json)
         steps = steps_from_json(steps_json)
         if task.target.is_gpu:
             data = build_cuda_candidate(task, steps).to_bytes()
@@ -63,6 +64,16 @@ def make_handler() -> Handler:
         return data, time.perf_counter() - start
 
     return handle
+
+
+def _task_of(entry: dict[str, Any]) -> Task:
+    """The task, its passes loaded. MeasureError where a file of the user's is another one now."""
+    try:
+        task = Task.from_json(entry, trust=True)
+        task.lowering.require()
+    except ConfigError as error:
+        raise MeasureError(str(error), stage="lower", kind=LOST) from error
+    return task
 
 
 def limit_of(timeout: float, built: Sequence[float], number: int) -> float:
@@ -127,7 +138,7 @@ class Builder:
         """Build candidates ahead of the next `build`, which asks for them; returns at once.
 
         On the cores that this process leaves. Later calls, for no more of them either, hand out
-        those that wait. Raises ConfigError as `build` does.
+        those that wait. Raises what `build` does.
         """
         task.lowering.require()
         self.start()
@@ -152,7 +163,8 @@ class Builder:
         """One result per candidate, in order. `on_done` is told how many there are so far.
 
         Of those that were begun none is under way any more at the end. Raises ConfigError when a
-        pass that the task asks for is not there, or not the one that was recorded.
+        pass that the task asks for is not there, or not the one that was recorded, and RunLostError
+        when a process cannot make the task: a file of the user's was edited since this one did.
         """
         task.lowering.require()
         self.start()
@@ -211,6 +223,8 @@ class Builder:
             job.result = BuildResult(*slot.worker.receive(0.0, "compile"))
         except MeasureError as error:
             message = str(error)
+            if error.kind == LOST:
+                raise RunLostError(message) from None
             if error.kind == "timeout":
                 message = (
                     f"not built within {self.timeout:g} s (measure.build_timeout_s); the "

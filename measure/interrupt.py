@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from autosched.errors import MeasureError
 from autosched.measure.result import MeasureResult, RunResult
 
+LOST = "lost"
+"""The kind of errors after which nothing more can be measured."""
+
 
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C while a batch ran. `results` are the repeats and failures until then."""
@@ -33,7 +36,7 @@ class RunLostError(MeasureError):
     def __init__(
         self, message: str, results: Sequence[RunResult] = (), index: int | None = None
     ) -> None:
-        super().__init__(message, stage="run", kind="lost")
+        super().__init__(message, stage="run", kind=LOST)
         self.results = tuple(results)
         self.index = index
 
@@ -42,5 +45,5 @@ class MeasureLostError(MeasureError):
     """Nothing can be measured any more. `results` has None where nothing is known."""
 
     def __init__(self, message: str, results: Sequence[MeasureResult | None]) -> None:
-        super().__init__(message, stage="run", kind="lost")
+        super().__init__(message, stage="run", kind=LOST)
         self.results = tuple(results)

@@ -143,8 +143,14 @@ class Measurer:
             self.runner.reference(task)
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
-        """Build candidates that the next `measure` asks for, ahead of it; see `Builder.begin`."""
-        self.builder.begin(task, batch)
+        """Build candidates that the next `measure` asks for, ahead of it; see `Builder.begin`.
+
+        Raises MeasureLostError as `measure` does.
+        """
+        try:
+            self.builder.begin(task, batch)
+        except RunLostError as stop:
+            raise MeasureLostError(str(stop), ()) from None
 
     def close(self) -> None:
         """End all processes."""
@@ -175,11 +181,15 @@ class Measurer:
         """One result per candidate, in order. `best` is the best cost so far, in seconds.
 
         Building and running are separate phases: a compiler on the other core makes times two
-        to five times longer. Raises MeasureInterrupted on Ctrl-C once candidates run.
+        to five times longer. Raises MeasureInterrupted on Ctrl-C once candidates run, and
+        MeasureLostError where no process can be started any more that builds or runs them.
         """
         total = len(batch)
         on_built = None if progress is None else lambda k: progress("build", k, total)
-        built = self.builder.build(task, batch, on_built)
+        try:
+            built = self.builder.build(task, batch, on_built)
+        except RunLostError as stop:
+            raise MeasureLostError(str(stop), [None] * total) from None
         start = time.perf_counter()
         interrupted, lost = False, ""
         flush = self.runner.options.flush_bytes
@@ -223,6 +233,8 @@ class Measurer:
             self._check(task, [b.artifact for b in built], results, best)
         except KeyboardInterrupt:  # measured all the same, though not checked
             raise MeasureInterrupted(results) from None
+        except RunLostError as stop:
+            raise MeasureLostError(str(stop), results) from None
         self._keep(task, batch, [b.artifact for b in built], results)
         return results
 

@@ -55,6 +55,6 @@ def least_seconds(task: Task) -> float:
 def least_of(entry: dict[str, object]) -> float:
     """As `least_seconds`, of a task as records hold it; 0 where it cannot be rebuilt here."""
     try:
-        return least_seconds(Task.from_json(entry))
+        return least_seconds(Task.from_json(entry, to_run=False))
     except ConfigError:
         return 0.0

@@ -105,7 +105,7 @@ def _task_name(task: Mapping[str, Any]) -> str:
     workload = task.get("workload")
     if isinstance(workload, Mapping) and "python" not in workload and not task.get("inputs"):
         with suppress(ConfigError):
-            rebuilt = Task.from_json(task)
+            rebuilt = Task.from_json(task, to_run=False)
             return f"{rebuilt.name} on {rebuilt.target.kind}"
     return f"task {task.get('key')}"
 

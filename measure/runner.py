@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +125,7 @@ class Runner:
 
     def _after_last(self, batch: Batch) -> None:
         """After the last visit: ask which visits were disturbed; a new process knows the later."""
-        with contextlib.suppress(MeasureError):
+        with _unless_lost():
             self._disturbed = self._call(("disturbed",), "run") or {}
 
     def _make_ready(self) -> None:
@@ -138,6 +138,7 @@ class Runner:
                 raise
             except MeasureError as error:
                 if not self._replaced(error):  # the task itself is wrong
+                    self.close()  # it has none
                     raise
                 if not left:
                     self.close()
@@ -145,6 +146,18 @@ class Runner:
                         f"{_MOST_STARTS} processes in a row did not get ready to run candidates "
                         f"({error}); see what ends them (memory, an operator?), then continue"
                     ) from None
+
+    def _make_ready_again(self, error: MeasureError) -> None:
+        """After a failure that ended the process: RunLostError when no new one takes its place.
+
+        Such as where a file of the user's, which the first has run, was edited since.
+        """
+        try:
+            self._make_ready()
+        except RunLostError:
+            raise
+        except MeasureError as again:
+            raise RunLostError(f"a new process cannot run candidates: {again}") from error
 
     def _prepare(self) -> None:
         assert self._worker is not None
@@ -163,7 +176,7 @@ class Runner:
             return self._worker.call(request, timeout or self.options.timeout, stage)
         except MeasureError as error:
             if self._replaced(error):
-                self._make_ready()
+                self._make_ready_again(error)
             raise
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
             self.close()
@@ -187,7 +200,8 @@ class Runner:
         """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped.
 
         `best` is the best time known before, in seconds per call. `on_done` is told how many
-        candidates' worth of work is done. Raises RunInterrupted on Ctrl-C.
+        candidates' worth of work is done. Raises RunInterrupted on Ctrl-C, and RunLostError when no
+        process can be made ready.
         """
         batch = Batch(self, artifacts, best)
         self._disturbed = {}
@@ -198,6 +212,8 @@ class Runner:
             raise RunInterrupted(batch.results()) from None
         except RunLostError as lost:
             raise RunLostError(str(lost), batch.results(), lost.index) from None
+        except MeasureError as error:  # of `start`: those of candidates are their failures
+            raise RunLostError(str(error), batch.results()) from None
         return batch.results()
 
     def together(
@@ -217,7 +233,7 @@ class Runner:
             self.options = before
 
     def _round_robin(self, batch: Batch, on_done: Callable[[int], None] | None) -> None:
-        with contextlib.suppress(MeasureError):  # a fresh process holds nothing to drop
+        with _unless_lost():  # a fresh process holds nothing to drop
             self._call(("drop",), "load")
         total, rounds = len(batch.artifacts), 1 + self.options.visits
         for index in range(total):
@@ -259,13 +275,18 @@ class Runner:
         self._call(("reference",), "check", self.options.reference_limit)
 
     def check(self, task: Task, artifact: bytes) -> Failure | Seen:
-        """Run once and compare the outputs with the reference: what is wrong, or was seen."""
+        """Run once and compare the outputs with the reference: what is wrong, or was seen.
+
+        Raises RunLostError when no process can be made ready.
+        """
         self.start(task)
         try:
             self._reference()
             self._call(("load", 0, artifact), "run")
             limit = self.options.timeout + _CHECK_SECONDS
             return Seen.from_json(self._call(("check", 0), "check", limit))
+        except RunLostError:
+            raise
         except MeasureError as error:
             return Failure(error.stage, error.kind, str(error))
 
@@ -292,11 +313,22 @@ class Runner:
 
         None for types that have no such rate, and when measuring fails.
         """
-        self.start(task)
         with contextlib.suppress(MeasureError):
+            self.start(task)
             found: float | None = self._call(("peak", output_type(task)), "run", _START_SECONDS)
             return found
         return None
+
+
+@contextlib.contextmanager
+def _unless_lost() -> Iterator[None]:
+    """A failure inside is no matter, unless nothing can be run any more."""
+    try:
+        yield
+    except RunLostError:
+        raise
+    except MeasureError:
+        pass
 
 
 def output_type(task: Task) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from autosched.search.learner import Learner
 from autosched.search.own_policy import Tools, WatchedPolicy, as_recorded
@@ -20,11 +21,17 @@ class OwnSearch:
 
     As in `SketchPolicy`, candidates are told apart by the text of their loop nest, and what was
     measured teaches the cost model of the run. One answer is one batch: what the policy learns
-    from the next one depends on it. Nothing is drawn ahead.
+    from the next one depends on it. Nothing is drawn ahead. Once the run `is_over` the policy is
+    not asked any more, nor is the rest of a long answer looked at.
     """
 
     def __init__(
-        self, policy: WatchedPolicy, tools: Tools, learner: Learner, featurize: Featurize
+        self,
+        policy: WatchedPolicy,
+        tools: Tools,
+        learner: Learner,
+        featurize: Featurize,
+        is_over: Callable[[], bool],
     ) -> None:
         self.name = policy.name
         self.why_nothing = ""
@@ -34,6 +41,7 @@ class OwnSearch:
         self._task_key = tools.task.key
         self._learner = learner
         self._featurize = featurize
+        self._is_over = is_over
         self._known: set[Steps] = set()
         self._states: set[str] = set()  # of all that was proposed, measured or skipped
         self._state_of: dict[Steps, str] = {}
@@ -63,6 +71,8 @@ class OwnSearch:
             return []
         left_out: Counter[str] = Counter()
         for _ in range(_ANSWERS):
+            if self._is_over():
+                return []
             batch = self._new(self._policy.propose(count), count, left_out)
             if batch:
                 return batch
@@ -81,7 +91,7 @@ class OwnSearch:
     ) -> list[Candidate]:
         """The first `count` of the answer that can be measured; counts the others by reason."""
         batch: list[Candidate] = []
-        coming = iter(answer)
+        coming = takewhile(lambda _: not self._is_over(), answer)
         while len(batch) < count:
             some = self._unknown(coming, count - len(batch), left_out)
             if not some:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -101,6 +101,7 @@ class TaskScheduler:
             raise ConfigError(f"expected {len(tasks)} weights, found {len(weights)}")
         earlier = earlier or {}
         self._options = options
+        self._started = time.perf_counter()  # before those of its tuners, which end later, then
         self._own_helper = helper is None
         self._helper = helper or Helper()
         first = tasks[0][1]
@@ -108,7 +109,7 @@ class TaskScheduler:
         self.tuners = [
             Tuner(
                 task,
-                tune_options,
+                replace(tune_options, time_budget_s=options.time_budget_s),
                 measurer,
                 log,
                 earlier.get(task.key, ()),
@@ -123,7 +124,6 @@ class TaskScheduler:
             for (task, _), weight in zip(tasks, weights or [1.0] * len(tasks), strict=True)
         ]
         self._rng = np.random.default_rng(options.seed)
-        self._started = time.perf_counter()
         self._since_best = 0
         self._ended: Counter[str] = Counter()  # why tasks get no more rounds
         self.done = 0

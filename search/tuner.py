@@ -152,7 +152,8 @@ class Tuner:
         # Other draws than those of the run that is continued: what they find is known.
         seeds = [options.seed, len(self._earlier)] if self._earlier else options.seed
         tools = Tools(task, space, np.random.default_rng(seeds), learner, featurize)
-        return OwnSearch(options.policy.make(tools), tools, learner, featurize)
+        policy = options.policy.make(tools)
+        return OwnSearch(policy, tools, learner, featurize, lambda: bool(self._why_over()))
 
     @property
     def why_nothing(self) -> str:
@@ -166,7 +167,7 @@ class Tuner:
         try:
             self.begin(min(self.options.batch, self.options.trials))
             while self.progress.done < self.options.trials:
-                stop = self._out_of_time()
+                stop = self._why_over()
                 if stop:
                     reason = stop
                     break
@@ -174,7 +175,7 @@ class Tuner:
                 if not self.step(size, _ROUNDS_AHEAD):
                     some = self.progress.done or self._continues
                     left = _SPACE_IS_EMPTY if some else none_within_limits([self.progress.task])
-                    reason = self.why_nothing or left
+                    reason = self._why_over() or self.why_nothing or left
                     break
         except KeyboardInterrupt:
             interrupted, reason = True, INTERRUPTED
@@ -224,7 +225,7 @@ class Tuner:
         best = progress.best
         return TuneResult(progress.task, best, self.records, progress, interrupted, reason, failed)
 
-    def _out_of_time(self) -> str:
+    def _why_over(self) -> str:
         options = self.options
         if options.time_budget_s is not None and self.progress.elapsed >= options.time_budget_s:
             return f"the time budget of {options.time_budget_s:g} s is used"

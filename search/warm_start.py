@@ -50,7 +50,7 @@ def warm_start(
     for (key, place), group in groupby(sorted(records, key=origin), key=origin):
         mine = list(group)
         try:
-            task = Task.from_json(mine[0].task)
+            task = Task.from_json(mine[0].task, to_run=False)
             if task.target.kind != kind:
                 other = f"for {task.target.kind}, not {kind}"
                 problems.append(f"{count(len(mine), 'record')} of {task.name}: {other}")

@@ -195,6 +195,7 @@ INSIDE_FUNCTIONS = {
     ("autosched.driver", "autosched.transform.device.shared_to_dynamic"): PIPELINES,
     ("autosched.driver", "autosched.transform.device.verify_gpu_code"): PIPELINES,
     ("autosched.driver", "autosched.transform.pipeline"): PIPELINES,
+    ("autosched.lowering", "autosched.transform.pipeline"): PIPELINES,
     ("autosched.measure.build", "autosched.runtime.cpu"): NATIVE,
     ("autosched.measure.build", "autosched.transform.pipeline"): PIPELINES,
     ("autosched.measure.flush", "autosched.codegen.llvm_compile"): NATIVE,

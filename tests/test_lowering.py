@@ -15,8 +15,10 @@ from autosched import user_file
 from autosched.driver import lower_steps
 from autosched.errors import ConfigError, ScheduleError
 from autosched.lowering import NO_LOWERING, SETTINGS, ChosenPass, Lowering
+from autosched.task import Task
 from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.instruments import BaseInstrument
+from autosched.transform.framework.pass_names import OWN_PASSES
 from autosched.transform.framework.passes import FunctionPass
 from autosched.user_file import load_object
 from kit.passes import ONE, TASK, TILED, line
@@ -157,7 +159,10 @@ def test_what_is_wrong_is_said(data: Any, message: str) -> None:
         ({"passes": ["nowhere.py:X"]}, "passes: there is no file nowhere.py"),
         ({"passes": ["my_passes.py:Nobody"]}, "passes: my_passes.py defines no pass Nobody"),
         ({"passes": ["my_passes.py"]}, "passes: expected file.py:pass, found 'my_passes.py'"),
-        ({"passes": ["my_passes.py:ForKind"]}, "my_passes.py:ForKind is no pass: expected a Funct"),
+        (
+            {"passes": ["my_passes.py:ForKind"]},
+            "my_passes.py:ForKind is no pass: expected a class that derives from FunctionPass or ",
+        ),
         ({"passes": ["my_passes.py:nop"]}, "my_passes.py:nop is no pass: expected a FunctionPass"),
         ({"passes": ["my_passes.py:NoName"]}, "my_passes.py:NoName has no name"),
         ({"passes": ["my_passes.py:NoApply"]}, "NoApply does not define apply$"),
@@ -270,6 +275,58 @@ def test_a_class_is_named_by_its_file(passes: Path) -> None:
             Lowering.parse({"passes": [other]})
     with pytest.raises(ConfigError, match=r"expected a class, .*found OneThread\("):
         Lowering.parse({"passes": [defined()]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "message"),
+    [
+        (
+            "cpu",
+            {"disabled_pass": ["Simplify", "SwizzleShared"]},
+            "lowering: disabled_pass: SwizzleShared is no pass that candidates for cpu go through: "
+            "it would change nothing; they are InjectPrefetch, HoistInvariants, ",
+        ),
+        ("cuda", {"disabled_pass": ["SinkInit"]}, "disabled_pass: SinkInit is no pass that cand"),
+        ("cpu", {"disabled_pass": ["UserPasses"]}, "disabled_pass: UserPasses is no pass that"),
+        ("cpu", {"disabled_pass": ["ScheduleOps"]}, "disabled_pass: ScheduleOps is no pass that"),
+        (
+            "cpu",
+            {"config": {"tir.noalias": False, "tir.ptx_ldg32": True}},
+            "lowering: config: tir.ptx_ldg32 is read by InjectPTXLDG32, no pass that candidates "
+            "for cpu go through: it would change nothing",
+        ),
+        ("cuda", {"config": {"tir.disable_cse_tir": True}}, "read by CommonSubexprElimTIR, no pa"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(kind: str, data: Any, message: str) -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target=kind)
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        task.with_lowering(**data)
+    assert str(caught.value).startswith("lowering: ")
+    entry = {**task.to_json(), "lowering": data, "key": "of a record from before"}
+    assert Task.from_json(entry).lowering == Lowering.parse(data)  # records may have it
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_what_candidates_go_through_may_be_left_out(passes: Path, kind: str) -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16, target=kind)
+    gpu = ["InjectPTXAsyncCopy", "SplitHostDevice", "MergeSharedMemoryAllocations"]
+    own = {"cpu": ["SinkInit", "PromoteAccumulators", "LowerIntrin"], "cuda": gpu}[kind]
+    config = {"cpu": {}, "cuda": {"tir.merge_static_smem": False}}[kind]
+    for disabled in (own, ["UnrollLoop", "OneThread"]):
+        mine = task.with_lowering([ONE], disabled_pass=disabled, config=config)
+        assert mine.lowering.disabled_pass == tuple(sorted(disabled))
+
+
+def test_a_setting_of_a_pass_that_the_user_puts_in_counts(passes: Path) -> None:
+    passes.write_text(
+        "from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR\n"
+    )
+    TASK.with_lowering(["my_passes.py:CommonSubexprElimTIR"], config={"tir.disable_cse_tir": True})
+
+
+def test_every_setting_is_read_by_a_pass_that_there_is() -> None:
+    assert {name for name in SETTINGS.values() if name} <= OWN_PASSES
 
 
 def test_settings_are_those_of_contexts() -> None:

@@ -305,3 +305,23 @@ def test_a_records_passes_run_only_where_they_are_trusted(
     assert trusted.key == entry["key"]
     del entry["lowering"]["passes"]
     Task.from_json({**entry, "lowering": {"disabled_pass": ["Simplify"]}})
+
+
+def test_functions_of_a_records_inputs_run_only_where_they_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "gen.py"
+    file.write_text("def ones(rng, shape, dtype):\n    return rng.random(shape).astype(dtype)\n")
+    entry = matmul().with_inputs({"A": {"function": f"{file}:ones"}}).to_json()
+    monkeypatch.setattr(user_file, "_RAN", set())
+    with pytest.raises(ConfigError, match=r"^inputs: A: a record names .*gen\.py:ones, and record"):
+        Task.from_json(entry)
+    for spoken_of in (
+        task := Task.from_json(entry, to_run=False),
+        pickle.loads(pickle.dumps(task)),
+    ):
+        assert spoken_of.key == entry["key"]
+        with pytest.raises(ConfigError, match=r"^inputs: A: a record names .*gen\.py:ones, and"):
+            spoken_of.inputs()
+    with user_file.trusting():
+        assert len(task.inputs()) == 2

@@ -56,6 +56,8 @@ def contest(
     `models` are names, `file.py:name` or objects (`contestant`). `progress` is told of each pool
     and model that is begun. Raises ConfigError for what cannot compete.
     """
+    if not pools:
+        raise ConfigError("expected pools, found none; pools_of makes them of records")
     settings = settings or Settings()
     players = [contestant(model) for model in models]
     require_different(players, searches)

@@ -79,7 +79,7 @@ def pools_of(
     for (key, _), latest in groups.items():
         mine = list(latest.values())
         try:
-            task = Task.from_json(mine[0].task)
+            task = Task.from_json(mine[0].task, to_run=False)
             limits = all(record.ansor_limits for record in mine)
             featurize = task_featurizer(task, helper, features, limits)
             rows = featurize([record.steps for record in mine])
@@ -95,6 +95,11 @@ def pools_of(
                 f"at least {LEAST} are needed"
             )
             continue
+        if len(usable) < len(mine):
+            warning(
+                f"{task.name}: {len(mine) - len(usable)} of {count(len(mine), 'candidate')} left "
+                "out: they cannot be lowered"
+            )
         workload = task.workload.to_json()
         operator = str(next(workload[kind] for kind in _OPERATORS if kind in workload))
         programs = [program for program, _ in usable]

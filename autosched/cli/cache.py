@@ -50,7 +50,7 @@ def add(files: Sequence[Path]) -> None:
         if not entries:
             raise ConfigError(f"{file} holds no record; expected a file that `tune` wrote")
         for entry in entries.values():
-            task = Task.from_json(entry)
+            task = Task.from_json(entry, to_run=False)
             wait = partial(warn, f"{task.name}: waiting for the process that tunes it")
             plain(f"{task.name}: {count(cache.add(contents, task, wait), 'record')} added")
 

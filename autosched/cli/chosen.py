@@ -96,9 +96,9 @@ def chosen_of(
     return list(best.values())
 
 
-def task_of(record: Record) -> Task:
-    """The task of a record, rebuilt."""
-    return Task.from_json(record.task)
+def task_of(record: Record, *, to_run: bool = True) -> Task:
+    """The task of a record, rebuilt; `to_run` as of `Task.from_json`."""
+    return Task.from_json(record.task, to_run=to_run)
 
 
 def on_this_machine(task: Task) -> Task:

@@ -24,8 +24,10 @@ _MEMORY = 8 << 30
 def code_of(task: Task, steps: Sequence[Step], target: Target, form: str) -> str:
     """The text of a CPU candidate for `target`: `form` is llvm or asm.
 
-    Raises MeasureError when it is illegal, LLVM refuses it, or the process hangs or dies.
+    Raises MeasureError when it is illegal, LLVM refuses it, or the process hangs or dies, and
+    ConfigError when passes of the task are not there or not trusted.
     """
+    task.lowering.require()  # the process trusts whoever asks it
     entry = replace(task, target=target).to_json()
     text: str = _process().call((entry, steps_to_json(tuple(steps)), form), SECONDS, "compile")
     return text
@@ -36,7 +38,7 @@ def make_handler() -> Handler:
 
     def handle(request: tuple[dict[str, Any], list[Any], str]) -> str:
         entry, steps, form = request
-        task = Task.from_json(entry, trust=True)  # whoever asks has rebuilt it already
+        task = Task.from_json(entry, trust=True)
         func = lower_candidate(task, steps_from_json(steps))
         code = emit_llvm(func, task.target)
         return code if form == "llvm" else assembly(code, task.target)

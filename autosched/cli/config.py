@@ -328,7 +328,7 @@ class LoweringSection(_Section):
     )
     config: dict[str, Any] = Field(
         default_factory=dict,
-        description="settings of the passes, e.g. {tir.disable_cse_tir: true}",
+        description="settings of the passes, e.g. {tir.noalias: false}",
         json_schema_extra={"propertyNames": {"enum": [*SETTINGS]}},
     )
 

@@ -59,7 +59,7 @@ def _print_program(path: Path, index: int, record: Record | None, records: int) 
     failure = record.result.failure
     if failure is None:
         raise ConfigError(f"record {index} of {path} did not fail; --repro takes one that did")
-    task = Task.from_json(record.task)
+    task = Task.from_json(record.task, to_run=False)
     if not task.target.is_gpu:
         task = for_this_cpu(task)
     message = visible(last_line(failure.message))

@@ -146,7 +146,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
         raise ConfigError(f"--record {record!r}: expected FILE:N, e.g. matmul.jsonl:0")
     keys = WorkloadKeys(other=Computation.of("the configuration", task))
     found = chosen(Path(path), int(number), "--record N:", keys)[0]
-    other = task_of(found)
+    other = task_of(found, to_run=False)
     if _computation(other) != _computation(task):
         same = _computation(other)[0] == _computation(task)[0]
         raise ConfigError(

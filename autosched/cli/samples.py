@@ -126,7 +126,7 @@ class RecordSamples:
         name = task_hash(record.task)  # machines whose caches differ have tasks of one key
         if name not in self._tasks:
             try:
-                self._tasks[name] = Task.from_json(record.task)
+                self._tasks[name] = Task.from_json(record.task, to_run=False)
             except ConfigError as error:
                 self._tasks[name] = None
                 key = record.task["key"]

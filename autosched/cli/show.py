@@ -54,7 +54,7 @@ def run(
     tell_unused(keys)
     failed = False
     for number, record in enumerate(records):
-        task = task_of(record)
+        task = task_of(record, to_run=form in _OF_LOWERED)
         if len(records) > 1:
             mark = ";" if form == "llvm" else "//" if _is_gpu_code(form, task) else "#"
             plain(f"{chr(10) if number else ''}{mark} {_title(task, record)}")
@@ -199,6 +199,7 @@ def _host(task: Task) -> Target:
     return task.target if task.target.is_gpu or task.target.cpu else cpu_target()
 
 
+_OF_LOWERED = ("tir", "llvm", "asm", "cuda", "ptx")
 _OF_AN_ARCH: dict[str, Callable[..., None]] = {"cuda": _cuda, "ptx": _ptx, "asm": _asm}
 
 FORMS: dict[str, Callable[[Task, Record], None]] = {

@@ -243,6 +243,12 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
 """From that function to a host that launches kernels, which CUDA C is printed from."""
 
 
+def names_of(kind: str) -> tuple[str, ...]:
+    """The passes that candidates for this kind of target go through until code is generated."""
+    passes = (*GPU_PIPELINE, *DEVICE_PIPELINE) if kind == "cuda" else CPU_PIPELINE
+    return tuple(dict.fromkeys(p.name for p in passes if not isinstance(p, UserPasses)))
+
+
 @lru_cache(maxsize=8)
 def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
     """From flat functions to host code that takes packed arguments and calls the runtime.

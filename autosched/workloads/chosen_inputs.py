@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import numpy as np
 from autosched.arguments import found, number
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
-from autosched.user_file import failure_in, load_object
+from autosched.user_file import failure_in, load_object, require_trusted
 from autosched.user_source import require_source, source_digest
 from autosched.words import visible
 from autosched.workloads.workload import Array, normalised, shape_of
@@ -40,12 +40,14 @@ class ChosenInput:
     """How one tensor is filled: a form and what belongs to it.
 
     `value` is a pair of numbers, a number, a file or file.py:function. `digest` names the contents
-    of a file, or what a function does, so that others are another task.
+    of a file, or what a function does, so that others are another task. Where it was read from a
+    record of which something is only to be said, it is not `trusted`.
     """
 
     form: str
     value: Any
     digest: str = ""
+    trusted: bool = field(default=True, compare=False, repr=False)
 
     @staticmethod
     def parse(name: str, data: Any) -> ChosenInput:
@@ -76,6 +78,12 @@ class ChosenInput:
         """What `parse` takes."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         return {self.form: value, **({_DIGEST: self.digest} if self.digest else {})}
+
+    def require_trusted(self, where: str) -> None:
+        """Raise ConfigError, which begins with `where`, unless a function's file may run, which a
+        record names."""
+        if self.form == "function":
+            require_trusted(self.value, where)
 
     def make(self, tensor: Tensor, rng: np.random.Generator, indices: range | None) -> Array:
         """The array; `indices` are the values it may hold where it is read as an index.
@@ -122,6 +130,8 @@ class ChosenInput:
     def _called(
         self, where: str, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
     ) -> Array:
+        if not self.trusted:
+            self.require_trusted(where)
         _, function = load_object(self.value, where, "function")
         path, _, name = self.value.rpartition(":")
         require_source(where, self.value, self.digest)

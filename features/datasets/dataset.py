@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from autosched.errors import ConfigError
-from autosched.features.datasets.datasheet import datasheet
+from autosched.features.datasets.datasheet import datasheet, without_features
 from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index_of
 from autosched.features.datasets.writers import open_writer
-from autosched.features.sets import DEFAULT, FeatureSet, Rows, feature_set
+from autosched.features.sets import DEFAULT, Rows, feature_set
 from autosched.output_file import FileKind, replacing, require_replaceable
 from autosched.words import count, escaped
 
@@ -48,22 +48,23 @@ def export(
     require_export(path, overwrite=overwrite)
     chosen = feature_set(features)
     index = index_of(samples, shares, by, seed)
-    rows = 0
+    rows = unlowered = 0
     try:
         with replacing(path) as partial, open_writer(path.suffix, partial, index, chosen) as writer:
             written = 0
             for sample in samples:
                 if written == len(index.task):  # the file grew meanwhile
                     break
-                block = _block(sample, chosen)
+                found = sample.rows()
+                unlowered += found is None
+                block = found or Rows(np.zeros((1, len(chosen.columns)), np.float32), ("",))
                 rows += len(block)
                 writer.append(written, sample, block)
                 written += 1
             _require_all(written, len(index.task))
         split_by = None if shares is None else by
-        sheet = datasheet(
-            escaped(path.name), index, rows, chosen, environments or {}, sources, split_by
-        )
+        name, where = escaped(path.name), environments or {}
+        sheet = datasheet(name, index, rows, chosen, where, sources, split_by, unlowered)
         with replacing(page_of(path)) as partial:
             partial.write_text(sheet, encoding="utf-8")
     except OSError as error:
@@ -72,7 +73,8 @@ def export(
         f"{path}: {count(rows, 'row')}, {count(len(index.task), 'candidate')} "
         f"({int((~index.valid).sum())} failed), {count(len(index.tasks), 'task')}, {chosen.schema}"
     )
-    return summary + _empty_splits(index, shares, by)
+    told = without_features(unlowered)
+    return summary + (f"; {told}" if told else "") + _empty_splits(index, shares, by)
 
 
 def _require_all(written: int, expected: int) -> None:
@@ -94,11 +96,6 @@ def require_export(path: Path, remedy: str = "give another file", *, overwrite: 
     """Raise ConfigError, ending with `remedy`, when dataset or datasheet would replace others."""
     require_replaceable(path, FileKind.DATASET, remedy, overwrite=overwrite)
     require_replaceable(page_of(path), FileKind.DATASHEET, remedy, overwrite=overwrite)
-
-
-def _block(sample: Sample, chosen: FeatureSet) -> Rows:
-    nothing = np.zeros((1, len(chosen.columns)), np.float32)
-    return sample.rows() or Rows(nothing, ("",))
 
 
 def _empty_splits(index: Index, shares: Sequence[float] | None, by: str) -> str:

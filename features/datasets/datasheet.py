@@ -22,6 +22,9 @@ raced at the end of a run is not, nor is a time that no kernel can have. A candi
 lowered has one row of zeros.
 """
 
+_ASKED = ("layout_rewrite", "inputs", "lowering")
+"""What tells tasks of one workload apart, besides targets; features are without it."""
+
 _LEADING = {
     "candidate": "index of the candidate, in input order; its rows are consecutive",
     "task": "index of the task: workload, target and hardware limits",
@@ -46,9 +49,11 @@ def datasheet(
     environments: Mapping[str, Mapping[str, Any]],
     sources: Sequence[str],
     split_by: str | None,
+    unlowered: int,
 ) -> str:
-    """The page as Markdown."""
+    """The page as Markdown; `unlowered` is how many candidates have no features."""
     failed = int((~index.valid).sum())
+    told = without_features(unlowered)
     lines = [
         f"# {name}",
         "",
@@ -57,6 +62,7 @@ def datasheet(
         "schedule; a candidate has as many rows as it stores buffers. Features: "
         f"`{features.schema}`, {len(features.columns)} columns, log-scaled as log2(x + 1) except "
         "one-hots and shares.",
+        *(["", f"{told}."] if told else []),
     ]
     if sources:
         lines += ["", f"Made from: {', '.join(f'`{source}`' for source in sources)}."]
@@ -75,6 +81,14 @@ def datasheet(
     return "\n".join(lines) + "\n"
 
 
+def without_features(unlowered: int) -> str:
+    """`2 candidates cannot be lowered and have one row of zeros each`; empty for none."""
+    if not unlowered:
+        return ""
+    verb, each = ("has", "") if unlowered == 1 else ("have", " each")
+    return f"{count(unlowered, 'candidate')} cannot be lowered and {verb} one row of zeros{each}"
+
+
 def _tasks(index: Index) -> list[str]:
     lines = []
     for k, text in enumerate(index.tasks):
@@ -82,9 +96,12 @@ def _tasks(index: Index) -> list[str]:
         times = index.seconds[mine]
         best = f"{np.nanmin(times):.4g}" if np.isfinite(times).any() else "none"
         failed = int((~np.isfinite(times)).sum())
-        target = json.loads(text).get("target", {})
+        entry = json.loads(text)
+        target = entry.get("target", {})
         kind = target.get("kind", "") if isinstance(target, Mapping) else target
-        workload = index.workload(k).replace("|", r"\|")  # which ends a cell, in code too
+        asked = {key: entry[key] for key in _ASKED if key in entry}
+        texts = [index.workload(k), *([json.dumps(asked, sort_keys=True)] if asked else [])]
+        workload = ", ".join(texts).replace("|", r"\|")  # which ends a cell, in code too
         lines.append(f"| {k} | {int(mine.sum())} | {failed} | {best} | `{workload}` | {kind} |")
     return lines
 

@@ -16,6 +16,7 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.search.space import SearchSpace
+from autosched.state.steps import SplitStep
 from autosched.task import Task
 
 Numbers = npt.NDArray[np.float64]
@@ -227,6 +228,11 @@ def test_a_model_whose_method_takes_something_else_is_told_so() -> None:
         contest(POOLS, [model], ["greedy"], SMALL)
 
 
+def test_a_contest_needs_pools() -> None:
+    with pytest.raises(ConfigError, match=r"^expected pools, found none; pools_of makes them of"):
+        contest([], ["random"])
+
+
 def test_a_class_that_cannot_be_made_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Mine:\n    def __init__(self):\n        1 / 0\n")
     with pytest.raises(ConfigError, match=r"mine\.py:3: Mine\(\) failed: ZeroDivisionError"):
@@ -300,6 +306,17 @@ def test_times_of_two_machines_are_two_pools() -> None:
     results = contest(pools, [model], ["greedy"], Settings(2, 1, 1, held_out="task"))
     assert [line.task for line in results.table()] == [*names, "all"]
     assert max(model.taught) == 1  # nothing of the other machine's pool
+
+
+def test_candidates_that_cannot_be_lowered_are_left_out_and_told() -> None:
+    task = Task.from_workload("matmul", M=16, N=16, K=16)
+    steps = SearchSpace(task).sample(np.random.default_rng(0), 2)[:2]
+    illegal = (SplitStep(99, 0, 16, (2,)),)
+    records = [Record(task.to_json(), each, MeasureResult((1.0,))) for each in (*steps, illegal)]
+    told: list[str] = []
+    (pool,) = pools_of(records, told.append)
+    assert len(pool.programs) == len(pool.seconds) == 2
+    assert told == [f"{task.name}: 1 of 3 candidates left out: they cannot be lowered"]
 
 
 def test_pools_of_one_machine_are_told_apart() -> None:

@@ -13,11 +13,13 @@ import pytest
 
 import autosched
 from autosched import user_file
+from autosched.errors import ConfigError
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.measure.standing import is_race
 from autosched.runtime.cpu import CpuKernel
+from autosched.search.progress import Progress
 from autosched.state.steps import steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
@@ -30,6 +32,8 @@ SEARCH = (
     " evolutionary_search_num_iters: 1}\nmeasure: {min_repeat_ms: 4, workers: 1}\n"
     "cost_model: {kind: random}\n"
 )
+LATE = """import beside_it
+        return beside_it.same(func)"""
 pytestmark = pytest.mark.usefixtures("passes")
 
 
@@ -77,6 +81,39 @@ def test_tasks_of_one_name_differ_in_their_passes(cli: Cli, passes: Path) -> Non
     done = cli("tune", "mm.yaml", "--trials", 1, "--records", "mm.jsonl")
     assert "lowered with OneThread on cpu" in done.err
     assert "; expected the same with other lowering. Give" in done.err
+
+
+def test_a_pass_may_import_a_file_beside_its_own_when_it_runs(
+    cli: Cli, tmp_path: Path, passes: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    text = passes.read_text().replace('return {}["x"]', LATE)
+    (tmp_path / "lib" / "own.py").write_text(text)
+    (tmp_path / "lib" / "beside_it.py").write_text("def same(func):\n    return func\n")
+    config("{passes: ['lib/own.py:Failing']}")
+    done = cli("tune", "mm.yaml", "--trials", 2)
+    assert done.status == 0 and "trials    2 (2 valid)" in done.out
+
+
+def test_a_run_goes_on_with_a_pass_as_it_was_before_it_was_edited(
+    passes: Path, tmp_path: Path
+) -> None:
+    """What is built in this process, too; records say what it was."""
+
+    def edit(progress: Progress, records: Any) -> None:
+        if records:
+            passes.write_text(passes.read_text().replace("ForKind.SERIAL", "ForKind.PARALLEL"))
+
+    path, task = tmp_path / "mm.jsonl", TASK.with_lowering([ONE])
+    result = autosched.tune(
+        task, trials=8, batch=4, records=path, cost_model="random", observer=edit, workers=1
+    )
+    assert [r.result.valid for r in result.records] == [True] * 8
+    assert result.best is not None
+    kernel = result.best.build()
+    assert isinstance(kernel, CpuKernel) and not kernel.artifact.parallel
+    with pytest.raises(ConfigError, match=f"{ONE} is not the pass that was recorded; restore it"):
+        autosched.load_best(path)
 
 
 def test_every_form_is_lowered_so(cli: Cli, log: Callable[..., Path]) -> None:

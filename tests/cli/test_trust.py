@@ -10,10 +10,13 @@ import pytest
 
 import autosched
 from autosched import user_file
+from autosched.cli.code_process import code_of
 from autosched.errors import ConfigError
 from autosched.export import cpu as exporting
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import read_log
+from autosched.measure.result import Failure, MeasureResult
+from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from autosched.user_file import trusting
 from kit.cli import Cli, MakeRecord
@@ -73,15 +76,62 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, ("replay", "r.jsonl")])
+RUNNING: tuple[tuple[str, ...], ...] = (
+    ("replay", "r.jsonl"),
+    ("build", "r.jsonl", "-o", "out"),
+    *(("show", "r.jsonl", "--as", form) for form in ("tir", "llvm", "asm")),
+)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *RUNNING])
 def test_no_command_runs_it(cli: Cli, hostile: Path, command: tuple[str, ...]) -> None:
     done = cli(*command)
     assert not (hostile.parent / "ran").exists()
-    if command[0] == "records" and "lowering" in hostile.read_text():
-        assert "B[i] = A[i] * 2, lowered with Same on cpu" in done.out  # which needs no code
+    declares = "double" in hostile.read_text()
+    if not declares and command in COMMANDS:  # which fill no inputs and run no passes
+        assert done.status == 0 and "run no code" not in done.out + done.err
         return
     assert "records run no code by themselves" in done.out + done.err
     assert "ops.py:" in done.out + done.err
+
+
+def test_who_lowers_elsewhere_asks_here(hostile: Path) -> None:
+    """The process that compiles for `show` trusts whoever asks it."""
+    if "lowering" not in hostile.read_text():
+        return
+    task = Task.from_json(read_log(hostile).records[0].task, to_run=False)
+    with pytest.raises(ConfigError, match="records run no code by themselves"):
+        code_of(task, (), task.target, "llvm")
+    assert not (hostile.parent / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show", "r.jsonl", "--as", "features"),
+        ("arena", "r.jsonl", "--trials", "1", "--seeds", "1", "--model", "random"),
+        ("cache", "add", "r.jsonl"),
+        ("failures", "f.jsonl", "--repro", "0"),
+    ],
+)
+def test_what_only_looks_at_loops_needs_no_trust(
+    cli: Cli,
+    hostile: Path,
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AUTOSCHED_CACHE", str(tmp_path / "cache"))
+    (record,) = read_log(hostile).records
+    failed = replace(record, result=MeasureResult((), Failure("run", "crash", "it died")))
+    RecordLog(tmp_path / "f.jsonl").append([failed])
+    unrolled = steps_from_json([["PR", 1, 0, "auto_unroll_max_step$16"]])
+    RecordLog(hostile).append([replace(record, steps=unrolled)])
+    done = cli(*command)
+    assert not (hostile.parent / "ran").exists()
+    refused = "double" in hostile.read_text()
+    assert ("run no code" in done.out + done.err) == refused
+    assert (done.status == 0) == (not refused)
 
 
 def test_build_takes_it_too(cli: Cli, hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +168,10 @@ def test_python_says_so_too(hostile: Path) -> None:
 def test_a_warm_start_does_not_run_it(cli: Cli, hostile: Path, config: Path) -> None:
     done = cli("tune", config, "--trials", 1, "--warm-start", hostile)
     assert not (hostile.parent / "ran").exists()
-    assert "records run no code by themselves" in done.out + done.err
+    if "double" in hostile.read_text():
+        assert "records run no code by themselves" in done.out + done.err
+    else:
+        assert f"warm start from {hostile}: 1 record of 1 task" in done.err
 
 
 def test_what_the_user_named_himself_may_be_continued(hostile: Path) -> None:

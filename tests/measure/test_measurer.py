@@ -1,14 +1,18 @@
 """Real builds and runs of tiny kernels: results, failures and checks."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from autosched.measure.build import Builder, BuildResult
 from autosched.measure.check import Seen
+from autosched.measure.interrupt import MeasureLostError
 from autosched.measure.measurer import Measurer
 from autosched.measure.result import Failure, MeasureResult, RunResult, lower_quartile
 from autosched.measure.run import make_handler
@@ -17,9 +21,17 @@ from autosched.measure.runner import Runner
 from autosched.state.steps import SplitStep, Step, steps_from_json
 from autosched.task import Task
 from kit.measurer import PATIENT, failure_of
+from kit.passes import ONE
 from kit.tir import value_of
 
 FAST = RunOptions(timeout=PATIENT, min_repeat_ms=4.0, repeats=2, visits=2)
+OPS = """
+from autosched import te
+
+def double(n):
+    A = te.placeholder((n,), "float32", "A")
+    return [A, te.compute((n,), lambda i: A[i] * 2, "B")]
+"""
 TILED = steps_from_json([["SP", 2, 0, 17, [4], 1], ["SP", 2, 2, 5, [8], 1]])
 
 
@@ -66,6 +78,67 @@ def test_what_was_measured_is_not_built_again(task: Task, monkeypatch: pytest.Mo
         monkeypatch.setattr("autosched.measure.measurer._MOST_KEPT", 0)
         measurer.measure(task, [])
         assert measurer.build(task, [TILED]) == [None]
+
+
+def test_a_pass_that_is_edited_stays_what_it_was_until_a_process_must_load_it(
+    passes: Path,
+) -> None:
+    """Then the run ends, and no candidate fails for that."""
+    task = Task.from_workload("matmul", M=17, N=5, K=9).with_lowering([ONE])
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=FAST) as measurer:
+        before = measurer.build(task, [TILED])
+        text = passes.read_text()
+        passes.write_text(text.replace("ForKind.SERIAL", "ForKind.UNROLLED"))
+        assert measurer.measure(task, [TILED, ()])[0].valid
+        assert measurer.build(task, [TILED]) == before
+        (slot,) = measurer.builder._slots
+        for ask in (measurer.measure, measurer.begin):
+            slot.worker.start()
+            with pytest.raises(MeasureLostError, match=f"{ONE} is not the pass that was rec") as e:
+                for _ in range(500):
+                    ask(task, [(), TILED])
+                    time.sleep(0.02)
+            assert e.value.results == ((None, None) if ask == measurer.measure else ())
+            measurer.start(task)
+            (slot,) = measurer.builder._slots
+        passes.write_text(text)
+        assert all(result.valid for result in measurer.measure(task, [(), TILED]))
+
+
+@pytest.mark.parametrize("at", ["drop", "first", "disturbed", "check"])
+def test_a_file_that_is_edited_ends_the_run_once_a_process_must_load_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Whatever the process was at when it died; what was measured until then counts."""
+    file = tmp_path / "ops.py"
+    file.write_text(OPS)
+    task = Task.from_python(f"{file}:double", n=64)
+    with Measurer.create(workers=1, build_timeout=PATIENT, options=FAST) as measurer:
+        assert measurer.measure(task, [()])[0].checked
+        file.write_text(OPS.replace("* 2", "* 3"))
+        call = Runner._call
+
+        def dying(runner: Runner, request: tuple[Any, ...], *more: Any) -> Any:
+            if request[0] == at and runner._worker is not None:
+                runner._worker.kill()
+            return call(runner, request, *more)
+
+        monkeypatch.setattr(Runner, "_call", dying)
+        unrolled = steps_from_json([["PR", 1, 0, "auto_unroll_max_step$16"]])
+        gone = r"a new process cannot run candidates: .*ops\.py:double\(n=64\): its file no longer"
+        with pytest.raises(MeasureLostError, match=gone) as e:
+            measurer.measure(task, [(), unrolled])
+        first, second = e.value.results
+        assert second is None or second.valid
+        assert first is None if at == "drop" else first is not None
+        assert first is None or first.valid == (at != "first")
+        monkeypatch.undo()
+        for _ in range(2):
+            with pytest.raises(MeasureLostError, match="its file no longer declares the computati"):
+                measurer.measure(task, [()])
+        assert measurer.runner.peak(task) is None
+        file.write_text(OPS)
+        assert measurer.measure(task, [()])[0].valid
 
 
 def test_a_builder_that_dies_costs_one_failure(measurer: Measurer, task: Task) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import autosched
+from autosched import user_file
 from autosched.errors import ConfigError
 from autosched.measure.record_log import RecordLog, RecordsError
 from autosched.measure.records import SCHEMA, LogContents, Record, read_log
@@ -23,6 +24,7 @@ from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 from kit.full_disk import limit_room, nothing, up_to
+from kit.passes import ONE, TASK
 
 STEPS = steps_from_json([["SP", 2, 0, 16, [1, 1, 8], 1], ["AN", 2, 3, 2], ["CHW", 2, "local"]])
 
@@ -78,6 +80,16 @@ def test_showing_a_record_runs_no_file_of_the_users(
         for other in others:
             shown = repr(record({**task_json, **other}))
             assert shown == f"<record of task {task_json['key']}: 1 ms, checked, 3 steps>"
+
+
+def test_a_record_of_a_pass_is_shown_with_its_name(
+    passes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TASK.with_lowering([ONE])
+    monkeypatch.setattr(user_file, "_RAN", set())
+    shown = repr(Record(task.to_json(), (), MeasureResult((1e-3,))))
+    assert shown.startswith(f"<record of {TASK.name}, lowered with OneThread on cpu: 1 ms, ")
+    assert not user_file._RAN
 
 
 def test_half_a_pair_of_surrogates_is_no_text(tmp_path: Path, task_json: dict[str, Any]) -> None:

@@ -310,6 +310,64 @@ def test_a_policy_that_sleeps_uses_up_the_time(make: Callable[..., Tuner], task:
     assert len(result.records) == 0 and result.reason == "the time budget of 0.01 s is used"
 
 
+def test_a_policy_with_nothing_new_is_asked_until_the_time_is_used(
+    make: Callable[..., Tuner], task: Task
+) -> None:
+    class Slow(Drawn):
+        def propose(self, count: int) -> Any:
+            self.asked.append(count)
+            if not self.told:
+                return self.tools.space.sample(self.tools.rng, count)
+            if len(self.asked) == 2:
+                budget = tuner.progress.elapsed + 0.3
+                tuner.options = replace(tuner.options, time_budget_s=budget)
+            time.sleep(0.2)
+            return [steps for steps, _ in self.told]
+
+    tuner = make(task, Slow)
+    result = tuner.run()
+    assert 2 < len(Drawn.made[0].asked) <= 4
+    assert result.reason.startswith("the time budget of ") and len(result.records) == 4
+
+
+def test_of_a_long_answer_no_more_is_looked_at_than_time_allows(
+    make: Callable[..., Tuner], task: Task
+) -> None:
+    class Long(Drawn):
+        def propose(self, count: int) -> Any:
+            self.asked.append(count)
+            return [super().propose(1)[0], *[()] * 600]
+
+    tuner = make(task, Long, trials=12)
+    search, looked_at = tuner._policy, 0
+    assert isinstance(search, OwnSearch)
+    of_one = search.state
+
+    def slow(steps: Steps) -> str:
+        nonlocal looked_at
+        looked_at += 1
+        time.sleep(0.01)
+        return of_one(steps)
+
+    search.state = slow  # type: ignore[method-assign]  # as for a computation of many stages
+    tuner.options = replace(tuner.options, time_budget_s=tuner.progress.elapsed + 0.3)
+    result = tuner.run()
+    assert looked_at < 100 and len(result.records) <= 2
+    assert result.reason.startswith("the time budget of ")
+
+
+def test_several_tasks_share_the_time_of_the_run(
+    make: Callable[..., Tuner], task: Task, stub_helper: type[StubHelper]
+) -> None:
+    """Not what the options of a single one of them say."""
+    policy = own_policies(Drawn, "policy")
+    own = TuneOptions(trials=6, batch=2, time_budget_s=1e-9, policy=policy)
+    options = ScheduleOptions(6, 2, time_budget_s=60.0)
+    scheduler = TaskScheduler([(task, own)], options, StubMeasurer(), helper=stub_helper())
+    assert len(scheduler.run().tasks[0].records) == 6
+    assert scheduler._started <= scheduler.tuners[0].progress.started  # over first, with a reason
+
+
 def test_what_another_run_measures_is_not_asked_of_it(
     make: Callable[..., Tuner], task: Task, tmp_path: Path
 ) -> None:

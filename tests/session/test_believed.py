@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import autosched
-from autosched import tune
+from autosched import tune, user_file
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.sets import TUNING
 from autosched.measure.plausible import least_of, least_operations, least_seconds
@@ -24,8 +24,10 @@ from autosched.session.model import Known, ModelOptions, make_learner
 from autosched.state.steps import steps_from_json
 from autosched.target import cpu_target
 from autosched.task import Task
+from autosched.workloads.chosen_inputs import parse_inputs
 from kit.helper import StubHelper
 from kit.measurer import CRASH, StubMeasurer
+from kit.passes import ONE
 from kit.types import UseMeasurer
 
 MATMUL = Task.from_workload("matmul", M=64, N=64, K=64)
@@ -57,6 +59,17 @@ def test_the_least_time_of_a_task() -> None:
     half = Task.from_workload("matmul", M=64, N=64, K=64, dtype="float16")
     assert least_seconds(half) == 2e-9
     assert least_of({"key": "k", "workload": {"op": "nothing"}}) == 0.0
+
+
+def test_the_least_time_needs_no_trust_in_what_does_not_declare_the_task(
+    passes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes.write_text(f"{passes.read_text()}\ndef ones(rng, shape, dtype):\n    return 1\n")
+    filled = replace(MATMUL, chosen_inputs=parse_inputs({"A": {"function": "my_passes.py:ones"}}))
+    tasks = MATMUL.with_lowering([ONE]), filled
+    monkeypatch.setattr(user_file, "_RAN", set())
+    assert [least_of(task.to_json()) for task in tasks] == [least_seconds(MATMUL)] * 2
+    assert not user_file._RAN
 
 
 @pytest.mark.parametrize(("stride", "share"), [(1, 1), (2, 4), (3, 9)])

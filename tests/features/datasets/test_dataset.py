@@ -60,6 +60,19 @@ def test_npz(tmp_path: Path) -> None:
     assert not data["features"][7].any()
 
 
+def test_candidates_without_features_are_counted(tmp_path: Path) -> None:
+    """Also those that have a time: their rows would teach a model that zeros are fast."""
+    path = tmp_path / "d.npz"
+    unlowered = sample("b", 1, 8.0, rows=0)
+    told = dataset.export(SAMPLES, path)
+    assert told.endswith("/1; 1 candidate cannot be lowered and has one row of zeros")
+    told = dataset.export([*SAMPLES, unlowered], path, (0.5, 0.5), "shape")
+    assert told.endswith("/1; 2 candidates cannot be lowered and have one row of zeros each")
+    assert "2 candidates cannot be lowered and have" in path.with_suffix(".npz.md").read_text()
+    told = dataset.export(SAMPLES[:3], path)
+    assert "lowered" not in told and "be lowered and" not in (tmp_path / "d.npz.md").read_text()
+
+
 def test_throughput_is_relative_to_what_was_timed_alike(tmp_path: Path) -> None:
     """Another machine, or one with empty caches, is faster or slower at all candidates."""
     path = tmp_path / "d.npz"

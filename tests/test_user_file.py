@@ -1,0 +1,83 @@
+"""Files of the user's: what they may import."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from autosched.errors import ConfigError
+from autosched.user_file import load_object
+
+USING = """
+import json
+
+def late():
+    import {name}
+    return {name}.__file__
+"""
+
+
+@pytest.fixture(autouse=True)
+def _path_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+def loaded(folder: Path, name: str, source: str = USING) -> object:
+    (folder / "mine.py").write_text(source.format(name=name))
+    _, found = load_object(f"{folder / 'mine.py'}:late", "x", "function")
+    return found
+
+
+def test_a_function_may_import_a_file_beside_its_own(tmp_path: Path) -> None:
+    (tmp_path / "beside_mine.py").write_text("")
+    for _ in range(2):
+        late = loaded(tmp_path, "beside_mine")
+        assert callable(late) and late() == str(tmp_path / "beside_mine.py")
+    assert sys.path.count(str(tmp_path)) == 1 and sys.path[-1] == str(tmp_path)
+
+
+def test_a_file_beside_it_stands_in_front_only_while_it_runs(tmp_path: Path) -> None:
+    """A file that has the name of a library is not what autosched imports later."""
+    (tmp_path / "wave.py").write_text("mine = True\n")
+    sys.modules.pop("wave", None)
+    late = loaded(tmp_path, "wave")
+    assert callable(late) and late() != str(tmp_path / "wave.py")
+    del sys.modules["wave"]
+    source = "import wave\n\ndef late():\n    return wave.mine\n"
+    late = loaded(tmp_path, "wave", source)
+    assert callable(late) and late()
+
+
+def test_a_path_that_has_the_folder_stays_as_it_is(tmp_path: Path) -> None:
+    sys.path.insert(3, str(tmp_path))
+    before = list(sys.path)
+    loaded(tmp_path, "json")
+    assert sys.path == before
+    (tmp_path / "mine.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        load_object(f"{tmp_path / 'mine.py'}:late", "x", "function")
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_of_two_files_of_one_name_in_two_folders_none_stands_for_the_other(
+    tmp_path: Path, package: bool
+) -> None:
+    """The second would get what stands beside the first."""
+    one, other = tmp_path / "a", tmp_path / "b"
+    for folder in (one, other):
+        (folder / "shared_name").mkdir(parents=True)
+        place = "shared_name/__init__.py" if package else "shared_name.py"
+        (folder / place).write_text(f"where = {folder.name!r}\n")
+    source = "from shared_name import where\n\ndef late():\n    return where\n"
+    late = loaded(one, "", source)
+    assert callable(late) and late() == "a"
+    for text in (source, "def late():\n    import shared_name.x as y\n"):
+        with pytest.raises(
+            ConfigError, match=r"^x: .*b/mine\.py imports shared_name, which .*a/sha"
+        ):
+            loaded(other, "", text)
+    assert callable(late := loaded(one, "", source)) and late() == "a"
