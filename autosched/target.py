@@ -303,6 +303,18 @@ def _host() -> tuple[str, str, str]:
     return str(llvm.get_host_cpu_name()), host_features(), str(llvm.get_process_triple())
 
 
+def kind_of_triple(triple: str) -> tuple[str, str]:
+    """The processor and the system that LLVM's name of a machine means: what links together.
+
+    >>> kind_of_triple("arm64-apple-darwin23.0.0"), kind_of_triple("x86_64-pc-linux-gnu")
+    (('aarch64', 'darwin'), ('x86_64', 'linux'))
+    """
+    processor, _, rest = triple.lower().partition("-")
+    systems = {"linux": "linux", "darwin": "darwin", "macos": "darwin", "windows": "windows"}
+    system = next((name for word, name in systems.items() if word in rest), rest)
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(processor, processor), system
+
+
 def _vector_bytes(features: str) -> int:
     enabled = set(features.split(","))
     if "+avx512f" in enabled:

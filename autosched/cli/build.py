@@ -59,5 +59,7 @@ def sizes(text: str) -> dict[str, int]:
         name, _, value = part.partition("=")
         if not name.strip().isidentifier() or not value.strip().isdecimal():
             raise ConfigError(f"--also {text}: expected sizes such as M=100,N=64, found {part!r}")
+        if name.strip() in found:
+            raise ConfigError(f"--also {text}: {name.strip()} is given twice; repeat --also")
         found[name.strip()] = int(value)
     return found

@@ -58,6 +58,21 @@ uid_t wchar_t wint_t mbstate_t wctype_t wctrans_t div_t ldiv_t lldiv_t imaxdiv_t
 TYPES = frozenset(_TYPES.split())
 """Of C's headers, and of POSIX."""
 
+_HEADERS = """
+assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
+stdarg stdatomic stdbit stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath
+threads time uchar wchar wctype
+aio cpio dirent dlfcn fcntl fmtmsg fnmatch ftw glob grp iconv langinfo libgen monetary mqueue ndbm
+netdb nl_types poll pthread pwd regex sched search semaphore spawn strings stropts syslog tar
+termios ulimit unistd utime utmpx wordexp
+alloca argp argz byteswap elf endian err error execinfo features getopt ifaddrs libintl link malloc
+memory mntent obstack paths printf pty resolv shadow stab syscall sysexits syslimits ucontext
+unwind values varargs wait
+cpuid immintrin mm_malloc omp openacc quadmath x86intrin cuda
+"""
+HEADERS = frozenset(_HEADERS.split())
+"""Of C up to C23, of POSIX, and those that they, C libraries and compilers bring, without `.h`."""
+
 _PATTERNS = re.compile(
     r"__\w*|u?int\w*_t|[A-Z]\w*_(MAX|MIN|C)|"
     r"(CLOCK|DBL|EXIT|FD|FLT|FP|LDBL|M|MATH|MAX|PTHREAD|SEEK|TIMER)_[A-Z0-9]\w*"

@@ -19,6 +19,17 @@ _TYPES = {
 }
 _BITS = {"float16": "uint16_t", "bfloat16": "uint16_t"}
 
+_LIBRARIES = "c m dl rt pthread util resolv atomic crypt gcc gcc_s gomp"
+LIBRARIES = frozenset(_LIBRARIES.split())
+"""What programs are linked with unasked, or by one of the usual options: `-lm`."""
+
+_CMAKE_TARGETS = """
+all clean depend edit_cache help install list_install_components package package_source preinstall
+rebuild_cache test
+"""
+CMAKE_TARGETS = frozenset(_CMAKE_TARGETS.split())
+"""Targets of CMake's own (its policy CMP0037), and of its generator of makefiles."""
+
 
 class Function(NamedTuple):
     """A function of the library: what it computes, and its arrays.
@@ -121,6 +132,12 @@ def _wrapped(text: str, width: int = 92) -> str:
     return "\n".join([*lines, line])
 
 
+_TWICE = (
+    "a function of another library, too, and a program calls that of one of them: "
+    "build them as one library, or use dlopen"
+)
+
+
 def _declaration(f: Function) -> str:
     lines = [f"/* {f.title.replace('*/', '* /')}", " *"]
     for c, p in zip(c_names(f.params), f.params, strict=True):
@@ -138,7 +155,14 @@ def _declaration(f: Function) -> str:
         lines.append(f" * Shapes that are there (others: status {NO_SHAPE}):")
         lines += [f" *   {_shapes(f.params, variant)}" for variant in f.variants]
     lines.append(" */")
-    return "\n".join(lines) + f"\nint {f.symbol}({_parameters(f)});\n"
+    taken = f"AUTOSCHED_FUNCTION_{f.symbol}"
+    return f"""#ifdef {taken}
+#error "{f.symbol} is {_TWICE}"
+#endif
+#define {taken}
+{chr(10).join(lines)}
+int {f.symbol}({_parameters(f)});
+"""
 
 
 def _shapes(params: Sequence[ParamSpec], variant: Sequence[tuple[int, ...]]) -> str:
@@ -305,6 +329,7 @@ def cmake(name: str) -> str:
 #
 #   include(path/to/{name}.cmake)
 #   target_link_libraries(your_program PRIVATE {name})
+include_guard(GLOBAL)
 add_library({name} SHARED IMPORTED GLOBAL)
 set_target_properties({name} PROPERTIES
   IMPORTED_LOCATION "${{CMAKE_CURRENT_LIST_DIR}}/lib{name}.so"

@@ -6,12 +6,15 @@ import ctypes
 import keyword
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from autosched.codegen.c_words import has_meaning
+from autosched.errors import CompileError, ScheduleError
 from autosched.state.steps import Step
 from autosched.task import Task
 
@@ -47,6 +50,19 @@ class Candidate:
         workload = self.task.workload.to_json()
         kinds = ("op", "expr", "einsum", "python")
         return next((str(workload[kind]) for kind in kinds if kind in workload), "")
+
+    @contextmanager
+    def named_in_errors(self, arch: str = "") -> Iterator[None]:
+        """Inside, errors of its code say whose they are: several kernels are exported at once."""
+        whose = f"{self.task.name} for {arch}" if arch else self.task.name
+        try:
+            yield
+        except ScheduleError as error:
+            raise ScheduleError(f"{whose}: {error}") from error
+        except CompileError as error:
+            raise CompileError(
+                f"{whose}: {error}", kind=error.kind, line=error.line, statement=error.statement
+            ) from error
 
     def about(self) -> dict[str, Any]:
         """What a reader wants to know of it."""
@@ -95,10 +111,24 @@ def _identifier(name: str) -> str:
     if text == "main":
         return "kernel"
     # A function called exp would be found in the place of the C library's.
-    known = has_meaning(text) or keyword.iskeyword(text) or hasattr(ctypes.CDLL(None), text)
+    known = has_meaning(text) or keyword.iskeyword(text) or _in_c_library(text)
     if not text or text[0].isdigit() or known or text.lower().startswith(OWN):
         return f"kernel_{text}"
     return text
+
+
+def _in_c_library(name: str) -> bool:
+    return any(hasattr(library, name) for library in _c_libraries())
+
+
+@cache
+def _c_libraries() -> list[ctypes.CDLL]:
+    """Those of C, whatever else this process has loaded; all of it where they have other names."""
+    found = []
+    for name in ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"):
+        with suppress(OSError):
+            found.append(ctypes.CDLL(name))
+    return found or [ctypes.CDLL(None)]
 
 
 def _sizes(task: Task) -> str:

@@ -122,7 +122,7 @@ def _linked(
     note = (
         f"{NO_LINKER}: the object files are there instead; elsewhere, or after installing one "
         f"(pip install ziglang), link them in {folder} with\n"
-        f"  cc -shared -o {library} {words} -Wl,-z,nodelete -lm -lpthread"
+        f"  cc -shared -o {library} {words} -Wl,-z,nodelete,-Bsymbolic -lm -lpthread"
     )
     return paths, note
 
@@ -162,7 +162,8 @@ def _machine(target: Target) -> tuple[str, str, str]:
 
 def _build(candidate: Candidate) -> CpuArtifact:
     symbol = f"autosched_kernel_{candidate.symbol}"
-    return build_candidate(candidate.task, candidate.steps, name=symbol)
+    with candidate.named_in_errors():
+        return build_candidate(candidate.task, candidate.steps, name=symbol)
 
 
 def _threads(artifact: CpuArtifact) -> int:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 EAX, EBX, ECX, EDX = range(4)
 _EXTENDED = 0x80000001
+_APX = ("egpr", "push2pop2", "ppx", "ndd", "ccmp", "nf", "cf", "zu")
+"""What LLVM makes of one bit, APX_F: 32 registers of integers, and what came with them."""
 
 
 class Bit(NamedTuple):
@@ -38,10 +40,11 @@ BITS: dict[str, Bit] = {
     **_bits(7, 0, EDX, avx512vp2intersect=8, avx512fp16=23),
     **_bits(7, 1, EAX, avxvnni=4, avx512bf16=5, avxifma=23),
     **_bits(7, 1, EDX, avxvnniint8=4, avxneconvert=5, avxvnniint16=10),
+    **_bits(7, 1, EDX, **dict.fromkeys(_APX, 21)),
     **_bits(_EXTENDED, 0, ECX, sahf=0, lzcnt=5, sse4a=6, xop=11, fma4=16, tbm=21),
 }
 
-_AVX, _AVX512 = 0x6, 0xE6  # of XCR0: registers that the operating system saves
+_AVX, _AVX512, _EGPR = 0x6, 0xE6, 1 << 19  # of XCR0: registers that the operating system saves
 
 
 def needed(features: str) -> dict[str, Bit]:
@@ -51,8 +54,9 @@ def needed(features: str) -> dict[str, Bit]:
 
 
 def saved_registers(features: str) -> int:
-    """The bits of XCR0 that such code needs: 0 without vectors of more than 128 bits."""
+    """The bits of XCR0 that such code needs: 0 with vectors of 128 bits and 16 registers."""
     found = needed(features)
+    more = _EGPR if "egpr" in found else 0
     if "avx512f" in found:
-        return _AVX512
-    return _AVX if "avx" in found else 0
+        return _AVX512 | more
+    return _AVX | more if "avx" in found else more

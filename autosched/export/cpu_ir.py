@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from autosched.export.cpu_features import Bit
 
 _START = "this library needs what this machine's CPU or system lacks:"
-_SYSTEM = " AVX registers (saved by the system)"
+_SYSTEM = " registers (saved by the system)"
 
 _NOTHING_TO_ASK = "define private ptr @lib.look_at_cpu() {\n  ret ptr null\n}\n"
 
@@ -55,6 +55,7 @@ ask:
 
 define private ptr @lib.look_at_cpu() {
 entry:
+  store i8 0, ptr @lib.missing  ; the child of a fork may look again
   %begun = call ptr @strcat(ptr @lib.missing, ptr @lib.start)
   br label %each
 each:

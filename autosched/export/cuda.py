@@ -63,13 +63,13 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
     # The variant of an architecture alone (sm_90a) is NVRTC's matter, where a kernel needs it.
     asked = archs or [task.target.arch or "sm_80"]
     wanted = list(dict.fromkeys(arch.rstrip("af") for arch in asked))
-    target = replace(task.target, arch=wanted[0])
-    artifact = cuda_source_of_candidate(task, candidate.steps, target, symbol)
+    artifact = _source(candidate, wanted)
     cubins: dict[str, str] = {}
     compilers: dict[str, str] = {}
     for arch in wanted:
         nvrtc = load_nvrtc(arch)
-        compiled = nvrtc.compile(artifact.source, arch, statements=artifact.statements)
+        with candidate.named_in_errors(arch):
+            compiled = nvrtc.compile(artifact.source, arch, statements=artifact.statements)
         artifact = artifact.with_cubin(compiled)
         cubins[compiled.arch] = f"{symbol}.{compiled.arch}.cubin"
         written[cubins[compiled.arch]] = compiled.cubin
@@ -81,6 +81,7 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
         written[f"{symbol}.ptx"] = nvrtc.ptx(artifact.source, lowest).encode()
         ptx = {"arch": nearest_arch(lowest, nvrtc.archs) or lowest, "file": f"{symbol}.ptx"}
     written[f"{symbol}.cu"] = artifact.source.encode()
+    code = [*cubins.values(), *([ptx["file"]] if ptx else ())]
     return {
         **candidate.about(),
         "parameters": _parameters(artifact),
@@ -91,8 +92,21 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
         "launches": _launches(artifact),
         "workspaces": {s.workspace: s.size for s in artifact.plan if isinstance(s, Alloc)},
         "resources": {arch: _resources(artifact, arch) for arch in cubins},
-        "sha256": {file: hashlib.sha256(written[file]).hexdigest() for file in cubins.values()},
+        "sha256": {file: hashlib.sha256(written[file]).hexdigest() for file in code},
     }
+
+
+def _source(candidate: Candidate, archs: Sequence[str]) -> CudaArtifact:
+    """The artifact for the first of `archs`. ScheduleError where it is illegal for another."""
+    found = []
+    for arch in archs:
+        load_nvrtc(arch)  # whether there is such an architecture
+        target = replace(candidate.task.target, arch=arch)
+        with candidate.named_in_errors(arch):
+            found.append(
+                cuda_source_of_candidate(candidate.task, candidate.steps, target, candidate.symbol)
+            )
+    return found[0]
 
 
 def _parameters(artifact: CudaArtifact) -> list[dict[str, Any]]:

@@ -182,8 +182,9 @@ class Choice:
             )
         if len(fitting) == 1:
             return next(iter(fitting.values()))
-        out = named.get("out", ())
-        given = (*args[count:], *(out if isinstance(out, tuple) else (out,)))
+        out = named.get("out")
+        several = () if out is None else out if isinstance(out, tuple) else (out,)
+        given = (*args[count:], *several)
         found = fitting.get(_shapes_of(self._outputs, given, named))
         if found is None:
             raise ValueError(

@@ -5,6 +5,7 @@ It is bundled with what it imports (`bundle.py`) and never imported here but by 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from autosched.runtime.cuda_api import Driver, LibCuda
 from autosched.runtime.cuda_loader import GpuKernel, Parameter, Program, Step
 
 _FILE = Path(__file__).with_suffix(".json")
+_AGAIN = "export it again, or copy all of its files"
 _kernels: dict[str, GpuKernel] = {}
 
 
@@ -23,9 +25,11 @@ def names() -> list[str]:
 
 
 def load(name: str, driver: Driver | None = None, device: int = 0) -> GpuKernel:
-    """A kernel; NumPy arrays are computed on GPU `device`. OSError where there is no driver."""
+    """A kernel; NumPy arrays are computed on GPU `device`.
+
+    OSError where there is no driver, ImportError where the files are not those of one build.
+    """
     entry = _description()[name]
-    folder = _FILE.parent
     parameters = tuple(
         Parameter(p["name"], p["dtype"], element_of(p["dtype"]), tuple(p["shape"]), p["output"])
         for p in entry["parameters"]
@@ -37,9 +41,9 @@ def load(name: str, driver: Driver | None = None, device: int = 0) -> GpuKernel:
         )
         for s in entry["launches"]
     )  # fmt: skip
-    cubins = {arch: (folder / file).read_bytes() for arch, file in entry["cubins"].items()}
+    cubins = {arch: _code(entry, file) for arch, file in entry["cubins"].items()}
     text = entry["ptx"]
-    ptx = None if text is None else (text["arch"], (folder / text["file"]).read_bytes())
+    ptx = None if text is None else (text["arch"], _code(entry, text["file"]))
     program = Program(name, parameters, cubins, entry["workspaces"], steps, ptx)
     return GpuKernel(program, LibCuda() if driver is None else driver, device=device)
 
@@ -56,6 +60,22 @@ def __dir__() -> list[str]:
     return [*names(), "load", "names"]
 
 
+def _code(entry: dict[str, Any], file: str) -> bytes:
+    """What a file holds, if it is the one that the launches are of."""
+    try:
+        code = _FILE.with_name(file).read_bytes()
+    except OSError as error:
+        raise ImportError(f"{_FILE.with_name(file)} cannot be read: {error}; {_AGAIN}") from error
+    if hashlib.sha256(code).hexdigest() != entry["sha256"][file]:
+        raise ImportError(f"{_FILE.with_name(file)} is not that of {_FILE.name}; {_AGAIN}")
+    return code
+
+
 def _description() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))["kernels"]
+    try:
+        found: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))["kernels"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ImportError(
+            f"{_FILE} does not describe the kernels: {type(error).__name__}: {error}; {_AGAIN}"
+        ) from error
     return found

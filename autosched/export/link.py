@@ -42,7 +42,7 @@ def linker() -> list[str] | None:
 def link(
     command: Sequence[str], objects: Sequence[Path], output: Path, symbols: Sequence[str]
 ) -> None:
-    """Make the shared library `output`, which shows `symbols` only.
+    """Make the shared library `output`, which shows `symbols` only, and calls its own.
 
     It stays loaded once it is, since its threads run its code. Raises CompileError with what the
     linker said.
@@ -53,7 +53,7 @@ def link(
         names = "".join(f"  {symbol};\n" for symbol in symbols)
         exports.write_text(f"{{\nglobal:\n{names}local:\n  *;\n}};\n")
         script = ["-Xlinker", "--version-script", "-Xlinker", str(exports)]  # -Wl, ends at a comma
-        arguments += [*script, f"-Wl,-soname,{output.name},-z,nodelete,-z,defs"]
+        arguments += [*script, f"-Wl,-soname,{output.name},-z,nodelete,-z,defs,-Bsymbolic"]
     try:
         done = subprocess.run([*arguments, "-lm", "-lpthread"], capture_output=True, text=True)
     except OSError as error:

@@ -2,7 +2,8 @@
 
 `void @lib.start_threads()` starts them once in a process: as many as `wanted`, but no more than
 the process may use and its container has the time of (`quota_ir.py`), or AUTOSCHED_NUM_THREADS.
-They take no signals and end with the process; a forked child has none, and starts its own.
+They take no signals and end with the process; a forked child has none, and starts its own. What
+other threads of its parent held or had begun is as before they did.
 """
 
 from __future__ import annotations
@@ -41,26 +42,23 @@ done:
 }
 """
 
+# Asked for when the library is loaded: a kernel without threads holds locks, too.
 _FORK = """
 declare i32 @pthread_atfork(ptr, ptr, ptr)
-@lib.watched = private global i32 0
+@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [
+  { i32, ptr, ptr } { i32 65535, ptr @lib.watch_forks, ptr null }
+]
 
 define private void @lib.after_fork() {
   call void @llvm.memset.p0.i64(ptr @autosched_pool, i8 0, i64 POOL_BYTES, i1 false)
   store atomic i32 0, ptr @lib.starting release, align 4
+  call void @autosched_workspace_forget()
+  %looking = cmpxchg ptr @lib.state, i32 1, i32 0 acq_rel monotonic, align 4
   ret void
 }
 
 define private void @lib.watch_forks() {
-entry:
-  %seen = load i32, ptr @lib.watched
-  %new = icmp eq i32 %seen, 0
-  br i1 %new, label %watch, label %done
-watch:
   %w = call i32 @pthread_atfork(ptr null, ptr null, ptr @lib.after_fork)
-  store i32 1, ptr @lib.watched
-  br label %done
-done:
   ret void
 }
 """
@@ -87,7 +85,6 @@ entry:
   %won = extractvalue { i32, i1 } %pair, 1
   br i1 %won, label %begin, label %done
 begin:
-  call void @lib.watch_forks()
   %wanted = call i64 @lib.threads_to_use()
   %f = call i32 @sigfillset(ptr %all)
   %b = call i32 @pthread_sigmask(i32 BLOCK, ptr %all, ptr %old)

@@ -53,8 +53,8 @@ def arrange(
         kernel(a, b, c)    kernel(a, b)    kernel(A=a, B=b, C=c)    kernel(a, b, out=c)
 
     Positions are those of the parameters; of the inputs where as many are given. `out` is the
-    output, or a tuple of several. Raises `refusal` of a sentence for a name unknown or given
-    twice, and when an input or some of the outputs are missing.
+    output, or a tuple of several, or None. Raises `refusal` of a sentence for a name unknown or
+    given twice, and when an input or some of the outputs are missing.
     """
     outputs = [i for i, spec in enumerate(specs) if spec.is_output]
     inputs = [i for i, spec in enumerate(specs) if not spec.is_output]
@@ -118,10 +118,18 @@ def _outputs_named(
     outputs: Sequence[int],
     refusal: Refusal,
 ) -> Mapping[str, Any]:
-    """`named` with `out` spread over the outputs, unless a parameter has that name."""
-    if "out" not in named or any(spec.name == "out" for spec in specs):
+    """`named` with `out` spread over the outputs, unless a parameter has that name.
+
+    None is no output, as of NumPy's functions, but where an input has that name.
+    """
+    if "out" not in named:
         return named
     given = named["out"]
+    called_so = [spec for spec in specs if spec.name == "out"]
+    if given is None and all(spec.is_output for spec in called_so):
+        return {name: value for name, value in named.items() if name != "out"}
+    if called_so:
+        return named
     several = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(several) != len(outputs):
         names = ", ".join(specs[i].name for i in outputs)

@@ -21,8 +21,12 @@ def empty(
         >>> import autosched
         >>> autosched.empty((2, 3), "float16").shape
         (2, 3)
+
+    Raises TypeError for elements that are objects of Python.
     """
     kind = np.dtype(dtype)
+    if kind.hasobject:  # what lies there would be taken for their addresses
+        raise TypeError(f"empty: expected a type of numbers, found {kind}")
     extents = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
     raw = np.empty(math.prod(extents) * kind.itemsize + alignment, np.uint8)
     start = -int(raw.__array_interface__["data"][0]) % alignment

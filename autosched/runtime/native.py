@@ -156,6 +156,7 @@ SYMBOLS = (
     "autosched_pool_unlock",
     "autosched_workspace_alloc",
     "autosched_workspace_free",
+    "autosched_workspace_forget",
     "autosched_time",
     "autosched_call",
 )

@@ -113,11 +113,13 @@ class WorkerPool:
             self._stop()
 
     def _forget(self) -> None:
-        # In the child of a fork there are no workers, and the lock may be in any state.
+        # In the child of a fork there are no workers, and the locks may be in any state.
         self._lock = threading.Lock()
-        had, self._threads, self._size = bool(self._threads), [], 1
-        if had:
-            ctypes.memset(runtime_library().addresses["autosched_pool"], 0, POOL_BYTES)
+        self._threads, self._size = [], 1
+        if runtime_library.cache_info().currsize:
+            addresses = runtime_library().addresses
+            ctypes.memset(addresses["autosched_pool"], 0, POOL_BYTES)
+            ctypes.CFUNCTYPE(None)(addresses["autosched_workspace_forget"])()
 
 
 _pool = WorkerPool()

@@ -4,11 +4,16 @@ Fresh pages cost more than most kernels take, so freed blocks stay in a table of
 bytes, in use) under a spin lock and are handed out again to requests of at least half their size.
 When more than 256 MiB would be held, the unused blocks are returned to the C library first. Blocks
 for which no slot is empty go straight back when freed.
+
+`void @autosched_workspace_forget()` is for the child of a fork, where none of the other threads is:
+blocks that they used are unused, and a lock that one of them held is open. What that one was
+changing may be in any state, so the table is empty then.
 """
 
 from __future__ import annotations
 
 CACHE_BYTES = 256 * 1024 * 1024
+_TABLE_BYTES = 64 * 24
 
 WORKSPACE_IR = """
 %block = type { ptr, i64, i64 }
@@ -162,4 +167,25 @@ unknown:
 done:
   ret void
 }
-""".replace("CACHE_BYTES", str(CACHE_BYTES))
+
+define void @autosched_workspace_forget() {
+entry:
+  %held = load atomic i32, ptr @run.blocks_lock acquire, align 4
+  %torn = icmp ne i32 %held, 0
+  br i1 %torn, label %empty, label %loop
+empty:
+  call void @llvm.memset.p0.i64(ptr @run.blocks, i8 0, i64 TABLE_BYTES, i1 false)
+  store i64 0, ptr @run.blocks_bytes
+  call void @run.unlock_blocks()
+  ret void
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %pused = getelementptr [64 x %block], ptr @run.blocks, i64 0, i64 %i, i32 2
+  store i64 0, ptr %pused
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, 64
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+""".replace("CACHE_BYTES", str(CACHE_BYTES)).replace("TABLE_BYTES", str(_TABLE_BYTES))

@@ -12,34 +12,37 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autosched.candidate import build_candidate
+from autosched.codegen.c_words import HEADERS
+from autosched.codegen.known_cpu import ask_llvm
 from autosched.errors import ConfigError, MeasureError
 from autosched.export import cpu, cuda
 from autosched.export.adapt import nearest, other_shape
 from autosched.export.bundle import names_of
+from autosched.export.c_files import CMAKE_TARGETS, LIBRARIES
 from autosched.export.candidate import Candidate, named, unused
 from autosched.measure.check import compare
 from autosched.measure.record_log import RecordLog
 from autosched.measure.records import LogContents, Record
+from autosched.measure.result import Failure
 from autosched.measure.tolerance import tolerances
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
 from autosched.session.this_cpu import is_this_cpu
-from autosched.target import cpu_target
+from autosched.target import cpu_target, kind_of_triple
 from autosched.task import Task
-from autosched.words import count
+from autosched.words import count, last_line
 
 _HIDING = {
     *sys.stdlib_module_names,
     "numpy",
     "ml_dtypes",
     "autosched",
-    "c",
-    "m",
-    "dl",
-    "rt",
-    "pthread",
+    *HEADERS,
+    *LIBRARIES,
+    *CMAKE_TARGETS,
 }
-"""Names of files that would be found in the place of others."""
+"""Names of files that would be found in the place of others, and that CMake keeps for itself."""
+_PLAIN_CPUS = ("", "generic", "x86-64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def export(
     ConfigError, CompileError, ScheduleError, or MeasureError for a CUDA kernel that is wrong.
     """
     options = options or ExportOptions()
+    _require_no_file(folder)
     notes: list[str] = []
     candidates = _candidates(records, notes)
     on_gpu = candidates[0].task.target.is_gpu
@@ -117,6 +121,17 @@ def export(
     return Exported(tuple(files), tuple(notes))
 
 
+def _require_no_file(folder: Path) -> None:
+    """ConfigError where a folder, or one that it is in, is a file."""
+    try:
+        found = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+        if not found.exists() or found.is_dir():
+            return
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror}") from error
+    raise ConfigError(f"cannot write to {folder}: {found} is no folder; give another")
+
+
 def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
     if not records:
         raise ConfigError("there is no record to export")
@@ -127,6 +142,8 @@ def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
             notes.append(f"{task.name}: its record names no CPU; built for this machine's")
             task = replace(task, target=replace(cpu_target(), hardware=task.target.hardware))
         seconds = record.result.cost if record.result.valid else None
+        if record.result.failure is not None:
+            notes.append(_failed(task, record.result.failure))
         if seconds is not None and not record.result.checked:
             notes.append(f"{task.name}: this record was never compared with NumPy")
         checked = "when it was measured" if record.result.checked else ""
@@ -134,7 +151,63 @@ def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
     kinds = {c.task.target.kind for c in found}
     if len(kinds) > 1:
         raise ConfigError("the records are for the CPU and for CUDA; build them apart")
-    return found
+    return [replace(c, task=_buildable(c.task, notes)) for c in found]
+
+
+def _failed(task: Task, failure: Failure) -> str:
+    """What a user should know of a record that failed. MeasureError where its kernel was wrong."""
+    message = last_line(failure.message)
+    if failure.kind == "wrong_answer":
+        raise MeasureError(
+            f"{task.name}: the kernel was wrong when it was measured, and is not exported: "
+            f"{message}",
+            stage="check",
+            kind="wrong_answer",
+        )
+    return (
+        f"{task.name}: this record failed when it was measured, in {failure.stage} "
+        f"({failure.kind}): {message}"
+    )
+
+
+def _buildable(task: Task, notes: list[str]) -> Task:
+    """The task, without what this machine's LLVM does not know of its CPU.
+
+    Raises ConfigError where no code can be made, or not be linked here.
+    """
+    target = task.target
+    if target.is_gpu:
+        return task
+    here = cpu_target().triple
+    if target.triple and kind_of_triple(target.triple) != kind_of_triple(here):
+        raise ConfigError(
+            f"{task.name} was recorded for {target.triple}; its library can be built on such a "
+            f"machine only, and this one is {here}"
+        )
+    is_x86 = kind_of_triple(target.triple or here)[0] == "x86_64"
+    if is_x86 and target.cpu not in _PLAIN_CPUS and not target.features:
+        notes.append(
+            f"{task.name}: its record names no features of {target.cpu}, so the library asks no "
+            "CPU for them: where they are missing it ends the process"
+        )
+    found = ask_llvm(target)
+    if found.unknown or found.unused:
+        dropped = {*found.unknown, *found.unused}
+        kept = [word for word in target.features.split(",") if word not in dropped]
+        cpu = "generic" if target.cpu in dropped else target.cpu
+        target = replace(target, cpu=cpu, features=",".join(kept))
+        if found.unknown:
+            notes.append(
+                f"{task.name}: this machine's LLVM does not know {', '.join(found.unknown)} of "
+                "its record; the code is made without, and is not the one that was measured"
+            )
+        found = ask_llvm(target)
+    if found.problem:
+        raise ConfigError(
+            f"{task.name} was recorded for the CPU {task.target.cpu!r}, for which this machine's "
+            f"LLVM makes no code: {found.problem}"
+        )
+    return replace(task, target=target)
 
 
 def _refereed(candidate: Candidate, notes: list[str]) -> Candidate:
@@ -163,8 +236,9 @@ def _name(candidates: Sequence[Candidate], options: ExportOptions, taken: Collec
         raise ConfigError(f"the name {name!r} must be an identifier of C and Python; give another")
     if name in _HIDING:
         raise ConfigError(
-            f"the name {name!r} is that of a module of Python or a library of C, which programs "
-            "that look into the folder would no longer find; give another"
+            f"the name {name!r} is that of a module of Python, of a header or library of C, which "
+            "programs that look into the folder would no longer find, or of a target of CMake's "
+            "own; give another"
         )
     return name
 
@@ -188,13 +262,14 @@ def _others(
         names = ", ".join(sorted(operators))
         raise ConfigError(f"other shapes are of one operator, but the records are of {names}")
     known = {c.task.name for c in candidates}
-    found = []
+    found: list[Candidate] = []
     for sizes in also:
         wanted = other_shape(candidates[0].task, sizes)
         if wanted.name in known:
             notes.append(f"{wanted.name} is among the records: their schedule is taken")
             continue
-        known.add(wanted.name)
+        if any(wanted.name == c.task.name for c in found):
+            continue
         here = is_this_cpu(wanted.target)
         other = nearest(wanted, candidates, _compared if here else _built)
         found.append(replace(other, checked="when it was exported") if here else other)

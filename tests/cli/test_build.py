@@ -80,3 +80,5 @@ def test_sizes() -> None:
     for wrong in ("", "M", "M=", "M=x", "M=1,,N=2", "1=2"):
         with pytest.raises(ConfigError, match="expected sizes such as M=100,N=64"):
             sizes(wrong)
+    with pytest.raises(ConfigError, match="--also M=3,M=4: M is given twice; repeat --also"):
+        sizes("M=3,M=4")

@@ -33,7 +33,7 @@ def test_a_library_names_exactly_the_features_that_are_missing(registers: int) -
         assert problem() == text
         missing = [name for name in some if name not in known]
         if registers and "avx512f" not in known:
-            missing += ["AVX registers (saved by the system)"]
+            missing += ["registers (saved by the system)"]
         if not missing:
             assert text is None
             continue
@@ -44,6 +44,11 @@ def test_a_library_names_exactly_the_features_that_are_missing(registers: int) -
 
 
 def test_needs_are_those_of_the_target() -> None:
+    assert list(needed("+egpr,-zu,+ndd")) == ["egpr", "ndd"]  # of the CPUs to come
+    assert {needed(f"+{name}")[name].bit for name in ("egpr", "nf", "zu")} == {21}
+    assert [saved_registers(f"+egpr{f}") for f in ("", ",+avx", ",+avx,+avx512f")] == [
+        0x80000, 0x80006, 0x800E6,
+    ]  # fmt: skip
     assert list(needed("+avx2,-xop,+aes,+sse4.1,-fma")) == ["sse4.1", "avx2"]
     assert [saved_registers(f) for f in ("+sse2", "+avx,+sse2", "+avx,+avx512f", "-avx")] == [
         0,

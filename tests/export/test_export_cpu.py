@@ -27,7 +27,7 @@ from autosched.driver import build_steps
 from autosched.errors import CompileError, ConfigError
 from autosched.export import cpu as exporting
 from autosched.export import link
-from autosched.export.c_files import Function, c_names, example
+from autosched.export.c_files import Function, c_names, cmake, example
 from autosched.measure.records import Record, read_log
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.cpu import load
@@ -120,6 +120,59 @@ def test_a_process_with_numpy_alone_computes_the_same(
     assert done.stdout.startswith("same"), done.stderr
     if threads.isdecimal() and sys.platform == "linux":
         assert done.stdout.split() == ["same", threads]
+
+
+FORKING = """
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "twice.h"
+static float *x;
+static void *call(void *y) {
+  for (;;) twice(x, y);
+  return NULL;
+}
+int main(void) {
+  pthread_t thread;
+  float *y = calloc(20000, sizeof *y);
+  x = calloc(20000, sizeof *x);
+  for (int i = 0; i < 6; i++) pthread_create(&thread, NULL, call, calloc(20000, sizeof *y));
+  for (int i = 0, status; i < 400; i++) {
+    pid_t child = fork();
+    if (!child) {
+      alarm(5);
+      _exit(twice(x, y));
+    }
+    if (waitpid(child, &status, 0) != child || status) _exit(WIFSIGNALED(status) ? 2 : 1);
+  }
+  _exit(0);
+}
+"""
+
+
+@needs_linker
+@pytest.mark.skipif(sys.platform != "linux", reason="fork and alarm")
+def test_a_forked_child_of_threads_that_compute(tmp_path: Path) -> None:
+    """One of 20 waited for ever for a lock of a thread that only its parent has."""
+    (tmp_path / "two.py").write_text(
+        "from autosched import te\n\n\n"
+        "def twice(n):\n"
+        "    A = te.placeholder((n,), name='A')\n"
+        "    B = te.compute((n,), lambda i: A[i] + 1, name='B')\n"
+        "    return A, te.compute((n,), lambda i: B[n - 1 - i] * 2, name='C')\n"
+    )
+    out, program = tmp_path / "out", tmp_path / "program"
+    with autosched.trusting():
+        export([record(Task.from_python(f"{tmp_path / 'two.py'}:twice", n=20000))], out)
+    (tmp_path / "program.c").write_text(FORKING)
+    cc = link.linker()
+    assert cc is not None
+    where = [f"-I{out}", f"-L{out}", "-ltwice", "-lpthread", f"-Wl,-rpath,{out}"]
+    words = [*cc, "-O1", str(tmp_path / "program.c"), "-o", str(program), *where]
+    subprocess.run(words, check=True)
+    assert subprocess.run([str(program)], timeout=120).returncode == 0
 
 
 @needs_linker
@@ -489,6 +542,51 @@ def test_kernels_called_as_functions_of_the_library(name: str, tmp_path: Path) -
             export(records, tmp_path / "out", ExportOptions(name="own"))
 
 
+@needs_linker
+def test_two_libraries_with_a_function_of_one_name(tmp_path: Path) -> None:
+    """A program called that of the first, whichever header it had; it was of another shape."""
+    for name, m in (("one", 8), ("two", 16)):
+        export([record(matmul(m))], tmp_path / name, ExportOptions(name=name))
+    source = tmp_path / "both.c"
+    source.write_text('#include "one/one.h"\n#include "two/two.h"\n')
+    cc = link.linker()
+    assert cc is not None
+    done = subprocess.run([*cc, "-fsyntax-only", str(source)], capture_output=True, text=True)
+    assert done.returncode and "matmul is a function of another library, too" in done.stderr
+    source.write_text('#include "one/one.h"\n#include "one/one.h"\n')
+    words = [*cc, "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", str(source)]
+    assert subprocess.run(words).returncode == 0
+
+
+@needs_linker
+@pytest.mark.skipif(sys.platform != "linux", reason="loaded as one of many: RTLD_GLOBAL of ELF")
+def test_two_versions_of_a_library_in_one_program(tmp_path: Path) -> None:
+    """The second one's function ran the first one's kernel.
+
+    And where a program of Python had loaded one for all, it exported `kernel_matmul`.
+    """
+    found = []
+    for m in (8, 16):
+        export([record(matmul(m))], tmp_path / str(m), ExportOptions(name="versions"))
+        file = tmp_path / str(m) / "libversions.so"
+        found.append(ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL).matmul)
+    a, b, c = (np.ones(s, np.float32) for s in ((16, 16), (16, 32), (16, 32)))
+    assert found[1](*(ctypes.c_void_p(array.ctypes.data) for array in (a, b, c))) == 0
+    assert (c == 16).all()
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake")
+def test_cmake_may_include_a_library_twice(tmp_path: Path) -> None:
+    (tmp_path / "own.cmake").write_text(cmake("own"))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(twice NONE)\n"
+        "include(own.cmake)\ninclude(own.cmake)\n"
+    )
+    words = ["cmake", "-S", str(tmp_path), "-B", str(tmp_path / "build")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_extents_are_not_called_as_arrays() -> None:
     """The function that chooses by shape had two parameters `A_shape`."""
     params = [ParamSpec(name, "float32", (4,)) for name in ("A", "A_shape", "A2_shape", "A2")]
@@ -496,17 +594,20 @@ def test_extents_are_not_called_as_arrays() -> None:
     assert names[0] == "A" and len({*names, *(f"{name}_shape" for name in names)}) == 8
 
 
-@pytest.mark.parametrize("name", ["numpy", "copy", "m", "autosched"])
+@pytest.mark.parametrize("name", ["numpy", "copy", "m", "autosched", "limits", "gcc_s", "clean"])
 def test_files_do_not_hide_others(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`import numpy` of numpy.py was an import of itself; -lm found this library, not C's."""
+    """`import numpy` of numpy.py was an import of itself; -lm found this library, not C's.
+
+    limits.h was found in the place of C's; CMake refused a target `clean`.
+    """
     monkeypatch.setattr(exporting, "linker", lambda: None)
     out = tmp_path / "out"
     with autosched.trusting():
         export(plus_one(tmp_path, [name]), out)
     assert (out / f"{name}_kernels.py").is_file() and not (out / f"{name}.py").exists()
-    with pytest.raises(ConfigError, match=f"'{name}' is that of a module of Python or a library"):
+    with pytest.raises(ConfigError, match=f"'{name}' is that of a module of Python, of a header"):
         export(ONE, out, ExportOptions(name=name))
 
 
@@ -532,7 +633,9 @@ def test_expressions_are_not_sizes_of_each_other(tmp_path: Path) -> None:
 @needs_linker
 def test_another_shape_gets_the_nearest_schedule(tmp_path: Path) -> None:
     records = [record(matmul(m), tiled(m)) for m in (64, 32)]
-    options = ExportOptions(dispatch=True, also=({"M": 30}, {"M": 64}, {"M": 70, "N": 33}))
+    options = ExportOptions(
+        dispatch=True, also=({"M": 30}, {"M": 64}, {"M": 70, "N": 33}, {"M": 30})
+    )
     done = export(records, tmp_path / "out", options)
     first, second, third = done.notes
     rest = "N=32, K=16), compared with NumPy"
@@ -555,6 +658,8 @@ def test_outputs_tell_kernels_apart_that_take_the_same_inputs(tmp_path: Path) ->
         ValueError, match=r"2 kernels take inputs .* pass Y, too, .* \(1, 4, 6, 6\)"
     ):
         pool(x)
+    with pytest.raises(ValueError, match=r"2 kernels take inputs"):
+        pool(x, out=None)
     for task, size in zip(tasks, (6, 8), strict=True):
         (want,) = task.reference([x])
         given = [np.zeros((1, 4, size, size), np.float32) for _ in range(4)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autosched.errors import CompileError, MeasureError
+from autosched.errors import CompileError, MeasureError, ScheduleError
 from autosched.measure.records import Record
 from autosched.measure.result import MeasureResult
 from autosched.referee.check import Report, Verdict
 from autosched.session import export as exporting
 from autosched.session.export import ExportOptions, export
-from autosched.state.steps import MatrixTilesStep
+from autosched.state.steps import MatrixTilesStep, steps_from_json
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.cuda_driver import FakeDriver
@@ -82,6 +83,23 @@ def test_wgmma_has_no_text_for_other_gpus(tmp_path: Path) -> None:
         export([record], tmp_path / "other", ExportOptions(archs=("sm_80",)))
 
 
+def test_every_architecture_has_what_a_kernel_takes(tmp_path: Path) -> None:
+    """The first one was asked for the shared memory alone: the cubin of the other never ran."""
+    task = Task.from_expression(
+        "C[i] = sum(k, A[k] * B[i])", {"A": [30000], "B": [64]}, target=cuda_target("sm_90")
+    )
+    steps = [
+        ["CHR", 0, "shared", [2]], ["SP", 3, 0, 64, [64], 1], ["AN", 3, 0, 5], ["AN", 3, 1, 6],
+        ["CA", 1, 3, 1], ["SP", 1, 0, 30000, [64], 1], ["AN", 1, 1, 6],
+    ]  # fmt: skip
+    export_to = ExportOptions(archs=("sm_90", "sm_86"), check=False)
+    taken = Record(task.to_json(), steps_from_json(steps), MeasureResult((1e-3,)))
+    with pytest.raises(ScheduleError, match=r"\* B\[i\]\) for sm_86: .*at most 101376 are allowed"):
+        export([taken], tmp_path / "out", export_to)
+    assert not list(tmp_path.iterdir())
+    export([taken], tmp_path / "out", ExportOptions(archs=("sm_90",), check=False))
+
+
 def test_a_variant_of_an_architecture_is_the_architecture(tmp_path: Path) -> None:
     export([cuda_record()], tmp_path / "out", ExportOptions(archs=("sm_90a", "sm_90", "sm_100f")))
     entry = json.loads((tmp_path / "out" / "matmul.json").read_text())["kernels"]["matmul"]
@@ -119,6 +137,30 @@ def test_the_module_runs_the_kernel(folder: Path) -> None:
     assert ("load", "a cubin") in driver.log
     with pytest.raises(ValueError, match=r"matmul: argument 1 \(A\) must have shape \(16, 16\)"):
         kernel(a[:8], b)
+
+
+def test_files_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None:
+    """The launches of one build and the code of another computed something else."""
+    place = shutil.copytree(folder, tmp_path / "out")
+    found = loaded(place, "matmul_of_two_builds")
+    cubin = place / "matmul.sm_80.cubin"
+    cubin.write_bytes(cubin.read_bytes() + b"more")
+    with pytest.raises(ImportError, match=r"sm_80.cubin is not that of matmul.json; export it aga"):
+        found.load("matmul", FakeDriver({}))
+    shutil.copy(folder / cubin.name, cubin)
+    (place / "matmul.ptx").write_text("other")
+    with pytest.raises(
+        ImportError, match=r"matmul.ptx is not that of matmul.json; export it again"
+    ):
+        found.load("matmul", FakeDriver({}))
+    (place / "matmul.ptx").unlink()
+    with pytest.raises(
+        ImportError, match=r"matmul.ptx cannot be read: .*; export it again, or copy"
+    ):
+        found.load("matmul", FakeDriver({}))
+    (place / "matmul.json").write_text("{}")
+    with pytest.raises(ImportError, match=r"matmul.json does not describe the kernels: KeyError"):
+        found.names()
 
 
 def has_driver() -> bool:

@@ -101,6 +101,7 @@ def test_every_way_to_call(kernel: CpuKernel, arrays: tuple[Array, Array, Array]
         assert way() is None, name
         np.testing.assert_allclose(c, a @ b, rtol=1e-6, err_msg=name)
     made = [kernel(a, b), kernel(A=a, B=b), kernel(Dlpack(a), b), kernel(a, B=Interface(b))]
+    made.append(kernel(a, b, out=None))  # as of NumPy's functions
     for result in made:
         np.testing.assert_allclose(result, a @ b, rtol=1e-6)
         assert result.ctypes.data % 64 == 0
@@ -155,6 +156,9 @@ def test_several_outputs_and_one_called_out() -> None:
         [],
     )
     assert arrange("f", specs, [1, 2, 3], {}, _never, ValueError) == ([1, 2, 3], [])
+    named_so = [ParamSpec("out", "float32", (4,), is_output=k == 1) for k in range(2)]
+    assert arrange("f", named_so[:1], [], {"out": None}, _never, ValueError) == ([None], [])
+    assert arrange("f", named_so[1:], [], {"out": None}, lambda spec: 7, ValueError) == ([7], [7])
     with pytest.raises(ValueError, match="takes 3 arguments"):
         arrange("f", specs, [1], {"out": 3}, _never, ValueError)
     several = [specs[1], specs[0], ParamSpec("z", "float32", (3,), is_output=True)]

@@ -121,6 +121,29 @@ def test_a_forked_child_gets_its_own_workers(artifact: CpuArtifact) -> None:
     assert done.stdout.decode().strip() == "fine", done.stderr.decode()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_the_memory_of_threads_that_it_does_not_have() -> None:
+    """What they used stayed in use, and a lock that one of them held was closed for ever."""
+    script = (
+        "import ctypes, os\n"
+        "import autosched.runtime.parallel\n"
+        "from autosched.runtime.native import runtime_library\n"
+        "alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(\n"
+        "    runtime_library().addresses['autosched_workspace_alloc'])\n"
+        "used = alloc(1 << 20)\n"
+        "child = os.fork()\n"
+        "if child == 0: os._exit(alloc(1 << 20) != used)\n"
+        "assert os.waitpid(child, 0)[1] == 0 and alloc(1 << 20) != used\n"
+        "print('fine')\n"
+    )
+    root = Path(native.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True, timeout=300, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
+
+
 def test_a_new_pool_has_one_thread() -> None:
     assert WorkerPool().size == 1
 

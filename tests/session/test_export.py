@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import platform
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, MeasureError
 from autosched.export import cpu as exporting
 from autosched.measure.records import read_log
-from autosched.session.export import ExportOptions
+from autosched.measure.result import Failure, MeasureResult
+from autosched.session.export import ExportOptions, export
 from autosched.session.tuned import TunedKernel
 from kit.exporting import matmul, record, tiled
 
@@ -53,3 +57,66 @@ def test_a_record_without_a_cpu_is_built_for_this_one(
     words = [str(warning.message) for warning in told]
     assert any("names no CPU; built for this machine's" in text for text in words)
     assert any("was never compared with NumPy" in text for text in words)
+
+
+@pytest.mark.parametrize("place", ["file", "file/out", "file/a/b"])
+def test_a_file_is_no_folder(place: str, tmp_path: Path) -> None:
+    """All was built before; the words were `File exists`."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match=rf"to \S+{place}: \S+file is no folder; give another"):
+        export([record(matmul(8))], tmp_path / place)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ({"triple": "s390x-ibm-linux-gnu"}, r"recorded for s390x-ibm-linux-gnu; its library can"),
+        ({"triple": "riscv64-pc-windows-msvc"}, r"on such a machine only, and this one is \S+$"),
+    ],
+)
+def test_records_of_machines_that_nothing_is_linked_for_here(
+    target: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    """The linker said that it does not recognise a file, or has the wrong version node."""
+    with pytest.raises(ConfigError, match=says):
+        export([record(matmul(8, **target))], tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86")
+def test_records_of_cpus_that_llvm_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM ended the process of whoever exported, or made other code and only printed a remark."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    with pytest.raises(ConfigError, match=r"'pentium4', for which .* makes no code: LLVM ERROR"):
+        export([record(matmul(8, cpu="pentium4", features=""))], tmp_path / "out")
+    unknown = matmul(8, cpu="cpu9000", features="+avx2,+of-tomorrow,-of-tomorrow-too")
+    done = export([record(unknown)], tmp_path / "out")
+    assert "does not know cpu9000, +of-tomorrow of its record; the code is" in done.notes[0]
+    about = json.loads((tmp_path / "out" / "matmul.json").read_text())
+    assert (about["cpu"], about["cpu_features"]) == ("generic", ["avx2"])
+    newer = matmul(8, features=f"{matmul(8).target.features},-of-tomorrow")
+    assert export([record(newer)], tmp_path / "newer").notes[1:] == ()
+    plain = matmul(8, cpu="x86-64-v3", features="")
+    done = export([record(plain)], tmp_path / "plain")
+    assert "names no features of x86-64-v3, so the library asks no CPU" in done.notes[0]
+
+
+def test_records_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen by their number they were exported without a word, those of wrong answers, too."""
+    monkeypatch.setattr(exporting, "linker", lambda: None)
+    task = matmul(8)
+    slow, wrong = (
+        replace(record(task), result=MeasureResult((), Failure("run", kind, f"it was {kind}")))
+        for kind in ("timeout", "wrong_answer")
+    )
+    note = export([slow], tmp_path / "out").notes[0]
+    assert note.endswith(
+        ": this record failed when it was measured, in run (timeout): it was timeout"
+    )
+    with pytest.raises(
+        MeasureError, match="was wrong when it was measured, and is not exported: it"
+    ):
+        export([wrong], tmp_path / "other")
+    assert not (tmp_path / "other").exists()

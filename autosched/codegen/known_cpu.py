@@ -1,0 +1,61 @@
+"""Whether LLVM knows the CPU that a target names: asked in a process that may be aborted."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from typing import NamedTuple
+
+from autosched.target import Target, cpu_target
+
+# Of an unknown CPU LLVM warns, and then it may end the process ("64-bit code requested on a
+# subtarget that doesn't support it"). An unknown triple is CompileError's to explain.
+_PROBE = """
+import sys
+import llvmlite.binding as llvm
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+triple, cpu, features = sys.argv[1:]
+try:
+    family = llvm.Target.from_triple(triple or llvm.get_process_triple())
+except RuntimeError:
+    sys.exit(0)
+machine = family.create_target_machine(cpu=cpu, features=features)
+module = llvm.parse_assembly("define void @f() { ret void }")
+machine.emit_assembly(module)
+"""
+_UNKNOWN = re.compile(r"^'(.*)' is not a recognized (?:processor|feature)", re.MULTILINE)
+
+
+class Answer(NamedTuple):
+    """What LLVM says of a CPU: names that it does not know, and why it makes no code at all.
+
+    `unknown` are the CPU's and those of features that are to be used; `unused` those of features
+    that are not (`-avx10.1`), which newer versions of LLVM name: without them code is the same.
+    """
+
+    unknown: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def ask_llvm(target: Target) -> Answer:
+    """What this machine's LLVM says of the target's CPU and features."""
+    here = cpu_target()
+    if (target.cpu, target.features) in (("", ""), (here.cpu, here.features)):
+        return Answer()
+    return _asked(target.triple, target.cpu, target.features)
+
+
+@lru_cache(maxsize=8)
+def _asked(triple: str, cpu: str, features: str) -> Answer:
+    words = [sys.executable, "-P", "-c", _PROBE, triple, cpu, features]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    names = list(dict.fromkeys(_UNKNOWN.findall(done.stderr)))
+    unused = tuple(name for name in names if name.startswith("-"))
+    problem = ""
+    if done.returncode != 0:
+        problem = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return Answer(tuple(name for name in names if name not in unused), unused, problem)
