@@ -92,7 +92,7 @@ def written_index(
         for mixed, _ in (forms.virtual[slot] for slot in form.terms if slot in forms.virtual):
             slots |= {leaf for leaf in mixed.leaves if leaf in order}
     inner_first = sorted(slots, key=lambda slot: -order[slot])
-    needed = set(which[where & ~forms.bad].tolist())  # the axes of others may have lost their loops
+    needed = set(which[where & ~forms.bad].tolist())
     rows: dict[int, _Row] = {}
     known: dict[tuple[int, ...], _Row | None] = {}
     for k in needed:

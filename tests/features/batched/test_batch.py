@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -85,21 +86,34 @@ def test_rows_are_those_of_one_by_one(name: str, args: dict[str, Any], space: Sp
 def test_splits_that_do_not_divide(name: str, args: dict[str, Any]) -> None:
     """Loops that reach beyond what they split, parts longer than the whole, factored ones too."""
     task = Task.from_workload(name, target=cpu_target(threads=2), **args)
+    _assert_oddly_split(task, range(1, 8), COUNT)
+
+
+def _assert_oddly_split(task: Task, lengths: Sequence[int], count: int) -> None:
+    """Candidates split by some of these lengths are as one by one, to which hardly any is left."""
     options = SearchOptions(space="ansor")
     rng = np.random.default_rng(3)
     odd = [
         tuple(
-            SplitStep(s.stage_id, s.iter_id, s.extent, tuple(rng.integers(1, 8, len(s.lengths))))
+            SplitStep(s.stage_id, s.iter_id, s.extent, tuple(rng.choice(lengths, len(s.lengths))))
             if isinstance(s, SplitStep)
             else s
             for s in steps
         )
-        for steps in SearchSpace(task, options).sample(rng, COUNT)
+        for steps in SearchSpace(task, options).sample(rng, count)
     ]
     batched = BatchedFeatures(task.dag, task.target)
     rows = batched.rows_of(odd)
     assert batched.share.one_by_one <= 0.1 * len(odd), batched.share.reasons
     assert [_bits(r) for r in rows] == [_bits(_one(task, s)) for s in odd]
+
+
+def test_quotients_of_axes_that_loops_reach_beyond() -> None:
+    """i // 4 of 9 is at most 2, also where two loops of 8 reach to 15: 3 of 7 columns are read."""
+    expr = "T[j, i] = sum(k, X[j, k, i]); Y[j, i, l] = T[j, i // 4] * A[i, l]"
+    shapes = {"X": [6, 5, 7], "A": [9, 4], "T": [6, 7], "Y": [6, 9, 4]}
+    task = Task.from_json_workload({"expr": expr, "shapes": shapes}, cpu_target(threads=2))
+    _assert_oddly_split(task, (4, 8), 24)
 
 
 def test_what_the_arrays_have_no_rule_for_is_worked_out_one_by_one() -> None:

@@ -78,17 +78,23 @@ def test_rows_and_refusals(
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "channels", "count"), [(7, 10, 6, 6), (16, 16, 48, 24)]
+    ("height", "width", "channels", "seed", "count"),
+    [(7, 10, 6, 1, 4), (12, 12, 48, 0, 10), (16, 16, 48, 1, 14)],
 )
 def test_stages_in_threads_of_a_fused_stage(
-    height: int, width: int, channels: int, count: int, monkeypatch: pytest.MonkeyPatch
+    height: int,
+    width: int,
+    channels: int,
+    seed: int,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Threads of a transform pad what they read, at th * 4 + rh, where th is no sum of digits of
     blocks and threads, and is written more simply there than where the thread stores."""
     monkeypatch.setattr("autosched.features.batched.autosched_1.device.batch.WORTH_AT_ONCE", 1)
     args: dict[str, Any] = {"N": 1, "H": height, "W": width, "CI": channels, "CO": 8, "tile": 4}
     task = Task.from_workload("conv2d_winograd_nhwc", target=cuda_target(), **args)
-    found = SearchSpace(task).sample(np.random.default_rng(1), count)
+    found = SearchSpace(task).sample(np.random.default_rng(seed), count)
     one = [rows_of_both(task, steps) for steps in found]
     for features in SETS:
         batched = batched_features(task.dag, task.target, features)

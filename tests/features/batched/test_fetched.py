@@ -7,8 +7,8 @@ import pytest
 
 from autosched.features.batched.axis_text import StageText
 from autosched.features.batched.fetched import fetched
-from autosched.features.batched.stage_alone import written_out
 from autosched.features.batched.plan import Loops
+from autosched.features.batched.stage_alone import written_out
 from kit.fetching_loops import fetching_loops
 
 LOOPS = {axes: fetching_loops(axes) for axes in range(2, 7)}
