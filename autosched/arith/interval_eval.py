@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autosched.arith.analyzer import Analyzer
+from autosched.arith.const_int_bound import holds
 from autosched.arith.intset import NEG_INF_EXPR, POS_INF_EXPR, IntSet
+from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
     GE,
@@ -33,6 +35,7 @@ from autosched.tir.expr import (
     Mul,
     Not,
     Or,
+    ProducerLoad,
     Select,
     SizeVar,
     Sub,
@@ -53,18 +56,20 @@ from autosched.tir.op import (
     truncdiv,
     truncmod,
 )
-from autosched.tir.walk import free_vars
+from autosched.tir.walk import free_vars, pre_order
 
 End = Expr | None
 Interval = tuple[End, End]
 _EVERYTHING: Interval = (None, None)
+_SYMBOLS = (IntImm, Var, SizeVar)
 
 
 def eval_set(e: Expr, dom: Mapping[Var, IntSet], analyzer: Analyzer | None = None) -> IntSet:
     """The values `e` takes when the variables of `dom` range over their sets.
 
     Variables outside `dom` stay symbolic; ends may mention them. The sets of `dom` may mention
-    each other's variables. `analyzer` proves signs.
+    each other's variables. Elements of tensors (not of buffers) have any value. `analyzer` proves
+    signs.
     """
     if isinstance(e, IntImm):
         return IntSet(e, e)
@@ -98,7 +103,9 @@ class IntervalEvaluator:
     def visit(self, e: Expr) -> Interval:
         """The ends of the values of `e`, None where there is no bound."""
         cls = e.__class__
-        if cls is IntImm or free_vars(e).isdisjoint(self._dom):
+        if cls in _SYMBOLS and e not in self._dom:
+            return e, e
+        if free_vars(e).isdisjoint(self._dom) and not _reads_tensors(e):
             # What a call returns may differ from one time to the next.
             return _EVERYTHING if cls is Call and not e.dtype.is_bool else (e, e)
         found = self._memo.get(e)
@@ -134,6 +141,11 @@ class IntervalEvaluator:
         if self.analyzer.can_prove_greater_equal(e, 0):
             return 1
         return -1 if self.analyzer.can_prove_less(e, 1) else 0
+
+
+def _reads_tensors(e: Expr) -> bool:
+    """Whether the value of `e` is only there once a tensor is computed, maybe later than here."""
+    return any(part.__class__ is ProducerLoad for part in pre_order(e))
 
 
 def _is_end(e: Expr) -> bool:
@@ -178,10 +190,14 @@ def _binary(combine: Callable[[IntervalEvaluator, Any, Interval, Interval], Inte
 
 
 def _add(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    if not e.dtype.is_index:
+        return _EVERYTHING  # it wraps
     return _both(add, a[0], b[0]), _both(add, a[1], b[1])
 
 
 def _sub(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
+    if not e.dtype.is_index:
+        return _EVERYTHING
     return _both(sub, a[0], b[1]), _both(sub, a[1], b[0])
 
 
@@ -189,7 +205,7 @@ def _mul(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
     if _point(a) is not None:
         a, b = b, a
     factor = _point(b)
-    if factor is None:
+    if factor is None or not e.dtype.is_index:
         return _EVERYTHING
     if isinstance(factor, IntImm) and factor.value == 0:
         return factor, factor
@@ -291,12 +307,22 @@ def _cast(self: IntervalEvaluator, e: Any) -> Interval:
     low, high = self.visit(e.value)
     if low is e.value is high:
         return e, e
-    if not e.value.dtype.is_integral:
+    if not e.value.dtype.is_integral or not _keeps(e.dtype, e.value.dtype, low, high):
         return _EVERYTHING
     return (
         None if low is None else cast(e.dtype, low),
         None if high is None else cast(e.dtype, high),
     )
+
+
+def _keeps(target: DType, source: DType, low: End, high: End) -> bool:
+    """Whether values of `source` between the ends are the same in `target`."""
+    every = int(source.min_value), int(source.max_value)
+    if target.is_index and (source.is_index or holds(target, *every)):
+        return True
+    if not (isinstance(low, IntImm) and isinstance(high, IntImm)):
+        return False
+    return holds(target, low.value, high.value)
 
 
 _FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {

@@ -200,6 +200,13 @@ class RewriteSimplifier:
         low, high = self.analyzer.bounds(e)
         return low >= 0 and high < limit and high < POS_INF
 
+    def divides(self, e: Expr) -> bool:
+        """Whether `e` is no data that may be 0: indices are never divided by 0, data may be."""
+        if not is_data(e):
+            return True
+        low, high = self.analyzer.bounds(e)
+        return low > 0 or high < 0
+
     def prove(self, e: Expr) -> bool:
         """Whether the condition `e` is proven inside a rule."""
         return self.analyzer.prove_nested(e)

@@ -27,8 +27,8 @@ max(x + c1, y) + c2 -> max(x, y + c2) if c1 == -c2
 x + x -> x * 2
 ~ x * y + x -> x * (y + 1)
 ~ x * y + x * z -> x * (y + z)
-~ (x // y) * y + x % y -> x
-~ tdiv(x, y) * y + tmod(x, y) -> x
+~ (x // y) * y + x % y -> x if divides(y)
+~ tdiv(x, y) * y + tmod(x, y) -> x if divides(y)
 (x % c2 + c1) // c2 + x // c2 -> (x + c1) // c2 if c2 > 0
 x // c2 + (x % c2 + c1) // c2 -> (x + c1) // c2 if c2 > 0
 x // 2 + x % 2 -> (x + 1) // 2

@@ -11,8 +11,8 @@ _SUMS = """
 (x - y) + (y - z) -> x - z
 (x - y) + (z - x) -> z - y
 ~ max(x, y) + min(x, y) -> x + y
-~ (x // y) * y + x % y -> x
-~ tdiv(x, y) * y + tmod(x, y) -> x
+~ (x // y) * y + x % y -> x if divides(y)
+~ tdiv(x, y) * y + tmod(x, y) -> x if divides(y)
 (x + c1) + c2 -> x + (c1 + c2)
 
 x - x -> 0

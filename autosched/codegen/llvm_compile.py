@@ -41,6 +41,9 @@ _BRANCHES = "\nthen"
 """Of what is written to registers in branches instruction combining makes one load or value each;
 without it a padded window that lives in registers takes 1.4 times as long. Straight code is none
 the better for it."""
+_FROM_UNSIGNED = re.compile(r"= uitofp i(?:16|32|64) ")
+"""Scalars that LLVM 22 gets wrong where it joins them to vectors (SLP): it computes in as few bits
+as an integer takes, and then makes 2^32 - 1 of a -1 that has become an uint64."""
 _LOCAL_ARRAY = re.compile(r"^ +(%\S+) = alloca \[(\d+) x (\w+)\].*$", re.MULTILINE)
 _SMALL = 256  # elements of a local array that may become one vector
 
@@ -93,7 +96,7 @@ def _optimized(ir_text: str, target: Target, level: Level) -> Any:
     tm = machine(target)
     large = level == "full" and ir_text.count("\n") > LARGE
     options = llvm.create_pipeline_tuning_options(speed_level=1 if large else 3)
-    options.slp_vectorization = not large
+    options.slp_vectorization = not large and not _FROM_UNSIGNED.search(ir_text)
     options.loop_vectorization = options.loop_interleaving = True
     builder = llvm.create_pass_builder(tm, options)
     if level == "full":

@@ -316,7 +316,8 @@ def _lane_addresses(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
         return b.emit(f"getelementptr {element}, ptr {base}, {wide} <{steps}>")
     offsets = b.value(index)
     if index.dtype.bits < 64:
-        offsets = b.emit(f"sext {llvm_type(index.dtype)} {offsets} to {wide}")
+        extend = "zext" if index.dtype.code == "uint" else "sext"
+        offsets = b.emit(f"{extend} {llvm_type(index.dtype)} {offsets} to {wide}")
     if buffer.elem_offset is not None:
         base = address(b, buffer, IntImm(0))
     else:

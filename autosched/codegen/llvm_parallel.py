@@ -11,9 +11,9 @@ from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
 from autosched.codegen.llvm_control import run_loop
 from autosched.codegen.llvm_storage import epilogue, prologue
 from autosched.codegen.llvm_types import llvm_type
-from autosched.tir.expr import BufferLoad, SizeVar, Var
+from autosched.tir.expr import BufferLoad, Let, SizeVar, Var
 from autosched.tir.kinds import bits_of, exprs_with
-from autosched.tir.stmt import BufferStore, For, Stmt
+from autosched.tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from autosched.tir.walk import free_vars, stmts
 
 LAUNCH = "autosched_parallel_launch"
@@ -38,12 +38,32 @@ def used_variables(stmt: Stmt) -> list[Var]:
 
 
 def captured_variables(b: FunctionBuilder, body: Stmt) -> list[Var]:
-    """The variables of the function that `body` uses, without global ones."""
+    """The variables of the function that `body` uses, without global ones and its own.
+
+    What `body` defines may have been defined before it, too: expressions share their parts.
+    """
+    own = _defined(body)
     return [
         v
         for v in used_variables(body)
-        if (v in b.pointers or v in b.depth) and not b.pointers.get(v, "").startswith("@")
+        if (v in b.pointers or v in b.depth)
+        and v not in own
+        and not b.pointers.get(v, "").startswith("@")
     ]
+
+
+def _defined(body: Stmt) -> set[Var]:
+    """The variables that statements and expressions of `body` define."""
+    found = {e.var for e in exprs_with(body, bits_of(Let)) if isinstance(e, Let)}
+    for s in stmts(body):
+        match s:
+            case For():
+                found.add(s.loop_var)
+            case LetStmt():
+                found.add(s.var)
+            case Allocate():
+                found.add(s.buffer_var)
+    return found
 
 
 def take_captured(

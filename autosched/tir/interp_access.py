@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.tir.buffer import Buffer
+from autosched.tir.dtype import int32, int64
 from autosched.tir.expr import Expr, IntImm, Ramp
 from autosched.tir.interp_counts import AccessCount
 from autosched.tir.interp_memory import InterpreterError
 from autosched.tir.interp_value import ATOM, OR, SUM, TERM, Memory, Place, Value
+from autosched.tir.op import cast
 
 if TYPE_CHECKING:
     from autosched.tir.interp_expr import ExprCompiler
@@ -64,7 +66,7 @@ def view_place(compiler: ExprCompiler, buffer: Buffer, memory: Memory) -> Place:
 
 def flat_index(compiler: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Value:
     """The flat element index of an access, with the checks that are not proved needless."""
-    values = [compiler.expr(i) for i in indices]
+    values = [compiler.expr(_as_number(i)) for i in indices]
     wide = bool(indices) and indices[-1].dtype.lanes > 1
     if len(values) != len(place.extents):
         raise InterpreterError(
@@ -85,6 +87,14 @@ def flat_index(compiler: ExprCompiler, place: Place, indices: tuple[Expr, ...]) 
     if place.dtype.lanes > 1:
         flat = Value(f"vector_index({flat.text}, {place.dtype.lanes})", ATOM, flat.varying)
     return flat
+
+
+def _as_number(index: Expr) -> Expr:
+    """`index` in a type in which the places of elements do not wrap."""
+    dtype = index.dtype
+    if dtype.code == "int" and dtype.bits >= int32.bits:
+        return index
+    return cast(int64.with_lanes(dtype.lanes), index)
 
 
 def _sum(a: Value, b: Value) -> Value:

@@ -76,6 +76,8 @@ def _branch(c: ExprCompiler, e: Call) -> Value:
         text = f"branch({text}, {outer}, lambda {inner}: {a.text}, lambda {inner}: {b.text})"
     else:
         a, b = c.expr(then), c.expr(other)
+        if a.varying or b.varying:
+            a, b = c.typed(a, e.dtype), c.typed(b, e.dtype)
         text = f"({a.text} if {test.text} else {b.text})"
     many = test.varying or a.varying or b.varying
     return Value(text, ATOM, many, min(a.low, b.low), max(a.high, b.high))

@@ -305,6 +305,8 @@ class ExprCompiler(ABC):
             a, b = self.typed(a, e.dtype), self.typed(b, e.dtype)
             text = f"where({condition}, {a.text}, {b.text})"
         else:
+            if many:
+                a, b = self.typed(a, e.dtype), self.typed(b, e.dtype)
             text = f"select_one({c.text}, {a.text}, {b.text})"
         return Value(text, ATOM, many, low, high)
 

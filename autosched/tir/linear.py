@@ -15,8 +15,10 @@ def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
     """The scalar integer `e` as a constant and the coefficients of sub-expressions (not sums).
 
     Widening casts of indices are looked through: their arithmetic is taken not to overflow, as that
-    of data and of narrower types is not (data.py).
+    of data and of narrower types is not (data.py). What has no sign, or few bits, is one term.
     """
+    if not e.dtype.is_index:
+        return (e.value, {}) if isinstance(e, IntImm) else (0, {e: 1})
     terms: dict[Expr, int] = {}
     constant = _add_up(e, 1, terms)
     return _exactly(e) if constant is None else (constant, terms)

@@ -5,9 +5,11 @@ from typing import Any
 
 from autosched.arith import Analyzer, IntSet, eval_set, intersect_set, intset, union_set
 from autosched.tir.buffer import decl_buffer
+from autosched.tir.dtype import DType, int32
 from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
 from autosched.tir.op import (
     add,
+    cast,
     const,
     eq,
     floordiv,
@@ -52,6 +54,23 @@ def test_sums_and_products() -> None:
     assert ends(I * J) == (None, None)
     assert ends(I + K) == (add(0, K), add(7, K))
     assert ends(I * 0 + J) == (2, 5)
+
+
+def test_types_that_wrap() -> None:
+    """Between the ends of an int8 range lie other values than its own where it does not fit."""
+    byte, wide = DType("int8"), DType("int64")
+    assert ends(cast(byte, I)) == (0, 7) == ends(cast(wide, cast(byte, I)))
+    assert ends(cast(byte, I * 20)) == (None, None) == ends(cast("uint8", I - 1))
+    assert ends(cast(int32, cast(byte, K) * 1)) == (cast(int32, cast(byte, K)),) * 2
+    assert ends(cast(byte, I) + const(125, byte)) == (None, None)
+    assert ends(cast(byte, I) - const(-125, byte)) == (None, None)
+    assert ends(cast(byte, I) * const(20, byte)) == (None, None)
+    assert ends(max_(cast(byte, I), const(3, byte))) == (3, 7)
+    long = Var("long", wide)
+    assert ends(cast(int32, cast(wide, I) + long)) == (
+        cast(int32, const(0, wide) + long),
+        cast(int32, const(7, wide) + long),
+    )
 
 
 def test_a_factor_of_unknown_sign_is_selected_on() -> None:

@@ -97,3 +97,43 @@ def test_a_divisor_that_is_always_zero_is_refused(operator: str, steps: tuple[St
     task = Task.from_json_workload(given, cpu_target(1))
     with pytest.raises(ScheduleError, match=f"division by zero: .* {operator} 0"):
         lower_steps(task.dag, steps, cpu_target(1))
+
+
+IDENTITIES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "x / x": lambda x, y, quotient, rest: quotient(x, x),
+    "3 x / x": lambda x, y, quotient, rest: quotient(x * 3, x),
+    "4 x / 2 x": lambda x, y, quotient, rest: quotient(x * 4, x * 2),
+    "x y / y": lambda x, y, quotient, rest: quotient(x * y, y),
+    "y x / y": lambda x, y, quotient, rest: quotient(y * x, y),
+    "(x + y) / x": lambda x, y, quotient, rest: quotient(x + y, x),
+    "(y + x) / x": lambda x, y, quotient, rest: quotient(y + x, x),
+    "(x y + x) / y": lambda x, y, quotient, rest: quotient(x * y + x, y),
+    "x / y y + x % y": lambda x, y, quotient, rest: quotient(x, y) * y + rest(x, y),
+    "(x + y) % y": lambda x, y, quotient, rest: rest(x + y, y),
+}
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [("uint8", "int32"), ("int8", "int64"), ("int16", "")])
+@pytest.mark.parametrize("kind", ["floor", "trunc"])
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_what_cancels_out_but_for_zeros(name: str, kind: str, dtype: str, wide: str) -> None:
+    """x y / y is no x where y is 0, in types that hold the product as well."""
+    X, Y = te.placeholder((N,), dtype, "X"), te.placeholder((N,), dtype, "Y")
+    wide = wide or dtype
+    parts = f"{kind}div", f"{kind}mod"
+    of_te = [getattr(te, part) for part in parts]
+    of_arrays = [NUMPY[part] for part in parts]
+    identity = IDENTITIES[name]
+
+    def element(i: Any) -> Any:
+        return identity(te.cast(wide, X[i]), te.cast(wide, Y[i]), *of_te)
+
+    C = te.compute((N,), element, "C")
+    s = te.create_schedule(C.op)
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(0, 4, N).astype(dtype) for _ in range(2))
+    found = np.empty(N, wide)
+    load(build(s, [X, Y, C], cpu_target(1)))(x, y, found)
+    with np.errstate(all="ignore"):
+        expected = identity(x.astype(wide), y.astype(wide), *of_arrays)
+    np.testing.assert_array_equal(found, expected)

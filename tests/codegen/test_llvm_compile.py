@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -82,3 +83,35 @@ def test_llvm_options_are_put_back_after_a_failure(options: list[str]) -> None:
     with pytest.raises(ctypes.ArgumentError, match="LLVMModule"):
         object_of(broken, WIDE)
     assert options == ["-disable-lsr=true", "-disable-lsr=false"]
+
+
+@pytest.mark.parametrize("kinds", [("i16", "i64"), ("i8", "i32"), ("i8", "i16")])
+def test_what_a_signed_number_becomes_without_a_sign_keeps_its_bits(
+    kinds: tuple[str, str],
+) -> None:
+    """Beside another use of the number LLVM 22 makes vectors of its own of 32 bits, say."""
+    few, many = kinds
+    text = f"""; innermost loops of scalars: 1
+define void @f(ptr noalias %a, ptr noalias %o, ptr noalias %p) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
+  %q = getelementptr {few}, ptr %a, i64 %i
+  %v = load {few}, ptr %q
+  %w = sext {few} %v to {many}
+  %c = uitofp {many} %w to float
+  %r = getelementptr float, ptr %o, i64 %i
+  store float %c, ptr %r
+  %s = getelementptr {many}, ptr %p, i64 %i
+  store {many} %w, ptr %s
+  %n = add i64 %i, 1
+  %d = icmp eq i64 %n, 16
+  br i1 %d, label %done, label %loop
+done:
+  ret void
+}}
+"""
+    found = optimized(text, WIDE, "full")
+    converted = [line.split("uitofp ")[1] for line in found.splitlines() if "uitofp" in line]
+    assert converted and all(re.match(rf"(<\d+ x )?{many}>? ", line) for line in converted)

@@ -54,11 +54,11 @@ def test_strided_stores(
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 16])
-@pytest.mark.parametrize("index_type", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("index_type", ["int32", "int64", "uint8", "uint16"])
 def test_indirect_loads_and_stores(
     index_type: str, lanes: int, func: MakeKernel, same_as_interpreted: RunKernel
 ) -> None:
-    n = 32
+    n = 256  # an uint8 of 128 or more is no negative number
     table = decl_buffer((n,), "float32", "table")
     where = decl_buffer((n,), index_type, "where")
     out = decl_buffer((n,), "float32", "out")

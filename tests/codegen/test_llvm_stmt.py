@@ -21,6 +21,7 @@ from autosched.tir.expr import (
     IntImm,
     IterKind,
     IterVar,
+    Let,
     Range,
     StringImm,
     Var,
@@ -201,6 +202,23 @@ def test_nested_parallel_loops_and_outer_variables(
     inner = loop(k, 4, BufferStore(out, x * 100 + k, (i * 12 + j * 4 + k,)), ForKind.PARALLEL)
     body = loop(i, 2, LetStmt(x, i + 5, loop(j, 3, inner, ForKind.PARALLEL)), ForKind.SERIAL)
     same_as_interpreted(func(body, [out]), np.zeros(24, np.int32))
+
+
+def test_a_parallel_loop_takes_nothing_along_that_it_defines_itself(
+    func: MakeKernel, run: RunKernel
+) -> None:
+    """Statements share the expressions that passes make: one inside of a loop that may not run."""
+    a, n = decl_buffer((8,), "int32", "a"), decl_buffer((1,), "int32", "n")
+    out, x, i, j = decl_buffer((16,), "int32", "o"), Var("x"), Var("i"), Var("j")
+    shared = Let(x, BufferLoad(a, (IntImm(0),)) + 1, x * x)
+    first = For(
+        i, IntImm(0), BufferLoad(n, (IntImm(0),)), ForKind.SERIAL, BufferStore(out, shared, (i,))
+    )
+    body = seq(first, loop(j, 8, BufferStore(out, shared + j, (j + 8,)), ForKind.PARALLEL))
+    kernel = func(body, [a, n, out])
+    o = np.zeros(16, np.int32)
+    run(kernel, np.full(8, 6, np.int32), np.zeros(1, np.int32), o)
+    np.testing.assert_array_equal(o, [*[0] * 8, *range(49, 57)])
 
 
 def test_many_parallel_loops_in_one_function(

@@ -216,6 +216,13 @@ def test_bound_kernels_time_themselves(kernel: CpuKernel) -> None:
         kernel.timer(a, 2.0, out)(0)
 
 
+@pytest.mark.parametrize("dtype", [object, "O", [("x", object)]])
+def test_empty_of_objects(dtype: Any) -> None:
+    """What lay in the memory was taken for their addresses: printing it ended Python."""
+    with pytest.raises(TypeError, match="empty: expected a type of numbers, found "):
+        aligned_empty((2,), dtype)
+
+
 def test_aligned_empty() -> None:
     for dtype in (np.float32, np.int8, np.float64):
         array = aligned_empty((3, 5), dtype)

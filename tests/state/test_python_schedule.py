@@ -28,8 +28,8 @@ GPU = [
     ["CHR", 1, "shared", [2]],
     ["CA", 2, 3, 1],
     ["CR", 2],
-    ["FU", 2, []],
     ["SA", 2, 0, 32, 1],
+    ["FU", 2, []],
     ["PR", 3, 0, "software_pipeline$2"],
 ]
 TRANSPOSED = [
@@ -95,8 +95,8 @@ def test_caches_threads_and_alignment() -> None:
         'B_shared = s.cache_read(B, "shared", [C_local])',
         's[C].bind(C_i_outer, te.thread_axis("blockIdx.x"))',
         "s[B_shared].compute_root()",
+        "s[B_shared].storage_align(B_shared_ax0, 32, 1)",
         "B_shared_singleton = s[B_shared].fuse()",
-        "s[B_shared].storage_align(B_shared_singleton, 32, 1)",
     ):
         assert line in code.splitlines()
 

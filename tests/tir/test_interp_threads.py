@@ -436,3 +436,36 @@ def test_externs_are_called_per_running_thread(tir: type[Programs]) -> None:
 
     assert kernel(tir, make)[:4].tolist() == [0, 1, 4, -9]
     assert calls == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32", "uint64"])
+def test_indices_of_any_type_are_numbers_of_elements(tir: type[Programs], dtype: str) -> None:
+    """9 rows of 32 elements are further than an int8 counts."""
+    rows = decl_buffer((4,), dtype, "rows")
+    A, out = decl_buffer((16, 32), "int32", "A"), ints(4, "out")
+    tx = tir.thread("threadIdx.x")
+    row = BufferLoad(rows, (tx.var,))
+    body = BufferStore(out, BufferLoad(A, (row, row + op.const(9, dtype))), (tx.var,))
+    given = np.array([3, 5, 9, 15], dtype)
+    values, found = np.arange(512, dtype="int32").reshape(16, 32), np.zeros(4, "int32")
+    interp.run(tir.func([rows, A, out], tir.launch(body, (tx, 4))), [given, values, found])
+    np.testing.assert_array_equal(found, values[given, given + 9])
+
+
+@pytest.mark.parametrize("choose", ["Select", "if_then_else"])
+def test_one_of_two_values_has_its_type_where_the_other_is_of_each_thread(
+    tir: type[Programs], choose: str
+) -> None:
+    """0 - 3 * 2^63 is 2^63 in uint64, and NumPy makes no number of two ints of Python so large."""
+    dtype = DType("uint64")
+    A, out = decl_buffer((4,), dtype, "A"), decl_buffer((4,), dtype, "out")
+    tx = tir.thread("threadIdx.x")
+    one, own = BufferLoad(A, (IntImm(3),)), BufferLoad(A, (tx.var,))
+    chosen = op.select(I < 1, own, one) if choose == "Select" else op.if_then_else(I < 1, own, one)
+    store = BufferStore(out, op.const(0, dtype) - chosen * 3, (tx.var,))
+    body = For(I, ZERO, IntImm(2), ForKind.SERIAL, store)
+    given, found = np.array([1, 2, 3, 1 << 63], np.uint64), np.zeros(4, np.uint64)
+    func = tir.func([A, out], tir.launch(body, (tx, 4)))
+    for eager in (False, True):
+        interp.run(func, [given, found], eager_select=eager)
+        np.testing.assert_array_equal(found, np.full(4, 1 << 63, np.uint64))

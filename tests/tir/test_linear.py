@@ -42,7 +42,7 @@ def test_only_casts_to_more_bits_are_looked_through() -> None:
     wide = cast("int64", X + 1) * 8
     assert linear(wide) == (8, {X: 8})
     narrow = cast("int8", X * 2)
-    assert linear(narrow + 1) == (1, {narrow: 1})
+    assert linear(cast("int32", narrow) + 1) == (1, {cast("int32", narrow): 1})
     assert sum_of({X: 8}, 8, int64).dtype is int64
 
 
@@ -53,6 +53,15 @@ def test_casts_of_what_may_wrap_are_not_looked_through() -> None:
     assert linear(narrow - narrow + X) == (0, {X: 1})
     data = cast("int64", N[X] + N[Y])
     assert linear(data + 1) == (1, {data: 1})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "uint32", "uint64"])
+def test_what_wraps_is_one_term(dtype: str) -> None:
+    """In uint32 x - 1 is x + 4294967295."""
+    x = cast(dtype, X)
+    assert linear(x + 1) == (0, {x + 1: 1})
+    assert linear((x - const(1, dtype)) * 3) == (0, {(x - const(1, dtype)) * 3: 1})
+    assert linear(const(9, dtype)) == (9, {})
 
 
 def test_random_sums_come_back() -> None:

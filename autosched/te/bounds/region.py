@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING
 from autosched.arith import Analyzer, IntSet
 from autosched.arith.interval_eval import eval_set
 from autosched.te.bounds.affine import Unbound
-from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, ScanOp
+from autosched.te.operations.operation import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    ScanOp,
+    tensor_loads,
+)
 from autosched.te.operations.tensor_compute import TensorComputeOp
+from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IntImm, IterVar, ProducerLoad, Range, Var
-from autosched.tir.op import add, const, ge, le, max_, min_, sub
+from autosched.tir.op import add, cast, const, ge, le, max_, min_, sub
 from autosched.tir.walk import free_vars
 
 if TYPE_CHECKING:
@@ -136,9 +143,12 @@ def _knowing(known: AxisSets, loops: Mapping[IterVar, Range]) -> Analyzer:
 
 
 def _mentions(values: IntSet, dom: dict[Var, IntSet]) -> bool:
-    """True for the values of an axis whose range depends on another axis: a ragged reduction."""
-    ends = free_vars(values.min_value) | free_vars(values.max_value)
-    return not ends.isdisjoint(dom)
+    """True for the values of an axis whose range depends on another axis, or on memory: a ragged
+    reduction."""
+    ends = values.min_value, values.max_value
+    if not (free_vars(ends[0]) | free_vars(ends[1])).isdisjoint(dom):
+        return True
+    return any(tensor_loads(e) for e in ends)
 
 
 def _is_constant(values: IntSet) -> bool:
@@ -147,6 +157,7 @@ def _is_constant(values: IntSet) -> bool:
 
 def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
     """`values`, or [0, extent) when that is known to be the smaller set."""
+    values = _as_numbers(values, extent.dtype)
     lower, upper = values.has_lower_bound, values.has_upper_bound
     zero, last = const(0, extent.dtype), sub(extent, 1)
     if not lower and not upper:
@@ -166,6 +177,19 @@ def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
     if analyzer.can_prove(ge(zero, low)) and analyzer.can_prove(le(last, high)):
         return IntSet.interval(zero, last)
     return values
+
+
+def _as_numbers(values: IntSet, dtype: DType) -> IntSet:
+    """`values` of an index without a sign, or of few bits, as `dtype`: beside -1 it would wrap."""
+    low, high = values.min_value, values.max_value
+    if low.dtype.is_index and high.dtype.is_index:
+        return values
+    if values.is_single_point:
+        return IntSet.single_point(cast(dtype, low))
+    return IntSet.interval(
+        cast(dtype, low) if values.has_lower_bound else low,
+        cast(dtype, high) if values.has_upper_bound else high,
+    )
 
 
 def _record_scan(op: ScanOp, known: AxisSets, needed: Needed) -> None:

@@ -21,7 +21,7 @@ from autosched.te.lowering.loop_nest import (
 )
 from autosched.te.lowering.reduction_update import assignments, split_point
 from autosched.te.lowering.tensorize import make_tensorized, tensorized_position
-from autosched.te.operations.conditions import in_turn
+from autosched.te.operations.conditions import in_turn, may_fail
 from autosched.te.operations.operation import ComputeOp
 from autosched.tir.constants import is_one
 from autosched.tir.expr import Expr, IterKind, IterVar, Reduce, Var
@@ -123,9 +123,10 @@ def _make_init(
     assert isinstance(reduce, Reduce)
     own = {iv: values[iv] for iv in stage.leaf_iter_vars[:common]}
     nest = make_loop_nest(stage, building, common, True, skip, own)
-    checks = make_bound_check(stage, building.domains, own, True, skip, building.facts)
-    nest.append(guards([likely(c) for c in checks]))
     start = reduce.init or reduce.combiner.identity
+    anywhere = not any(map(may_fail, start))  # as in Ansor, also where nothing is reduced
+    checks = make_bound_check(stage, building.domains, own, anywhere, skip, building.facts)
+    nest.append(guards([likely(c) for c in checks]))
     elements = [start[r.value_index] for r in op.body if isinstance(r, Reduce)]
     return wrap_all(nest, seq(*stores(op, elements, substitution(own))))
 

@@ -9,9 +9,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING
 
 from autosched.arguments import found
+from autosched.te.operations.operation import ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
-from autosched.te.relations import IterVarAttr
+from autosched.te.relations import AttachType, IterVarAttr
 from autosched.te.schedule.refusal import check_kind, check_thread_tag, leaf_position, refuse
 from autosched.tir.expr import Expr, IterKind, IterVar
 from autosched.tir.op import as_expr
@@ -52,8 +53,16 @@ def bind(stage: Stage, iv: IterVar, thread: IterVar) -> None:
     _changed(stage, iv).bind_thread = thread
 
 
-def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str) -> None:
+def _check_loop(primitive: str, stage: Stage, iv: IterVar) -> None:
+    """ScheduleError unless `iv` is one of the stage's loops."""
     leaf_position(primitive, stage, iv)
+    if iv.kind == IterKind.OPAQUE:
+        why = "a scan has no loop of its own for this axis; its update and first steps have"
+        raise refuse(primitive, stage, iv, why)
+
+
+def _annotate(primitive: str, stage: Stage, iv: IterVar, kind: str) -> None:
+    _check_loop(primitive, stage, iv)
     _changed(stage, iv).iter_kind = kind
 
 
@@ -69,8 +78,8 @@ def vectorize(stage: Stage, iv: IterVar) -> None:
             for j in vectorized(16):
                 B[i, j] = A[i, j] * 2.0
     """
-    leaf_position("vectorize", stage, iv)
-    check_kind("vectorize", stage, iv, (IterKind.DATA_PAR, IterKind.OPAQUE))
+    _check_loop("vectorize", stage, iv)
+    check_kind("vectorize", stage, iv, (IterKind.DATA_PAR,))
     _annotate("vectorize", stage, iv, IterKind.VECTORIZED)
 
 
@@ -101,8 +110,8 @@ def parallel(stage: Stage, iv: IterVar) -> None:
             for j in range(16):
                 B[i, j] = A[i, j] * 2.0
     """
-    leaf_position("parallel", stage, iv)
-    check_kind("parallel", stage, iv, (IterKind.DATA_PAR, IterKind.OPAQUE))
+    _check_loop("parallel", stage, iv)
+    check_kind("parallel", stage, iv, (IterKind.DATA_PAR,))
     _annotate("parallel", stage, iv, IterKind.PARALLELIZED)
 
 
@@ -119,11 +128,13 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
             for j in range(16):
                 B[i, j] = A[i, j] * 2.0
     """
+    if not isinstance(key, str):
+        raise refuse("pragma", stage, None, f"key: expected a name, {found(key)}")
     if key == "unroll":
         return unroll(stage, iv)
     if key == "vectorize":
         return vectorize(stage, iv)
-    leaf_position("pragma", stage, iv)
+    _check_loop("pragma", stage, iv)
     attr = _changed(stage, iv)
     attr.pragmas.append((key, None if value is None else as_expr(value)))
     return None
@@ -140,7 +151,7 @@ def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
         for i in range(16):
             call_extern("twice", B, A, dtype=int32)
     """
-    leaf_position("tensorize", stage, iv)
+    _check_loop("tensorize", stage, iv)
     if not isinstance(intrin, TensorIntrin):
         raise refuse("tensorize", stage, iv, f"expected a tensor intrinsic, found {intrin!r}")
     attr = _changed(stage, iv)
@@ -161,7 +172,7 @@ def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> N
             for j in range(16):
                 B[i, j] = A[i, j] * 2.0
     """
-    leaf_position("prefetch", stage, iv)
+    _check_loop("prefetch", stage, iv)
     if not isinstance(tensor, Tensor):
         raise refuse("prefetch", stage, iv, f"expected a tensor it reads, {found(tensor)}")
     if tensor not in stage.op.inputs:
@@ -198,7 +209,16 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
     """
     if axis not in stage.all_iter_vars:
         raise refuse("storage_align", stage, axis, "it is not an axis of this stage")
-    if not isinstance(factor, int) or not isinstance(offset, int) or factor < 0:
+    if axis not in getattr(stage.op, "axis", ()):
+        why = "its tensor has no such dimension: it is reduced, or a part or several of them"
+        if isinstance(stage.op, ScanOp):
+            why = "the tensors of a scan cannot be padded"
+        raise refuse("storage_align", stage, axis, why)
+    if stage.attach_type is AttachType.SCAN_UPDATE:
+        why = "the update of a scan stores into the scan's tensors, which cannot be padded"
+        raise refuse("storage_align", stage, axis, why)
+    numbers = (factor, offset)
+    if any(not isinstance(x, Integral) or isinstance(x, bool) or x < 0 for x in numbers):
         raise refuse(
             "storage_align",
             stage,
@@ -206,4 +226,4 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
             f"factor and offset are non-negative numbers of elements, found {factor}, {offset}",
         )
     attr = _changed(stage, axis)
-    attr.dim_align_factor, attr.dim_align_offset = factor, offset
+    attr.dim_align_factor, attr.dim_align_offset = int(factor), int(offset)

@@ -230,11 +230,17 @@ def _cache_axis(iv: IterVar, domain: Range) -> IterVar:
 
 
 def guarded(body: Expr, predicates: Sequence[Expr]) -> Expr:
-    """`body` where all `predicates` hold; elsewhere 0, or nothing is added to a reduction."""
+    """`body` where all `predicates` hold; elsewhere 0, or nothing is added to a reduction.
+
+    What it begins with is not computed elsewhere either, where it reads memory.
+    """
     if not predicates:
         return body
     if isinstance(body, Reduce):
-        own = body.condition
+        own, init = body.condition, body.init
         both = within(predicates, own) if may_fail(own) else all_(own, *predicates)
-        return Reduce(body.combiner, body.source, body.axis, both, body.value_index, body.init)
+        if any(map(may_fail, init)):
+            inside, identity = all_(*predicates), body.combiner.identity
+            init = tuple(if_then_else(inside, a, b) for a, b in zip(init, identity, strict=True))
+        return Reduce(body.combiner, body.source, body.axis, both, body.value_index, init)
     return if_then_else(all_(*predicates), body, const(0, body.dtype))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from autosched.arguments import found
 from autosched.te.bounds.thread_scope import is_virtual_thread
-from autosched.te.operations.operation import ComputeOp, PlaceholderOp, ScanOp
+from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderOp, ScanOp
 from autosched.te.relations import AttachType
 from autosched.te.schedule.refusal import check_thread_tag, leaf_position, refuse
 from autosched.tir.expr import Expr, IterKind, IterVar, Reduce
@@ -37,6 +37,14 @@ def _check_movable(primitive: str, stage: Stage) -> None:
         raise refuse(primitive, stage, None, "a placeholder is not computed")
     if stage.attach_type is AttachType.SCAN_UPDATE:
         raise refuse(primitive, stage, None, "the update of a scan stays in its scan")
+
+
+def _check_stores(primitive: str, stage: Stage) -> None:
+    if isinstance(stage.op, PlaceholderOp):
+        why = "a placeholder is not computed; cache_read copies it into a stage of its own"
+        raise refuse(primitive, stage, None, why)
+    if type(stage.op) is Operation:
+        raise refuse(primitive, stage, None, "a group stores nothing itself; its stages do")
 
 
 def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
@@ -146,9 +154,13 @@ def set_scope(stage: Stage, scope: str) -> None:
         for j in range(16):
             C[j] = B[j] * 2.0
     """
-    if scope and scope not in STORAGE_SCOPES:
+    _check_stores("set_scope", stage)
+    if not isinstance(scope, str) or (scope and scope not in STORAGE_SCOPES):
         known = ", ".join(sorted(STORAGE_SCOPES))
         raise refuse("set_scope", stage, None, f"unknown scope {scope!r}; the scopes are {known}")
+    if stage.attach_type is AttachType.SCAN_UPDATE:
+        why = "the update of a scan stores into the scan's tensors; set the scope of that stage"
+        raise refuse("set_scope", stage, None, why)
     if stage.is_output and scope not in ("", "global"):
         raise refuse("set_scope", stage, None, f"an output must be stored in global, found {scope}")
     stage.scope = scope
@@ -167,6 +179,10 @@ def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
             if threadIdx.x < 16:
                 B[i, threadIdx.x] = A[i, threadIdx.x] * 2.0
     """
+    _check_stores("set_store_predicate", stage)
+    if isinstance(stage.op, ScanOp):
+        why = "a scan stores nothing itself; its update and first steps do"
+        raise refuse("set_store_predicate", stage, None, why)
     if predicate is not None and not isinstance(predicate, Expr):
         why = f"expected a condition, e.g. te.eq(thread.var, 0), or None, {found(predicate)}"
         raise refuse("set_store_predicate", stage, None, why)
@@ -190,6 +206,7 @@ def double_buffer(stage: Stage) -> None:
                 B[j] = A[j] + 1.0
             C[j] = B[j] * 2.0
     """
+    _check_stores("double_buffer", stage)
     if stage.is_output:
         raise refuse("double_buffer", stage, None, "an output cannot be double buffered")
     stage.is_double_buffered = True
@@ -215,12 +232,17 @@ def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
             for i_1 in range(32):
                 scan[scan.idx + 1, i_1] = scan[scan.idx + 1 - 1, i_1] + A[scan.idx + 1, i_1]
     """
+    if not isinstance(threads, IterVar | Sequence) or isinstance(threads, str):
+        why = f"expected a te.thread_axis or a list of them, {found(threads)}"
+        raise refuse("env_threads", stage, None, why)
     axes = [threads] if isinstance(threads, IterVar) else list(threads)
     if not isinstance(stage.op, ScanOp):
         raise refuse("env_threads", stage, None, "only a scan has environment threads")
     if stage.env_thread_axes:
         raise refuse("env_threads", stage, None, "they have been set already")
     for iv in axes:
+        if not isinstance(iv, IterVar):
+            raise refuse("env_threads", stage, None, f"expected a te.thread_axis, {found(iv)}")
         if iv.kind != IterKind.THREAD or iv.dom is None:
             raise refuse("env_threads", stage, iv, "expected a te.thread_axis with a domain")
         check_thread_tag("env_threads", stage, iv, iv)

@@ -79,9 +79,9 @@ class SplitWideVectors(FunctionPass):
     """Cuts vector stores into pieces of 16, 8, 4, 2 bytes, or elements where they are not aligned.
 
     What a piece loads as a vector is loaded once, into a variable; everything else is computed for
-    each lane. Masked and strided accesses and those of bools become scalar ones, and memory that
-    holds vectors memory of their elements. Afterwards a vector is only what is loaded or stored at
-    once.
+    each lane, and a variable that is a vector is one for each. Masked and strided accesses and
+    those of bools become scalar ones, and memory that holds vectors memory of their elements.
+    Afterwards a vector is only what is loaded or stored at once.
     """
 
     name: ClassVar[str] = "SplitWideVectors"
@@ -95,6 +95,7 @@ class _Splitter:
         self.facts = Facts(func)
         self.scalar: dict[Buffer, Buffer] = {}
         self.known: dict[Expr, bool] = {}
+        self.lanes: dict[Var, list[Var]] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
@@ -105,7 +106,7 @@ class _Splitter:
             case BufferStore() if _wide(s) or any(map(self._vectors, direct_exprs(s))):
                 return self._store(s)
             case LetStmt() if s.var.dtype.lanes > 1:
-                raise CompileError(f"the vector variable {s.var.name} cannot be split into lanes")
+                return self._lanes_of_variable(s)
             case Allocate() if s.dtype.lanes > 1:
                 extents = (*s.extents, const(s.dtype.lanes))
                 return Allocate(
@@ -119,6 +120,17 @@ class _Splitter:
             case DeclBuffer() if s.buffer.dtype.lanes > 1:
                 return DeclBuffer(self._elements(s.buffer), self.stmt(s.body))
         return map_children(s, self.stmt, self._expr)
+
+    def _lanes_of_variable(self, s: LetStmt) -> Stmt:
+        """A variable for each lane of one that is a vector."""
+        count = range(s.var.dtype.lanes)
+        values = [self._lane(s.value, k, {}) for k in count]
+        lanes = [Var(f"{s.var.name}_{k}", s.var.dtype.element) for k in count]
+        self.lanes[s.var] = lanes
+        body = self.stmt(s.body)
+        for lane, value in reversed(list(zip(lanes, values, strict=True))):
+            body = LetStmt(lane, value, body)
+        return body
 
     def _vectors(self, e: Expr) -> bool:
         """True when `e` is a vector or holds one."""
@@ -248,6 +260,8 @@ class _Splitter:
                 var = Var(e.var.name, e.var.dtype.element)
                 value = self._lane(e.value, k, loaded)
                 return Let(var, value, self._lane(e.body, k, {**loaded, (e.var, k): var}))
+            case Var() if e in self.lanes:
+                return self.lanes[e][k]
             case Var() if e.dtype.lanes > 1:
                 raise CompileError(f"the vector variable {e.name} cannot be split into lanes")
         children = e.children()

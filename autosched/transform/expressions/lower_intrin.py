@@ -260,7 +260,7 @@ class _Lower:
         low, high = self._bounds(a)
         limit = int(a.dtype.max_value)
         steps = (divisor - 1 - low) // divisor
-        if low <= -limit or high + steps * divisor > limit:
+        if low <= -limit or max(high, 0) + steps * divisor > limit:
             return None
         return steps
 

@@ -37,7 +37,7 @@ from autosched.tir.stmt import (
     Stmt,
     seq,
 )
-from autosched.tir.walk import map_children, stmts, substitute, unique_exprs
+from autosched.tir.walk import loads, map_children, stmts, substitute, unique_exprs
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
@@ -99,7 +99,8 @@ class _Inject:
 def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
     """The part of `buffer` that `body` reads or writes, over all loops and threads in it.
 
-    None when nothing is touched or a dimension has no bounds.
+    None when nothing is touched, or where a dimension has no bounds or is read from memory, which
+    may not be there iterations ahead.
     """
     analyzer = Analyzer()
     domains: dict[Var, IntSet] = {}
@@ -126,5 +127,8 @@ def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
         whole = union_set(sets, analyzer)
         if not (whole.has_lower_bound and whole.has_upper_bound):
             return None
-        region.append(whole.cover_range(Range.of(extent)))
+        found = whole.cover_range(Range.of(extent))
+        if any(next(loads(e), None) is not None for e in (found.min, found.extent)):
+            return None
+        region.append(found)
     return tuple(region)

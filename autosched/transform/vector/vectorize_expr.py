@@ -244,13 +244,23 @@ def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
 
 
 def unsafe_loads(e: Expr, lane: Var, condition: Expr) -> bool:
-    """True when `e` reads one element for all lanes that only `condition` may keep in bounds."""
+    """True when `e` reads one element for all lanes that only `condition` may keep in bounds, or
+    one that is in none: then `condition` never holds."""
     variables = free_vars(condition)
     for node in pre_order(e):
         if isinstance(node, BufferLoad) and lane not in free_vars(node):
-            if not free_vars(node).isdisjoint(variables):
+            if _is_outside(node) or not free_vars(node).isdisjoint(variables):
                 return True
     return False
+
+
+def _is_outside(load: BufferLoad) -> bool:
+    """Whether a constant index of `load` is beyond its buffer."""
+    return any(
+        isinstance(index, IntImm)
+        and (index.value < 0 or (isinstance(extent, IntImm) and index.value >= extent.value))
+        for index, extent in zip(load.indices, load.buffer.shape, strict=True)
+    )
 
 
 def _alignment(e: Expr) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from autosched.te.lowering.to_prim_func import schedule_to_prim_func
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IterVar
+from kit.types import Check
 
 
 def body(s: Schedule, args: list[Tensor]) -> str:
@@ -130,3 +131,17 @@ def test_data_axis_inside_a_bound_reduction_is_refused() -> None:
     s[C].reorder(k, i)
     with pytest.raises(ScheduleError, match="stage C, axis i: a data axis inside"):
         schedule_to_prim_func(s, [])
+
+
+def test_what_a_reduction_begins_with_is_read_inside_of_the_axes_alone(check: Check) -> None:
+    """Beyond them there may be no memory; a constant is stored anywhere, as in Ansor."""
+    A, S = te.placeholder((11, 7), name="A"), te.placeholder((11,), name="S")
+    k = te.reduce_axis((0, 7), "k")
+    C = te.compute((11,), lambda i: te.sum(A[i, k], axis=k, init=S[10 - i]), name="C")
+    D = te.compute((11,), lambda i: C[i] * 2.0, name="D")
+    for factor in (4, 6):
+        s = te.create_schedule(D.op)
+        outer, _ = s[D].split(D.op.axis[0], factor=factor)
+        s[C].compute_at(s[D], outer)
+        assert "if likely(i + i.outer" in body(s, [A, S, D]).split("C[i + i.outer")[0]
+        check(s, [A, S, D], lambda a, s: 2 * (a.sum(1) + s[::-1]))

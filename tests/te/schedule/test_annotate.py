@@ -123,6 +123,14 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, i, k: s.storage_align(te.reduce_axis((0, 2), "z"), 8, 0),
         r"storage_align: stage C, axis z: it is not an axis",
     ),
+    "align a reduction": (
+        lambda s, i, k: s.storage_align(k, 8, 0),
+        r"storage_align: stage C, axis k: its tensor has no such dimension",
+    ),
+    "pragma without a name": (
+        lambda s, i, k: s.pragma(i, 3),
+        r"pragma: stage C: key: expected a name, found 3 \(int\)",
+    ),
     "tensorize": (lambda s, i, k: s.tensorize(i, "mma"), r"expected a tensor intrinsic"),
 }
 
@@ -140,3 +148,31 @@ def test_binding_twice_is_refused(stage: Stage) -> None:
     stage.bind(i, te.thread_axis("blockIdx.x"))
     with pytest.raises(ScheduleError, match=r"axis i: already bound to blockIdx.x"):
         stage.bind(i, te.thread_axis("threadIdx.x"))
+
+
+def test_what_has_no_effect_on_a_scan_is_refused() -> None:
+    X, state = (te.placeholder((8, 6), name=name) for name in ("X", "state"))
+    init = te.compute((1, 6), lambda _, i: X[0, i], name="init")
+    update = te.compute((8, 6), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    scan = te.scan(init, update, state, name="scan")
+    s = te.create_schedule(te.compute((8, 6), lambda i, j: scan[i, j], name="out"))
+    (i,) = scan.op.spatial_axis
+    for annotate in (
+        s[scan].vectorize,
+        s[scan].parallel,
+        s[scan].unroll,
+        lambda iv: s[scan].pragma(iv, "unroll_explicit", 1),
+    ):
+        with pytest.raises(
+            ScheduleError, match=r"axis scan.out0.i1: a scan has no loop of its own"
+        ):
+            annotate(i)
+    with pytest.raises(ScheduleError, match=r"stage scan, .*: the tensors of a scan cannot be"):
+        s[scan].storage_align(i, 8, 1)
+    with pytest.raises(ScheduleError, match="stage update, axis i: the update of a scan stores in"):
+        s[update].storage_align(update.op.axis[1], 8, 1)
+    with pytest.raises(ScheduleError, match=r"set_scope: stage update: .*set the scope of that"):
+        s[update].set_scope("shared")
+    with pytest.raises(ScheduleError, match="stage scan: a scan stores nothing itself"):
+        s[scan].set_store_predicate(te.var("x") < 3)
+    s[scan].set_scope("shared")

@@ -13,6 +13,7 @@ from autosched.target import cpu_target
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from kit.te import compute_of
+from kit.types import Check
 
 
 @pytest.fixture
@@ -209,3 +210,16 @@ def test_a_guarded_cache_reads_nothing_beyond_its_source(size: int, factor: int)
     a, b = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
     kernel(a, b)
     np.testing.assert_array_equal(b, a[::-1] * 2 + 1)
+
+
+@pytest.mark.parametrize("factor", [4, 6])
+def test_what_a_cached_reduction_begins_with_is_read_inside_of_the_axes_alone(
+    factor: int, check: Check
+) -> None:
+    A, S = te.placeholder((10, 3), name="A"), te.placeholder((10,), name="S")
+    k = te.reduce_axis((0, 3), "k")
+    B = te.compute((10,), lambda i: te.sum(A[i, k], axis=k, init=S[9 - i]), name="B")
+    s = te.create_schedule(B.op)
+    s[B].split(B.op.axis[0], factor=factor)
+    s.cache_write(B, "local")
+    check(s, [A, S, B], lambda a, s: a.sum(1) + s[::-1])

@@ -101,6 +101,34 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
         lambda s, A, B, C, D: s[B].set_store_predicate(True),
         r"set_store_predicate: stage B: expected a condition, .* found True \(bool\)",
     ),
+    "scope None": (
+        lambda s, A, B, C, D: s[B].set_scope(None),
+        r"set_scope: stage B: unknown scope None; the scopes are",
+    ),
+    "scopes": (
+        lambda s, A, B, C, D: s[B].set_scope(["local"]),
+        r"set_scope: stage B: unknown scope \['local'\]; the scopes are",
+    ),
+    "scope of an input": (
+        lambda s, A, B, C, D: s[A].set_scope("shared"),
+        r"set_scope: stage A: a placeholder is not computed; cache_read copies it",
+    ),
+    "input twice": (
+        lambda s, A, B, C, D: s[A].double_buffer(),
+        r"double_buffer: stage A: a placeholder is not computed",
+    ),
+    "predicate of an input": (
+        lambda s, A, B, C, D: s[A].set_store_predicate(te.var("x") < 3),
+        r"set_store_predicate: stage A: a placeholder is not computed",
+    ),
+    "scope of a group": (
+        lambda s, A, B, C, D: s.create_group(C, B).set_scope("shared"),
+        r"set_scope: stage group: a group stores nothing itself",
+    ),
+    "env threads None": (
+        lambda s, A, B, C, D: s[B].env_threads(None),
+        r"env_threads: stage B: expected a te.thread_axis or a list of them, found None",
+    ),
     "env threads": (
         lambda s, A, B, C, D: s[B].env_threads(te.thread_axis((0, 4), "threadIdx.x")),
         r"env_threads: stage B: only a scan",

@@ -140,7 +140,18 @@ def test_scalar_code_stays() -> None:
     assert SplitWideVectors()(func) is func
 
 
-def test_a_vector_variable_is_refused() -> None:
-    func = function("v: float32x4 = A[0:4]\nB[0:4] = v")
+def test_a_vector_variable_is_one_for_each_lane(same_result: Check) -> None:
+    func = function("v: float32x4 = A[0:4] + B[0:4]\nB[0:4] = v * A[0:4]\nB[4:8] = v")
+    after = SplitWideVectors()(func)
+    names = [s.var.name for s in stmts(after.body) if isinstance(s, LetStmt)]
+    assert [name for name in names if name.startswith("v")] == ["v_0", "v_1", "v_2", "v_3"]
+    assert only_whole_vectors(after)
+    same_result(func, after, 3)
+
+
+def test_the_lanes_of_a_variable_from_elsewhere_are_not_known() -> None:
+    v = Var("v", DType("float32x4"))
+    B = decl_buffer((64,), "float32", "B")
+    func = func_of(BufferStore(B, v, (Ramp(IntImm(0), IntImm(1), 4),)), B)
     with pytest.raises(CompileError, match="the vector variable v cannot be split"):
         SplitWideVectors()(func)

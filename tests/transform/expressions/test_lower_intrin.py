@@ -375,3 +375,18 @@ def test_a_division_by_zero_that_is_left_is_refused(kind: type[BinaryExpr], lane
     words = rf"^LowerIntrin: division by zero: A\[2.*\] {re.escape(kind.symbol)} 0$"
     with pytest.raises(ScheduleError, match=words):
         LowerIntrin()(func)
+
+
+@pytest.mark.parametrize("divide", [floordiv, floormod])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_what_is_added_to_a_negative_number_is_one_of_its_type(
+    dtype: str, divide: Callable[[Expr, Expr], Expr], make_func: MakeFunc, same_result: SameResult
+) -> None:
+    """-110 to -11 and four times 33 are 22 to 121: the sum fits, and 132 is no int8."""
+    n, i, scale = 100, Var("i"), {"int8": 1, "int16": 256, "int32": 1 << 24}[dtype]
+    A = decl_buffer((n,), dtype, "A")
+    value = divide(cast(dtype, (i - 110) * scale), const(33 * scale, dtype))
+    func = make_func(For(i, IntImm(0), IntImm(n), ForKind.SERIAL, BufferStore(A, value, (i,))), A)
+    after = LowerIntrin()(func)
+    assert is_lowered(after)
+    same_result(func, after)

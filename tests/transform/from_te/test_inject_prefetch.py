@@ -66,3 +66,15 @@ def test_what_the_loop_itself_computes_is_refused() -> None:
     sch[Z].prefetch(Y, r, 1)
     with pytest.raises(ScheduleError, match="Y is prefetched in loop r, but has no memory before"):
         InjectPrefetch()(schedule_to_prim_func(sch, [X, Z]))
+
+
+def test_what_memory_says_is_not_read_ahead_of_time() -> None:
+    """at[r + 2] may lie beyond `at`, and say anything where it is computed later."""
+    X, at = te.placeholder((32, 16), name="X"), te.placeholder((8,), "int32", name="at")
+    Y = te.compute((8, 16), lambda r, c: X[at[r], c] + 1.0, name="Y")
+    sch = te.create_schedule(Y.op)
+    sch[Y].prefetch(X, Y.op.axis[0], 2)
+    sch[Y].prefetch(at, Y.op.axis[0], 2)
+    after = InjectPrefetch()(schedule_to_prim_func(sch, [X, at, Y]))
+    (prefetch,) = [s for s in stmts(after.body) if isinstance(s, Prefetch)]
+    assert prefetch.buffer.name == "at"

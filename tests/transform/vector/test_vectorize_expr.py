@@ -62,3 +62,5 @@ def test_unsafe_loads_read_what_the_condition_may_guard() -> None:
     assert unsafe_loads(A[i], j, i + j < 5)
     assert not unsafe_loads(A[i + j], j, i + j < 5)
     assert not unsafe_loads(A[Var("k")], j, i + j < 5)
+    assert unsafe_loads(A[-2], j, j < 2) and unsafe_loads(A[A.shape[0]], j, j < 2)
+    assert not unsafe_loads(A[0], j, j < 2)
