@@ -91,6 +91,17 @@ class Computation:
         numbers = (name if i == 1 else f"{name}{i}" for i in range(1, len(self.operands) + 2))
         return next(each for each in numbers if each not in self.operands)
 
+    @property
+    def workload(self) -> dict[str, Any]:
+        """The text, with shapes and types, as a record has it."""
+        shapes = {name: operand.shape for name, operand in self.operands.items()}
+        types = {name: self.types.get(name, "float32") for name in shapes}
+        return {
+            "expr": "\n".join(self.statements),
+            "shapes": {**shapes, **self.shapes, self.result: self.shape},
+            "dtype": types if self.types else "float32",
+        }
+
     def task(self, target: Target, layout_rewrite: str, constant: Callable[[Any], bool]) -> Task:
         """The task of it. Weights that are not `constant` stay in their order."""
         free = [
@@ -98,12 +109,8 @@ class Computation:
             for name in self.weights
             if layout_rewrite != "none" and all(map(constant, self.operands[name].nodes))
         ]
-        shapes = {name: operand.shape for name, operand in self.operands.items()}
-        types = {name: self.types.get(name, "float32") for name in shapes}
         return Task.from_expression(
-            "\n".join(self.statements),
-            {**shapes, **self.shapes, self.result: self.shape},
-            dtype=types if self.types else "float32",
+            **self.workload,
             target=target,
             layout_free=free,
             layout_rewrite=layout_rewrite if free else "none",

@@ -33,9 +33,9 @@ def convolution(node: Any) -> Computation:
     given = arguments_of(node)
     x, weight = given["input"], given["weight"]
     outputs, _, *kernel = shape_of(weight)
-    batch, inputs, *sizes = _batched(x, kernel)
+    batch, inputs, *sizes = batched(x, kernel)
     strides, dilations = (spread(given[key], len(kernel)) for key in ("stride", "dilation"))
-    borders = _borders(given["padding"], kernel, dilations)
+    borders = borders_of(given["padding"], kernel, dilations)
     together = zip(kernel, strides, borders, dilations, strict=True)
     windows = [Window(k, s, *border, d) for k, s, border, d in together]
     channels = _channels(inputs, outputs, given["groups"])
@@ -72,7 +72,7 @@ def transposed(node: Any) -> Computation:
     given = arguments_of(node)
     x, weight = given["input"], given["weight"]
     _, per_group, *kernel = shape_of(weight)
-    batch, inputs, *sizes = _batched(x, kernel)
+    batch, inputs, *sizes = batched(x, kernel)
     count = len(kernel)
     strides, paddings, dilations = (
         spread(given[key], count) for key in ("stride", "padding", "dilation")
@@ -129,14 +129,15 @@ def with_bias(computation: Computation, bias: Any) -> Computation:
     return computation.then("", value, {"b": operand})
 
 
-def _batched(x: Any, kernel: Sequence[int]) -> Shape:
+def batched(x: Any, kernel: Sequence[int]) -> Shape:
+    """The shape of the input. Raises NoRuleError where it has no batch."""
     shape = shape_of(x)
     if len(shape) != len(kernel) + 2:
         raise NoRuleError(f"its input has {len(shape)} dimensions, {len(kernel) + 2} are expected")
     return shape
 
 
-def _borders(
+def borders_of(
     padding: Any, kernel: Sequence[int], dilations: Sequence[int]
 ) -> list[tuple[int, int]]:
     """The elements before and after, along each axis; `same` puts the odd one after."""

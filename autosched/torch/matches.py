@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from autosched.torch.model_graph import (
 from autosched.torch.normalisation import layer_norm, rms_norm, softmax
 from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
 from autosched.torch.products import addmm, linear, matmul
+from autosched.torch.winograd import winograd
+from autosched.workloads.winograd import TILES
 
 _aten = torch.ops.aten
 
@@ -89,11 +91,15 @@ _FREE = SAME_ELEMENTS | {
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Nodes of a graph that one kernel computes; the last of them has the result."""
+    """Nodes of a graph that one kernel computes; the last of them has the result.
+
+    `others` are other ways to compute the same of the same nodes, with inputs as they are.
+    """
 
     computation: Computation
     task: Task
     nodes: tuple[Any, ...]
+    others: tuple[Computation, ...] = ()
 
     @property
     def last(self) -> Any:
@@ -104,6 +110,10 @@ class Match:
     def place(self) -> str:
         """Where the first operation is: its module, or its own name."""
         return place_of(self.nodes[0]) or str(self.nodes[0].name)
+
+    def by(self, other: Computation) -> Match:
+        """The match computed in one of the `others`. Raises NoRuleError where no task can be."""
+        return Match(other, _task(other, self.task.target, "none", ()), self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +126,16 @@ class LeftOut:
 
 
 def matches_of(
-    module: Any, constants: Constants, target: Target, layout_rewrite: str
+    module: Any,
+    constants: Constants,
+    target: Target,
+    layout_rewrite: str,
+    tiles: Sequence[int] = TILES,
 ) -> tuple[list[Match], list[LeftOut]]:
-    """The matches of the graph in its order, and what is left out."""
+    """The matches of the graph in its order, and what is left out.
+
+    Convolutions that can be are matched by Winograd's algorithm, too, once for each of `tiles`.
+    """
     taken: set[Any] = set()
     found: dict[Any, Match | LeftOut] = {}
     nodes = [n for n in module.graph.nodes if n.op == "call_function" and n not in constants]
@@ -131,12 +148,13 @@ def matches_of(
         try:
             computation, together = _from(node, taken, constants)
             task = _task(computation, target, layout_rewrite, constants)
+            others = tuple(_by_winograd(node, together, tiles, taken, constants))
         except NoRuleError as error:
             if str(error):
                 name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
                 found[node] = LeftOut(name, place_of(node) or node.name, str(error))
             continue
-        found[together[0]] = Match(computation, task, together)
+        found[together[0]] = Match(computation, task, together, others)
         taken.update(together)
     in_order = [found[node] for node in nodes if node in found]
     return (
@@ -173,8 +191,24 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
     return computation, (node, *followers)
 
 
+def _by_winograd(
+    node: Any,
+    together: tuple[Any, ...],
+    tiles: Sequence[int],
+    taken: set[Any],
+    constants: Constants,
+) -> Iterator[Computation]:
+    """The convolution with what follows it, `together`, by tiles of each of these sizes."""
+    for tile in tiles:
+        plain = winograd(node, tile, constants)
+        if plain is not None:
+            computation, followers = extended(plain, node, taken, constants)
+            assert (node, *followers) == together
+            yield computation
+
+
 def _task(
-    computation: Computation, target: Target, layout_rewrite: str, constants: Constants
+    computation: Computation, target: Target, layout_rewrite: str, constants: Container[Any]
 ) -> Task:
     try:
         task = computation.task(target, layout_rewrite, constants.__contains__)

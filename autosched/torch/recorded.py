@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autosched.layout import LayoutOption
 from autosched.session.tuned import TunedKernel
@@ -79,23 +80,43 @@ def put_kernels(
     replaced: list[Replaced] = []
     others = list(left_out)
     for match in matches:
-        kind, inputs = match.computation.kind, inputs_text(match.task)
-        tuned = known.get(_computation(match.task))
-        moved = [] if tuned is None else _moved_at_each_call(match, tuned, replacement)
-        if tuned is None or moved:
+        found, moved = _fastest(match, known, replacement)
+        if found is None:
             reason = f"its record wants {', '.join(moved)} stored in another order at each call"
-            reason = reason if moved else f"no record of {inputs}"
-            others.append(LeftOut(kind, match.place, reason))
+            reason = reason if moved else f"no record of {inputs_text(match.task)}"
+            others.append(LeftOut(match.computation.kind, match.place, reason))
             continue
+        way, tuned = found
+        kind = way.computation.kind
         name = _operator(kind, tuned)
-        replacement.replace(match, name)
-        replaced.append(Replaced(kind, inputs, match.place, name))
+        replacement.replace(way, name)
+        replaced.append(Replaced(kind, inputs_text(way.task), way.place, name))
     return Report(tuple(replaced), tuple(others))
+
+
+def _fastest(
+    match: Match, known: Known, replacement: Replacement
+) -> tuple[tuple[Match, TunedKernel] | None, list[str]]:
+    """The best record of all ways to compute a match, and its way; what a record wants moved."""
+    found: list[tuple[Match, TunedKernel]] = []
+    moved: list[str] = []
+    tuned = known.get(_computation(match.task))
+    if tuned is not None:
+        moved = _moved_at_each_call(match, tuned, replacement)
+        found += [] if moved else [(match, tuned)]
+    for other in match.others:
+        tuned = known.get(_text(other.workload))
+        found += [] if tuned is None else [(match.by(other), tuned)]
+    return min(found, key=lambda each: _rank(each[1]), default=None), moved
 
 
 def _computation(task: Task) -> str:
     workload = task.workload.to_json()
     workload.pop("layout_free", None)
+    return _text(workload)
+
+
+def _text(workload: Mapping[str, Any]) -> str:
     return json.dumps(workload, sort_keys=True)
 
 

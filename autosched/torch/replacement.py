@@ -98,7 +98,7 @@ class Replacement:
         `own` tells by which kernel and input it is stored in an order of its own.
         """
         key = (*own, *map(self._identity, operand.nodes), operand.order, operand.shape)
-        key = key if operand.make is None else (name,)
+        key = key if operand.make is None else (operand.make, *key)
         if key not in self._buffers:
             self._module.register_buffer(name, tensor)
             self._buffers[key] = name

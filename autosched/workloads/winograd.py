@@ -21,10 +21,11 @@ import numpy.typing as npt
 from autosched import te
 from autosched.arguments import found
 from autosched.errors import ConfigError
-from autosched.te.operations.operation import CONST_MATRIX, CONST_TENSOR_ATTR
+from autosched.te.operations.operation import CONST_TENSOR_ATTR
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr
-from autosched.tir.op import all_, const, eq, if_then_else, max_, select
+from autosched.tir.op import all_, const, if_then_else, max_
+from autosched.workloads.constant_tensor import constant_tensor
 from autosched.workloads.padding import windows
 from autosched.workloads.types import Types
 from autosched.workloads.workload import Array, output_size, window_problem
@@ -68,10 +69,10 @@ def winograd_weights(weights: Array, tile: int = 4) -> Array:
     if tile not in TILES:
         raise ConfigError(f"winograd_weights: tile: expected 2, 4 or 6, {found(tile)}")
     _, own, _ = matrices(tile)
-    wide: Matrix = np.einsum(
-        "er,ns,rsio->enio", own, own, weights.astype(np.float64), optimize=True
-    )
-    return wide.astype(weights.dtype, order="C")
+    side, channels = tile + WINDOW - 1, weights.shape[2:]
+    rows = weights.reshape(WINDOW * WINDOW, -1).astype(np.float64)
+    wide = (np.kron(own, own) @ rows).reshape(side, side, *channels)
+    return wide.astype(weights.dtype)
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def conv2d_winograd_nhwc(types: Types, **sizes: int) -> list[Tensor]:
     pad = _padded(X, s)
     inverse, _, inputs = matrices(tile)
     rh, rw, ri, rj = (te.reduce_axis((0, side), name=name) for name in ("rh", "rw", "ri", "rj"))
-    B, C = (_constant(inputs, name, types.acc) for name in "BC")
+    B, C = (constant_tensor(inputs, name, types.acc, "ij") for name in "BC")
     R = te.compute(
         (side, s.N, s.rows, side, s.columns, s.CI),
         lambda e, n, th, w, tw, c: te.sum(
@@ -159,7 +160,7 @@ def conv2d_winograd_nhwc(types: Types, **sizes: int) -> list[Tensor]:
         lambda e, f, n, th, tw, co: te.sum(V[e, f, n, th, tw, rc] * U[e, f, rc, co], axis=rc),
         name="M",
     )
-    A, D = (_constant(inverse, name, types.acc) for name in "AD")
+    A, D = (constant_tensor(inverse, name, types.acc, "ij") for name in "AD")
     S = te.compute(
         (tile, side, *tiles, s.CO),
         lambda i, f, n, th, tw, co: te.sum(M[ri, f, n, th, tw, co] * A[i, ri], axis=ri),
@@ -190,20 +191,6 @@ def _padded(X: Tensor, s: _Sizes) -> Tensor:
         return if_then_else(inside, X[b, top, left, k], const(0, X.dtype))
 
     result: Tensor = te.compute(s.padded, element, name="pad")
-    return result
-
-
-def _constant(matrix: Matrix, name: str, dtype: str) -> Tensor:
-    """A matrix that becomes numbers where its indices are unrolled."""
-
-    def element(i: Expr, j: Expr) -> Expr:
-        value = const(0.0, dtype)
-        for row, column in zip(*matrix.nonzero(), strict=True):
-            here = all_(eq(i, int(row)), eq(j, int(column)))
-            value = select(here, const(float(matrix[row, column]), dtype), value)
-        return value
-
-    result: Tensor = te.compute(matrix.shape, element, name=name, attrs={CONST_MATRIX: True})
     return result
 
 

@@ -6,9 +6,10 @@ Y = inverse(M), M = V * U, V = transformed(X)    ->    for n, th.0:         para
                                                          S, T
                                                          for th.1, tw, co: Y = ...
 
-Ansor computes each of these stages whole before the next one: what they hand on is several times as
-large as the image, and leaves the caches. A transform runs along vectors of channels here, its
-constants unrolled around them.
+Where channels come before rows and columns, Y is stored along these. Ansor computes each of these
+stages whole before the next one: what they hand on is several times as large as the image, and
+leaves the caches. A transform runs along vectors of channels here, its constants unrolled around
+them.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ _PRODUCT_AXES = 3
 @dataclass(frozen=True)
 class _Tiles:
     """The axes of an output that run through tiles, with the elements of a tile along each, and the
-    stages on the way to it, the last first: the `product`, the transforms around it, and others."""
+    axis of channels; the stages on the way to it, the last first: the `product`, the transforms
+    around it, the `reader` of these, and others."""
 
     sizes: dict[int, int]
+    channels: int
     stages: tuple[int, ...]
     transforms: frozenset[int]
     product: int
+    reader: int
 
 
 def _tiles(state: State, stage_id: int) -> _Tiles | None:
@@ -74,10 +78,22 @@ def _tiles(state: State, stage_id: int) -> _Tiles | None:
     sizes = _tile_sizes(state.stages[reader].op)
     if reader != stage_id and not queries.elementwise_match(state, reader, stage_id):
         return None
-    if not sizes or max(sizes) == len(op.axis) - 1:  # vectors run along the last axis
+    channels = _channels(sizes, len(op.axis))
+    if channels is None:
         return None
     stages = tuple(sorted(found, reverse=True))
-    return _Tiles(sizes, stages, frozenset(transforms), products[0])
+    return _Tiles(sizes, channels, stages, frozenset(transforms), products[0], reader)
+
+
+def _channels(sizes: dict[int, int], axes: int) -> int | None:
+    """The axis of channels: the last one, or the one before tiles that are last; None without."""
+    if not sizes:
+        return None
+    last = axes - 1
+    if last not in sizes:
+        return last
+    first = min(sizes)
+    return first - 1 if first and len(sizes) == axes - first else None
 
 
 def _is_transform(state: State, stage_id: int) -> bool:
@@ -116,17 +132,22 @@ def _fuse(context: Context, state: State, stage_id: int) -> Next:
             inside.append(element)
         else:
             outer.append(it)
-    state, (row, rows) = state.split(stage_id, outer[min(tiles.sizes)], [None])
-    state, (blocks, channels) = state.split(stage_id, outer[-1], [None])
-    first = min(tiles.sizes)
-    order = [*outer[:first], row, rows, *outer[first + 1 : -1], blocks, *inside, channels]
+    first, own = min(tiles.sizes), tiles.channels
+    state, (row, rows) = state.split(stage_id, outer[first], [None])
+    state, (blocks, channels) = state.split(stage_id, outer[own], [None])
+    if own > first:  # vectors run along channels
+        order = [*outer[:first], row, rows, *outer[first + 1 : own], blocks, *inside, channels]
+    else:  # along columns: the elements of a row are one after the other
+        *upper, last = inside
+        columns = outer[first + 1 :]
+        order = [*outer[:own], row, rows, blocks, channels, *upper, *columns, last]
     state = state.reorder(stage_id, order)
     for stage in tiles.stages:
         if stage in tiles.transforms:
             state = _transform(state, stage)
         elif stage == tiles.product:
             state = _product(state, stage)
-        elif queries.is_strictly_inlineable(state, stage):
+        elif stage == tiles.reader or queries.is_strictly_inlineable(state, stage):
             state = state.compute_inline(stage)
             continue
         state = state.compute_at(stage, stage_id, row)

@@ -87,6 +87,49 @@ def scaled():
 """
 
 
+FIRST = """
+P[n, y, x, c] = X[n, c, y - 1, x - 1] if 1 <= y and y < {h1} and 1 <= x and x < {w1} else 0
+B[e, r] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]
+D[e, n, p, x, q, c] = sum(r, P[n, 2*p + r, 2*q + x, c] * B[e, r])
+V[e, f, n, p, q, c] = sum(s, D[e, n, p, s, q, c] * B[f, s])
+M[e, f, n, p, q, o] = sum(c, V[e, f, n, p, q, c] * U[e, f, c, o])
+A[i, r] = [[1, 1, 1, 0], [0, 1, -1, -1]]
+S[i, f, n, p, q, o] = sum(r, M[r, f, n, p, q, o] * A[i, r])
+T[i, j, n, p, q, o] = sum(s, S[i, s, n, p, q, o] * A[j, s])
+Y[n, o, h, w] = T[h % 2, w % 2, n, h // 2, w // 2, o]
+"""
+
+
+def channels_first(h: int, w: int, after: str = "", n: int = 1, outputs: int = 16) -> Task:
+    rows, columns, shape = -(-h // 2), -(-w // 2), (n, outputs, h, w)
+    shapes = {
+        "X": (n, 8, h, w),
+        "U": (4, 4, 8, outputs),
+        "P": (n, 2 * rows + 2, 2 * columns + 2, 8),
+        "D": (4, n, rows, 4, columns, 8),
+        "Y": shape,
+        **{name: shape for name in ("Z", "R") if f"{name}[" in after},
+    }
+    return Task.from_expression(FIRST.format(h1=h + 1, w1=w + 1) + after, shapes)
+
+
+@pytest.mark.parametrize(
+    "after", ["", "Z[n, o, h, w] = relu(Y[n, o, h, w] + R[n, o, h, w])"], ids=["alone", "followed"]
+)
+def test_channels_may_come_first(after: str) -> None:
+    """Rows of tiles are the outer loop still; the result is stored along its columns."""
+    task = channels_first(7, 9, after, n=2, outputs=24)
+    (sketch,) = fused(SearchSpace(task))
+    names = [it.name for it in sketch.stages[-1].iters]
+    rows, channels = ["n", "h.0.0", "h.0.1"], ["o.0", "o.1"]
+    assert names == [*rows, *channels, "h.1", "w.0", "w.1"]
+    inside = [s.name for s in sketch.stages if s.compute_at is ComputeAt.ITER]
+    assert inside == ["P", "D", "V", "M", "S", "T"]
+    inlined = {s.name for s in sketch.stages if s.is_inlined}
+    assert inlined == {"A", "B", "Y"} if after else {"A", "B"}
+    assert_right(task, [sketch], 4)
+
+
 ODD = {
     # another output reads what would be computed for some rows of tiles only
     "V is read elsewhere": "Z = te.compute(V.shape, lambda *i: V[i] * 2.0, name='Z')",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from autosched import te
+from autosched.te.operations.operation import CONST_MATRIX, CONST_TENSOR_ATTR
 from autosched.te.operations.tensor import Tensor
 from autosched.tir import op
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, Var
-from autosched.workloads.expression.statement import Statement, loads_of, tensor_of
+from autosched.workloads.constant_tensor import constant_tensor
+from autosched.workloads.expression.statement import Statement, index_list, loads_of, tensor_of
+from autosched.workloads.expression.table import TableError, type_of
 from autosched.workloads.expression.values import Translation
 from autosched.workloads.workload import layout_free
 
@@ -36,7 +42,7 @@ def build(
     for statement in statements:
         try:
             tensors[statement.name] = _compute(statement, tensors, types, free)
-        except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
+        except (TableError, TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
             said = str(error)
             statement.fail(said if len(said) <= 200 else f"{said[:197]}...")
     return [tensors[name] for name in (*inputs, *outputs)]
@@ -54,6 +60,10 @@ def _compute(
     }
     given = types.get(statement.name)
     result = None if given is None else DType(given)
+    if statement.table is not None:
+        kind = type_of(statement.table, result)
+        numbers = statement.table if kind.is_float else statement.table.astype(np.int64)
+        return constant_tensor(numbers, statement.name, str(kind), statement.indices)
 
     def element(*indices: Var) -> Expr:
         env: dict[str, Expr] = dict(zip(statement.indices, indices, strict=True))
@@ -76,7 +86,7 @@ def _compute(
         shape,
         element,
         name=f"{statement.name}_total" if mean else statement.name,
-        attrs=layout_free(*marked) if marked else {},
+        attrs={**(layout_free(*marked) if marked else {}), **_unrolled(statement, tensors)},
         axis_names=list(statement.indices),
     )
     if not mean:
@@ -89,3 +99,20 @@ def _compute(
         axis_names=list(statement.indices),
     )
     return averaged
+
+
+def _unrolled(statement: Statement, tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
+    """The hint of a sum with a table's numbers: the axes along which it is read are unrolled.
+
+    None where it adds up along others, too.
+    """
+    reads = (
+        load
+        for load in loads_of(statement.body)
+        if CONST_MATRIX in tensors[tensor_of(load)].op.attrs
+    )
+    names = {i.id for load in reads for i in index_list(load) if isinstance(i, ast.Name)}
+    if not statement.reducer or not names.issuperset(statement.reduce_indices):
+        return {}
+    every = (*statement.indices, *statement.reduce_indices)
+    return {CONST_TENSOR_ATTR: [name for name in every if name in names]}

@@ -63,6 +63,11 @@ def infer_extents(
     if declared is not None:
         if len(declared) != len(written.indices):
             statement.fail(f"{written.name} has {len(declared)} dimensions under shapes")
+        if statement.table is not None and statement.table.shape != tuple(declared):
+            statement.fail(
+                f"the table has the shape {statement.table.shape}, under shapes {written.name} has "
+                f"{tuple(declared)}"
+            )
         lengths = zip(written.indices, declared, strict=True)
         extents.update((name, n) for name, n in lengths if name in statement.indices)
     guarded = {id(n) for arm in branches(statement.body) for n in ast.walk(arm)}

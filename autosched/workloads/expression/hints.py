@@ -60,6 +60,8 @@ def refusal(node: ast.AST) -> str:
             return f"{value!r} is not a number"
         case ast.GeneratorExp() | ast.ListComp() | ast.SetComp() | ast.DictComp():
             return f"{type(node).__name__} is not allowed; a reduction is sum(k, A[i, k])"
+        case ast.List():
+            return "a table of numbers is a statement of its own: w[i] = [1, 2, 1]"
         case ast.Is() | ast.IsNot() | ast.In() | ast.NotIn():
             return f"{type(node).__name__} is not allowed; compare with == or !="
     return f"{type(node).__name__} is not allowed; docs/expressions.md has the grammar"

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from autosched.errors import ConfigError
+from autosched.workloads.constant_tensor import Numbers
 
 
 @dataclass
 class Statement:
     """`name[indices] = reducer(reduce_indices, body)`; reducer is "" without a reduction.
 
+    A statement of a `table` of numbers has a body of no meaning.
     `text` is the user's statement it comes from. `extents` holds the length of every index once
     `infer_extents` has run, and `whole` the indices that run over a whole axis. `outer` is the
     statement that this one, a helper, computes a reduction for: it stood inside the value there.
@@ -25,6 +27,7 @@ class Statement:
     reduce_indices: tuple[str, ...]
     body: ast.expr
     outer: Statement | None = None
+    table: Numbers | None = field(default=None, compare=False)
     extents: dict[str, int] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from autosched.errors import ConfigError
+from autosched.words import count
 from autosched.workloads.expression import hints
 from autosched.workloads.expression.statement import Statement, fail, loads_of
+from autosched.workloads.expression.table import TableError, table_of
 from autosched.workloads.expression.values import CASTS, FUNCTIONS
 from autosched.workloads.workload import MAX_SIZE
 
@@ -84,6 +86,8 @@ def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
     if len(names) != len(indices) or len(set(names)) != len(names) or not names:
         fail(text, "the indices on the left must be distinct names")
     _check_depth(text, value)
+    if isinstance(node, ast.Assign) and isinstance(value, ast.List):
+        return [_table(text, target.value.id, tuple(names), value)]
     result = Statement(text, target.value.id, tuple(names), "", (), _balanced(value))
     if isinstance(node, ast.AugAssign):
         _accumulate(result, node.op)
@@ -98,6 +102,19 @@ def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
     for statement in (*lift.found, result):
         _check(statement)
     return [*lift.found, result]
+
+
+def _table(text: str, name: str, indices: tuple[str, ...], value: ast.List) -> Statement:
+    """The statement of a table of numbers."""
+    try:
+        numbers = table_of(value)
+    except TableError as error:
+        fail(text, str(error))
+    if numbers.ndim != len(indices):
+        names = count(len(indices), "name")
+        fail(text, f"the table has {count(numbers.ndim, 'dimension')}, the left side {names}")
+    lengths = dict(zip(indices, numbers.shape, strict=True))
+    return Statement(text, name, indices, "", (), ast.Constant(0), table=numbers, extents=lengths)
 
 
 def _accumulate(statement: Statement, operator: ast.operator) -> None:
@@ -278,7 +295,7 @@ def _check(statement: Statement) -> None:
             if not isinstance(node.value, ast.Name):
                 statement.fail(
                     hints.refusal(node.value)
-                    if isinstance(node.value, ast.Attribute)
+                    if isinstance(node.value, ast.Attribute | ast.List)
                     else "only tensors can be indexed"
                 )
             if node.value.id in indices:
