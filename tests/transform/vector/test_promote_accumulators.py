@@ -11,7 +11,7 @@ import pytest
 from autosched.tir import interp, op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
-from autosched.tir.expr import Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, pointer
+from autosched.tir.expr import Broadcast, BufferLoad, Expr, FloatImm, IntImm, Ramp, Var, pointer
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
@@ -293,6 +293,32 @@ def test_a_window_of_few_steps_is_unrolled_whole(window: int, lanes: int) -> Non
     assert ("for r in unrolled(3)" in text) == (lanes == 2)
     assert ("for r in range(40" in text) == (window == 40)
     agree(func, new, (8 + window - 1) * lanes, window * lanes, 8 * lanes)
+
+
+def transform(rows: int, terms: int, lanes: int) -> PrimFunc:
+    """Y[e, c] += X[r, c] * B[e, r], the numbers of B chosen by e and r."""
+    e, r = Var("e"), Var("r")
+    x, y = (decl_buffer((n * lanes,), name=name) for name, n in (("X", terms), ("Y", rows)))
+    factor: Expr = FloatImm(0.0)
+    for k in range(min(rows, terms)):
+        factor = op.select(op.all_(op.eq(e, k), op.eq(r, k)), FloatImm(k + 0.5), factor)
+
+    def row(place: Expr) -> tuple[Expr]:
+        return (Ramp(place * lanes, IntImm(1), lanes),)
+
+    value = BufferLoad(y, row(e)) + BufferLoad(x, row(r)) * Broadcast(factor, lanes)
+    body = loop(e, rows, loop(r, terms, BufferStore(y, value, row(e))))
+    handles = [pointer(s.name + "_h", s.dtype) for s in (x, y)]
+    return PrimFunc(tuple(handles), body, dict(zip(handles, (x, y))), {"global_symbol": "main"})
+
+
+@pytest.mark.parametrize(("rows", "terms"), [(20, 6), (6, 99)])
+def test_loops_that_choose_numbers_are_unrolled_whole(rows: int, terms: int) -> None:
+    """Their copies are many, but no step chooses then; 594 are too many."""
+    func = transform(rows, terms, 16)
+    new = PromoteAccumulators(64, 32)(func)
+    assert ("for r in unrolled(6)" in to_text(new)) == (terms == 6)
+    agree(func, new, terms * 16, rows * 16)
 
 
 def test_the_steps_of_a_window_are_in_the_order_of_what_they_read() -> None:
