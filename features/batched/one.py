@@ -144,8 +144,7 @@ def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: froze
     """The form for candidate n; axes of stages around that of the `own` loops as bounds have them
     in its region."""
     found: Expr = const(0)
-    around: dict[int, list[tuple[int, int]]] = {}
-    stages: dict[int, tuple[Loops, StageText]] = {}
+    around: dict[tuple[Loops, StageText], list[tuple[int, int]]] = {}
     for slot, term in form.every():
         scale, lower, upper = (int(x[n]) for x in (term.scale, term.lower, term.upper))
         if scale == 0:
@@ -160,8 +159,7 @@ def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: froze
             digit = text.axes[axis].raw
             if own.isdisjoint(mixed.leaves):
                 if scale > 0 and lower == 1 and upper >= forms.extents[slot][n]:
-                    stages[id(text)] = mixed.loops, text
-                    around.setdefault(id(text), []).append((axis, scale))
+                    around.setdefault((mixed.loops, text), []).append((axis, scale))
                     continue
                 digit = region_start(mixed.loops, text, ((axis, 1),))
         else:
@@ -173,6 +171,6 @@ def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: froze
         else:
             digit = floordiv(floormod(digit, upper), lower)
         found = add(found, mul(digit, scale))
-    for key, scales in around.items():
-        found = add(found, region_start(*stages[key], tuple(scales)))
+    for stage, scales in around.items():
+        found = add(found, region_start(*stage, tuple(scales)))
     return add(found, int(form.base[n]))
