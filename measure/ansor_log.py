@@ -149,10 +149,12 @@ def format_line(
     """One v0.6 line, without the newline.
 
     Raises ConfigError for a workload that is not built in, which v0.6 cannot name, for a step that
-    is not one of Ansor's, and for a lowering of the user's own.
+    is not one of Ansor's, and for inputs or a lowering of the user's own.
     """
     if task.get("lowering"):
         raise ConfigError("it was lowered as its task asks, which Ansor's format does not tell")
+    if task.get("inputs") and "ansor" not in task:
+        raise ConfigError("it was measured on chosen inputs, which Ansor's format does not tell")
     for step in steps:
         if isinstance(step, InstructionStep | MatrixTilesStep):
             raise ConfigError(f"it has the step {step.code}, which Ansor does not have")
@@ -168,11 +170,17 @@ def format_line(
         error = next((n for n, pair in ERRORS.items() if pair == wanted), 8)
     costs = list(result.seconds) if error == 0 else [_FAILED_COST]
     inputs = json.dumps([entry, [[], steps_to_json(steps)]])
-    numbers = ", ".join(f"{c:g}" for c in costs)
+    numbers = ", ".join(map(_number, costs))
     return (
-        f'{{"i": {inputs}, "r": [[{numbers}], {error}, {result.total_seconds:g}, {timestamp}], '
-        f'"v": "{VERSION}"}}'
+        f'{{"i": {inputs}, "r": [[{numbers}], {error}, {_number(result.total_seconds)}, '
+        f'{timestamp}], "v": "{VERSION}"}}'
     )
+
+
+def _number(value: float) -> str:
+    """As C++ writes it, six digits, where these are all that there are."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
 
 
 def _sizes(args: dict[str, Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,8 @@ class Glance:
 
     def whole(self) -> Record:
         """All of the record."""
-        return Record.from_json(parsed(self._line), self._contents.tasks)
+        record = Record.from_json(parsed(self._line), self._contents.tasks)
+        return replace(record, environment=self.environment)
 
 
 def glances(
@@ -110,7 +111,8 @@ def _glance(line: str, contents: LogContents, known: set[str]) -> Glance | None:
     steps = line[at + len(_STEPS) : end].split('],["')
     if not known.issuperset(steps) and not _learn(steps, known):
         return None
-    return Glance(task, quartile, int(rest[4] or 0), rest[6][1:-1], line, contents)
+    environment = contents.environment_of(rest[6][1:-1])
+    return Glance(task, quartile, int(rest[4] or 0), environment, line, contents)
 
 
 def _ends(times: str, exponent: str) -> tuple[float, float]:

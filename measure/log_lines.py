@@ -49,7 +49,7 @@ def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
                 if len(line) > MOST_LETTERS and not line.endswith("\n"):
                     problems.append(_passed(f"{path}:{number}", iter(part, "")))
                 elif line.strip() and not line.startswith(("#", " ")):
-                    yield number, line
+                    yield number, line.removeprefix("\ufeff")  # of a file behind another
     except FileNotFoundError as error:
         raise ConfigError(f"record file {path} does not exist") from error
     except OSError as error:

@@ -11,12 +11,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autosched.errors import ConfigError
 from autosched.measure import ansor_log
+from autosched.measure.environment import fingerprint_hash
 from autosched.measure.log_lines import log_lines
 from autosched.measure.result import MeasureResult, short
 from autosched.measure.workload_keys import WorkloadKeys
@@ -80,11 +81,11 @@ class Record:
         Records of schema 1 hold their task themselves, and `tasks` gains it. Raises ConfigError
         saying what is missing or wrong when `data` is not a record.
         """
-        _require(data, _KEYS)
-        if data["schema"] > SCHEMA:
+        if _is_later(data):
             raise NewerRecordError(
                 f"record schema {data['schema']} is newer than this program's {SCHEMA}; upgrade it"
             )
+        _require(data, _KEYS)
         if data["schema"] < 1:
             raise ConfigError(f"record schema: expected 1 to {SCHEMA}, found {data['schema']}")
         search, environment, time = (data.get(key) or empty for key, empty in _EMPTY.items())
@@ -151,7 +152,8 @@ class LogContents:
     """What a file held: records in order, and a sentence for every line that was skipped.
 
     `environments` and `tasks` are those of lines of their own, by their hashes. `newer` is the
-    sentence of the first line of a later schema.
+    sentence of the first line of a later schema. Where a line gives a name another environment than
+    one before, `renamed` has the name that this has in `environments`, and in the records after it.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -159,6 +161,18 @@ class LogContents:
     problems: list[str] = field(default_factory=list)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     newer: str = ""
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def environment_of(self, name: str) -> str:
+        """What the environment that a line calls `name` is called in `environments`."""
+        return self.renamed.get(name, name)
+
+    def add_environment(self, name: str, environment: dict[str, Any]) -> None:
+        """That of a line, whose name may be that of another one before it."""
+        self.renamed.pop(name, None)
+        if self.environments.get(name, environment) != environment:
+            self.renamed[name] = fingerprint_hash(environment)
+        self.environments[self.environment_of(name)] = environment
 
     def __repr__(self) -> str:
         held = {"record": self.records, "task": self.tasks, "problem": self.problems}
@@ -240,6 +254,31 @@ def parsed(line: str) -> Any:
     return data
 
 
+def is_later(line: str) -> bool:
+    """Whether a line is a record of a later schema, whatever else it says."""
+    return _is_later(_object(line))
+
+
+def is_head(line: str) -> bool:
+    """Whether a line is an environment's or a task's, which records after it may name."""
+    data = _object(line)
+    return "hash" in data and ("environment" in data or "task" in data)
+
+
+def _object(line: str) -> dict[str, Any]:
+    """What a line holds; nothing where that is no object."""
+    try:
+        data = parsed(line)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _is_later(data: Mapping[str, Any]) -> bool:
+    schema = data.get("schema")
+    return type(schema) is int and schema > SCHEMA
+
+
 def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record | None:
     """The record that a line holds; None for an environment or task, which `contents` gains."""
     if not isinstance(data, dict):
@@ -247,12 +286,17 @@ def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record
     if "i" in data and "r" in data:
         task, steps, result, when = ansor_log.parse(data, keys)
         return Record(task, steps, result, time=when)
-    if "steps" not in data:
-        for key, known in (("environment", contents.environments), ("task", contents.tasks)):
+    if "steps" not in data and not _is_later(data):
+        for key in ("environment", "task"):
             if key in data:
                 _require(data, {key: dict, "hash": str})
-                if key == "task":
+                if key == "environment":
+                    contents.add_environment(data["hash"], data[key])
+                else:
                     _require_key(data[key], "task")
-                known[data["hash"]] = data[key]
+                    contents.tasks[data["hash"]] = data[key]
                 return None
-    return Record.from_json(data, contents.tasks)
+    record = Record.from_json(data, contents.tasks)
+    if record.environment in contents.renamed:
+        return replace(record, environment=contents.environment_of(record.environment))
+    return record

@@ -42,17 +42,35 @@ def show(*, as_json: bool) -> None:
 
 
 def add(files: Sequence[Path]) -> None:
-    """Take the records of files into the cache. Raises ConfigError when there are none."""
+    """Take the records of files into the cache.
+
+    A task that cannot be rebuilt is left out with the reason. Raises ConfigError when a file holds
+    no record, or no other task.
+    """
     cache = KernelCache(cache_folder())
     for file in each_once(files, warning):
         contents = read_records(file, warning)
         entries = {str(record.task["key"]): record.task for record in contents.records}
         if not entries:
             raise ConfigError(f"{file} holds no record; expected a file that `tune` wrote")
-        for entry in entries.values():
-            task = Task.from_json(entry, to_run=False)
+        for task in _rebuilt(file, list(entries.values())):
             wait = partial(warn, f"{task.name}: waiting for the process that tunes it")
             plain(f"{task.name}: {count(cache.add(contents, task, wait), 'record')} added")
+
+
+def _rebuilt(file: Path, entries: Sequence[dict[str, Any]]) -> list[Task]:
+    """The tasks but those that cannot be rebuilt, such as of a file that is not trusted."""
+    tasks, problems = [], []
+    for entry in entries:
+        try:
+            tasks.append(Task.from_json(entry, to_run=False))
+        except ConfigError as error:
+            problems.append(f"{file}: {not_rebuilt(entry)} is left out: {error}")
+    if not tasks:
+        raise ConfigError("\n".join(problems))
+    for problem in problems:
+        warning(problem)
+    return tasks
 
 
 def clear(names: Sequence[str], *, everything: bool) -> None:
@@ -60,7 +78,7 @@ def clear(names: Sequence[str], *, everything: bool) -> None:
     cache = KernelCache(cache_folder())
     if everything == bool(names):
         raise ConfigError("expected names of operators or files, or --all")
-    files = cache.files()
+    files = cache.files(begun=True)
     for name in names:
         if not any(_is_called(file, name) for file in files):
             raise ConfigError(

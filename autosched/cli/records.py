@@ -69,6 +69,12 @@ def convert(
     if done.cold and to != "autosched":
         cold = count(done.cold, "record")
         warn(f"note: {cold} timed with empty caches, which Ansor v0.6 cannot say")
+    if done.rewritten and to != "autosched":
+        rewritten = count(done.rewritten, "record")
+        warn(
+            f"note: {rewritten} of layout_rewrite: insert-transform-stage; Ansor v0.6 says so of "
+            "every task for a CPU, and they are read as of none"
+        )
     warn(f"{count(done.records, 'record')} written to {output}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autosched import arguments
 from autosched.errors import ConfigError
+from autosched.layout import LayoutOption
 from autosched.measure import ansor_log
 from autosched.measure.records import LogContents, Record, stream_log
 from autosched.measure.workload_keys import WorkloadKeys
@@ -16,6 +17,7 @@ from autosched.session.reading import tell_problems
 from autosched.user_warning import warn
 
 FORMATS = ("autosched", "ansor-v0.6")
+_INSERTED = LayoutOption.INSERT_TRANSFORM_STAGE.text
 
 
 def convert(
@@ -40,9 +42,10 @@ def convert(
     with writing(target, [path], force=force) as file:
         writer = RecordWriter(file)
         contents = LogContents()
-        read = cold = 0
+        read = cold = rewritten = 0
         for record in stream_log(path, contents, keys):
             cold += bool(record.result.cache_flush)
+            rewritten += record.task.get("layout_rewrite") == _INSERTED
             if to == "autosched":
                 writer.add(record, contents.environments)
             else:
@@ -50,7 +53,7 @@ def convert(
             read += 1
         tell_problems(path, contents, warning)
         require_records([path], [contents], read)
-    return Written(read, read, cold=cold)
+    return Written(read, read, cold=cold, rewritten=rewritten)
 
 
 def _ansor_line(path: Path, index: int, record: Record) -> str:

@@ -24,14 +24,15 @@ PathLike = str | os.PathLike[str]
 class Written:
     """What was written: so many records of those that were read.
 
-    `repeated` were in two files, or twice in one; `cold` were timed with empty caches. `files` were
-    read.
+    `repeated` were in two files, or twice in one; `cold` were timed with empty caches, `rewritten`
+    with `layout_rewrite: insert-transform-stage`. `files` were read.
     """
 
     records: int
     read: int
     repeated: int = 0
     cold: int = 0
+    rewritten: int = 0
     files: int = 1
 
 

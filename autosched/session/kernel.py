@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from autosched import arguments
@@ -14,11 +13,12 @@ from autosched.layout import LayoutOption
 from autosched.runtime.cpu import CpuKernel
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.session.api import run, shows_progress
-from autosched.session.kernel_cache import Found, KernelCache, cache_folder
+from autosched.session.kernel_cache import Found, KernelCache, cache_folder, folder_of
 from autosched.session.reading import Tell
 from autosched.session.settings import PathLike, TuneSettings
+from autosched.session.this_cpu import is_this_cpu
 from autosched.session.tuned import TunedKernel
-from autosched.target import Target
+from autosched.target import Target, cpu_target
 from autosched.task import Task
 from autosched.user_warning import warn
 from autosched.words import in_shell
@@ -56,7 +56,8 @@ def kernel(
     a warning. A kernel that was built once is kept in this process until the cache has a better.
 
     Args:
-        workload: the name of a built-in operator, or any Task.
+        workload: the name of a built-in operator, or any Task; one of another CPU, as records of
+            another machine have them, is tuned for this one's.
         tune: "never" takes what is there, "missing" tunes where the cache has no record that was
             measured on this machine, "always" tunes on, from the records that there are.
         time_budget_s: stop tuning after the round in which this is reached.
@@ -75,7 +76,7 @@ def kernel(
     task = _task(workload, target, layout_rewrite, args)
     arguments.one_of("tune", tune, get_args(When))
     settings = _settings(settings, time_budget_s, trials)
-    folder = cache_folder() if cache is None else Path(cache).expanduser().absolute()
+    folder = cache_folder() if cache is None else folder_of("cache", cache)
     there = KernelCache(folder)
     found = None if tune == "always" else _found(there, task, warn)
     if tune == "always" or (tune == "missing" and not (found and found.origin.here)):
@@ -115,6 +116,11 @@ def _settings(
             f"settings: records: the cache has its own files, found {settings.records}; leave it "
             "out"
         )
+    if settings.fresh:
+        raise ConfigError(
+            "settings: fresh: the cache goes on from the records that it has; leave it out, or "
+            "give another folder: cache=..."
+        )
     changes: dict[str, Any] = {"time_budget_s": time_budget_s, "trials": trials}
     return replace(settings, **{key: value for key, value in changes.items() if value is not None})
 
@@ -133,11 +139,19 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
             return found
         with cache.measuring(waiting):
             part = cache.begin(task, warn)
-            result = run([task], replace(settings, records=part))
+            result = run([_for_here(task)], replace(settings, records=part))
             if result.interrupted:
                 raise KeyboardInterrupt
         cache.publish(task)
         return _found(cache, task, _ignore)
+
+
+def _for_here(task: Task) -> Task:
+    """The task, of the same key, with this machine's code in the place of another CPU's."""
+    if task.target.is_gpu or is_this_cpu(task.target):
+        return task
+    target = replace(cpu_target(task.target.threads), hardware=task.target.hardware)
+    return replace(task, target=target)
 
 
 def _tell_doubts(task: Task, found: Found) -> None:
@@ -183,16 +197,13 @@ _kernels: _Recent[Kernel] = _Recent()
 
 
 def _found(cache: KernelCache, task: Task, warning: Tell) -> Found | None:
-    """The best record of a task; a file that did not change is not read again."""
-    path = cache.file(task)
-    try:
-        now = path.stat()
-    except OSError:
-        return cache.find(task, warning)
-    key = (path, now.st_ino, now.st_size, now.st_mtime_ns)
+    """The best record of a task that can be built; an unchanged file is not read again."""
+    key = cache.state(task)
+    if key is None:
+        return None
     found = _records.get(key)
     if found is None:
-        found = cache.find(task, warning)
+        found = cache.find(task, warning, lambda best: _built(task, best))
         if found is not None:
             _records.put(key, found)
     return found

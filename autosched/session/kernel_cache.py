@@ -13,18 +13,22 @@ which go with the process that holds them.
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosched.errors import ConfigError
+from autosched import arguments
+from autosched.errors import CompileError, ConfigError, ScheduleError
+from autosched.measure.journal import SUFFIX
+from autosched.measure.log_lines import log_lines
 from autosched.measure.record_log import RecordLog
-from autosched.measure.records import LogContents, Record, read_log
+from autosched.measure.records import LogContents, Record, is_head, is_later, read_log
 from autosched.output_file import FileKind, is_kind, replacing
 from autosched.runtime.origin import Origin
 from autosched.session.believed import believed
@@ -32,6 +36,7 @@ from autosched.session.load_best import best_for_here, origin_of
 from autosched.session.reading import Tell, read_records, unused
 from autosched.session.this_gpu import gpu_of
 from autosched.task import Task
+from autosched.words import visible
 
 VARIABLE = "AUTOSCHED_CACHE"
 _SUFFIX = ".jsonl"
@@ -39,6 +44,7 @@ _PART = ".part.jsonl"
 _LOCK = ".lock"
 _NAME = re.compile(r".*-.*(?<!\.part)\.jsonl", re.DOTALL)
 """What record files of complete runs are called."""
+_RUN = re.compile(r"\.part\.jsonl$")
 
 
 def cache_folder() -> Path:
@@ -48,7 +54,7 @@ def cache_folder() -> Path:
     """
     given = os.environ.get(VARIABLE)
     if given:
-        return Path(given).expanduser().absolute()
+        return folder_of(VARIABLE, given)
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if caches.is_absolute():  # others are to be ignored, says the standard
         return caches / "autosched" / "kernels"
@@ -58,6 +64,17 @@ def cache_folder() -> Path:
         raise ConfigError(
             f"there is no home folder for the cache of kernels; set {VARIABLE} to a folder"
         ) from None
+
+
+def folder_of(name: str, value: Any) -> Path:
+    """`value`, called `name` in messages, as a whole path. Raises ConfigError for what is none."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ConfigError(f"{name}: expected the path of a folder, {arguments.found(value)}")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"{name}: {text}: no user of that name has a home folder") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +96,10 @@ class KernelCache:
         name = re.sub(r"\W+", "_", task.function_name)[:40]
         return self.folder / f"{name}-{task.key}{_SUFFIX}"
 
-    def files(self) -> list[Path]:
+    def files(self, *, begun: bool = False) -> list[Path]:
         """The record files of all tasks; none where there is no folder yet.
 
+        With `begun` also those of which there is a run only that was killed or is under way.
         Raises ConfigError when what is there is no folder, or cannot be read.
         """
         try:
@@ -89,30 +107,68 @@ class KernelCache:
         except FileNotFoundError:
             paths = []
         except OSError as error:
-            raise ConfigError(
-                f"cannot read the cache of kernels {self.folder}: {error.strerror}; set {VARIABLE} "
-                "to a folder that you can read"
-            ) from error
+            raise self._unreadable(error) from error
+        if begun:
+            paths = sorted({path.with_name(_RUN.sub(_SUFFIX, path.name)) for path in paths})
         return [path for path in paths if _NAME.fullmatch(path.name)]
 
-    def find(self, task: Task, warning: Tell) -> Found | None:
-        """The best record of a task, one of this machine first; None where there is no valid one.
+    def _unreadable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"cannot read the cache of kernels {self.folder}: {error.strerror}; set {VARIABLE} "
+            "to a folder that you can read"
+        )
 
-        What is damaged is told and left out.
+    def state(self, task: Task) -> tuple[Any, ...] | None:
+        """What tells the file of a task from an earlier one of its name; None where there is none.
+
+        Raises ConfigError when the folder cannot be read.
         """
         path = self.file(task)
         try:
-            contents = read_records(path, warning) if path.exists() else LogContents()
+            now = path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return path, now.st_ino, now.st_size, now.st_mtime_ns
+
+    def find(
+        self, task: Task, warning: Tell, build: Callable[[Found], object] | None = None
+    ) -> Found | None:
+        """The best record of a task, one of this machine first; None where there is no valid one.
+
+        What is damaged is told and left out, and so is what `build` cannot build, where it is
+        given: of another version, or edited.
+        """
+        path = self.file(task)
+        if self.state(task) is None:
+            return None
+        try:
+            contents = read_records(path, warning)
         except ConfigError as error:
             warning(f"{error}; it is left out")
             return None
         mine = (r for r in contents.records if r.task["key"] == task.key and r.result.valid)
         known = believed(path, mine, warning)
-        if not known:
-            return None
-        gpu = gpu_of(known[0])
-        best = best_for_here(known, contents.environments, gpu)
-        return Found(best, origin_of(path, task.name, best, contents.environments, gpu))
+        gpu = gpu_of(known[0]) if known else None
+        told = False
+        while known:
+            best = best_for_here(known, contents.environments, gpu)
+            found = Found(best, origin_of(path, task.name, best, contents.environments, gpu))
+            try:
+                if build is not None:
+                    build(found)
+                return found
+            except (ScheduleError, CompileError) as error:
+                if not told:
+                    why = visible(str(error))
+                    warning(
+                        f"{path}: the best record of {task.name} cannot be built: {why}; it is "
+                        "left out, and the next is taken"
+                    )
+                told = True
+            known = [record for record in known if record.steps != best.steps]
+        return None
 
     @contextmanager
     def tuning(self, task: Task, waiting: Callable[[], None]) -> Iterator[None]:
@@ -134,7 +190,7 @@ class KernelCache:
         """The file that a run of the task writes to, inside `tuning`.
 
         It goes on from the records of the task, without damaged lines, and from those of a run that
-        was killed. A file that holds no records is put aside.
+        was killed. Records of a later version stay. A file that holds no records is put aside.
         """
         path, part = self.file(task), self._beside(task, _PART)
         for each in (path, part):
@@ -144,7 +200,9 @@ class KernelCache:
                 warning(f"{each} of the cache holds no records; it is {aside.name} now")
         if path.exists():
             known = read_log(part) if part.exists() else LogContents()
-            _append(part, _news(known, read_log(path), task))
+            found = read_log(path)
+            _keep(part, _later(path, found), _later(part, known))
+            _append(part, _news(known, found, task))
         return part
 
     def publish(self, task: Task) -> None:
@@ -162,6 +220,7 @@ class KernelCache:
             news = _news(known, contents, task)
             if news.records:
                 with replacing(path) as partial:
+                    _keep(partial, _later(path, known))
                     _append(partial, known)
                     _append(partial, news)
         return len(news.records)
@@ -172,7 +231,9 @@ class KernelCache:
         lock = path.with_name(stem + _LOCK)
         try:
             with _locked(lock, _busy):
-                for each in (path, path.with_name(stem + _PART), lock):
+                part = path.with_name(stem + _PART)
+                journals = path.parent.glob(f"{glob.escape(part.name)}.*{SUFFIX}")
+                for each in (path, part, *journals, lock):
                     each.unlink(missing_ok=True)
         except BlockingIOError:
             return False
@@ -201,6 +262,22 @@ def _append(path: Path, contents: LogContents) -> None:
         log.close()
 
 
+def _later(path: Path, contents: LogContents) -> list[str]:
+    """The lines of records of a later version, and those that they may name."""
+    if not contents.newer:
+        return []
+    lines = (line for _, line in log_lines(path, []))
+    return [f"{line.rstrip()}\n" for line in lines if is_later(line) or is_head(line)]
+
+
+def _keep(path: Path, lines: Sequence[str], there: Sequence[str] = ()) -> None:
+    """Add the lines to a file, but for those that are there."""
+    news = [line for line in lines if line not in set(there)]
+    if news:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(news)
+
+
 def _busy() -> None:
     """Do not wait."""
     raise BlockingIOError
@@ -213,6 +290,7 @@ def _locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
+        fcntl.flock(file, fcntl.LOCK_UN)  # a child of a fork has the file, too
         os.close(file)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from autosched.errors import ConfigError
 from autosched.tir.dtype import DType
 from autosched.workloads.types import Types
@@ -91,7 +93,7 @@ class TypeRules:
     def resolve(self, workload: str, args: Mapping[str, Any]) -> Types:
         """The types that `args` ask for. Raises ConfigError naming the argument."""
         where = f"workload {workload}: "
-        given = {name: args[name] for name in self.names if args.get(name) is not None}
+        given = {name: _named(args[name]) for name in self.names if args.get(name) is not None}
         for name, kind in given.items():
             known = EVERY if name == "dtype" and len(given) > 1 else self.allowed(name)
             if kind not in known:
@@ -152,6 +154,11 @@ class TypeRules:
                 f"{where}out_dtype {out} of sums in {acc} leaves open how they are rounded; write "
                 "an expression that says it, e.g. int8(clip(rint(...), -128, 127))"
             )
+
+
+def _named(kind: Any) -> Any:
+    """The name of a type of NumPy's, such as an array has; anything else as it is."""
+    return kind.name if isinstance(kind, np.dtype) else kind
 
 
 def _holds(acc: DType, kind: DType) -> bool:

@@ -64,6 +64,47 @@ def test_kernels_are_removed_by_name(cli: Cli, log: Path, folder: Path) -> None:
     assert cli("cache", "clear", "matmul").out == f"1 kernel removed from {folder}\n"
     assert cli("cache", "clear", "--all").out == f"0 kernels removed from {folder}\n"
     assert not list(folder.iterdir())
+    cli("cache", "add", log)
+    (file,) = folder.glob("*.jsonl")
+    file.rename(file.with_suffix(".part.jsonl"))  # of a run that was killed
+    assert cli("cache", "list").out == ""
+    assert cli("cache", "clear", "matmul").out == f"1 kernel removed from {folder}\n"
+    assert not list(folder.iterdir())
+
+
+def test_a_task_that_cannot_be_rebuilt_leaves_the_others(
+    cli: Cli, log: Path, tmp_path: Path
+) -> None:
+    """Of a Python file that is not trusted."""
+    lines = log.read_text()
+    task = read_log(log).records[0].task
+    mine = {**task, "workload": {"python": "ops.py:mine", "args": {}}, "key": "0" * 16}
+    theirs = lines.replace(json.dumps(task, separators=(",", ":")), json.dumps(mine))
+    assert theirs != lines
+    both = tmp_path / "both.jsonl"
+    both.write_text(theirs + lines)
+    done = cli("cache", "add", both)
+    assert (done.status, done.out) == (0, "matmul(M=16, N=16, K=16): 3 records added\n")
+    assert "is left out: workload: python: a record names" in done.err
+    both.write_text(theirs)
+    done = cli("cache", "add", both)
+    assert (done.status, done.out) == (2, "") and "add --trust" in done.err
+
+
+def test_records_of_two_machines_whose_environments_have_one_name(
+    cli: Cli, log: Path, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "steps" not in line and "environment" in line:
+            line["environment"]["cpu"] = "Another CPU"
+        elif "steps" in line:
+            line["result"]["seconds"] = [each / 3 for each in line["result"]["seconds"]]
+    other.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    cli("cache", "add", log, other)
+    (entry,) = json.loads(cli("cache", "list", "--json").out)["kernels"]
+    assert (entry["seconds"], entry["here"]) == (1e-3, True)
 
 
 def test_what_cannot_be_read_is_told(cli: Cli, log: Path, folder: Path, tmp_path: Path) -> None:

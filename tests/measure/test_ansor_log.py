@@ -41,6 +41,7 @@ def there_and_back(line: str) -> str:
         WORKED,
         WORKED.replace("[[1.25e-05, 1.3e-05], 0, 0.75", "[[1e+10], 7, 10.5"),
         WORKED.replace("[[1.25e-05, 1.3e-05], 0, 0.75", "[[1e+10], 2, 15"),
+        WORKED.replace("1.25e-05, 1.3e-05], 0, 0.75", "3.6736060606060608e-06], 0, 0.1594091"),
     ],
 )
 def test_a_line_survives_byte_for_byte(line: str) -> None:
@@ -151,6 +152,17 @@ def test_a_key_tells_no_types() -> None:
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     with pytest.raises(ConfigError, match=r"only workloads of float32 .* found in_dtype=int8"):
         ansor_log.format_line(task, steps, result, 0)
+
+
+def test_chosen_inputs_have_no_place_in_a_line() -> None:
+    """What is read back would be another task, on random inputs."""
+    task = Task.from_workload("matmul", M=4, N=4, K=4, target=cpu_target(1))
+    mine = task.with_inputs({"A": {"uniform": [0, 1]}}).to_json()
+    _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    with pytest.raises(ConfigError, match="it was measured on chosen inputs, which Ansor's format"):
+        ansor_log.format_line(mine, steps, result, 0)
+    read = {**mine, "ansor": json.loads(WORKED)["i"][0]}  # by a configuration with inputs
+    assert ansor_log.format_line(read, steps, result, 1700000000).startswith(WORKED[:60])
 
 
 def test_a_lowering_has_no_place_in_a_line() -> None:

@@ -43,6 +43,14 @@ def test_a_long_line_is_left_out_and_what_follows_is_read(tmp_path: Path) -> Non
     assert len(list(glances(path, again))) == 2 and again.problems == [said]
 
 
+def test_files_with_a_byte_order_mark_one_behind_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    RecordLog(path).append([record(0)])
+    path.write_bytes((codecs.BOM_UTF8 + path.read_bytes()) * 2)
+    contents = read_log(path)
+    assert (len(contents.records), contents.problems) == (2, [])
+
+
 @pytest.mark.parametrize(("letters", "taken"), [(LETTERS, True), (LETTERS + 1, False)])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_the_longest_line_that_is_read(tmp_path: Path, letters: int, taken: bool, end: str) -> None:

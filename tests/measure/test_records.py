@@ -17,8 +17,16 @@ import pytest
 import autosched
 from autosched import user_file
 from autosched.errors import ConfigError
+from autosched.measure.glance import Glance, glances
 from autosched.measure.record_log import RecordLog, RecordsError
-from autosched.measure.records import SCHEMA, LogContents, Record, read_log
+from autosched.measure.records import (
+    SCHEMA,
+    LogContents,
+    Record,
+    is_later,
+    read_log,
+    stream_log,
+)
 from autosched.measure.result import Failure, MeasureResult
 from autosched.session.this_cpu import cpu_name, measured_here
 from autosched.state.steps import steps_from_json
@@ -220,6 +228,36 @@ def test_a_record_of_a_newer_program_is_skipped(tmp_path: Path, task_json: dict[
     assert (
         f"record schema {SCHEMA + 1} is newer than this program's {SCHEMA}" in contents.problems[0]
     )
+
+
+def test_a_later_record_is_one_whatever_it_is_made_of(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(f'{{"schema": {SCHEMA + 1}, "environment": "e", "outcome": 1}}\n')
+    contents = read_log(path)
+    assert contents.newer and contents.newer in contents.problems[0]
+    assert is_later(path.read_text()) and not is_later("[3]") and not is_later('{"schema": 2}')
+
+
+def test_a_name_of_two_environments_means_the_one_before_the_record(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    """As in `cat a.jsonl b.jsonl a.jsonl`, whose environments somebody edited."""
+    path = tmp_path / "r.jsonl"
+    lines = [
+        *({"environment": {"cpu": cpu}, "hash": "e"} for cpu in "AB"),
+        {"task": task_json, "hash": "t"},
+        {**record(task_json).to_json("t"), "environment": "e"},
+    ]
+    a, b, task, line = (json.dumps(each, separators=(",", ":")) + "\n" for each in lines)
+    path.write_text("".join([task, a, line, b, line, line, a, line]))
+    for read in (stream_log, glances):
+        contents = LogContents()
+        found = [each.environment for each in list(read(path, contents))]
+        assert [contents.environments[name]["cpu"] for name in found] == ["A", "B", "B", "A"]
+    contents = LogContents()
+    glanced = [each for each in glances(path, contents) if isinstance(each, Glance)]
+    assert len(glanced) == 4
+    assert all(each.whole().environment == each.environment for each in glanced)
 
 
 def old_line(task_json: dict[str, Any], seconds: float = 1e-3) -> str:

@@ -1,12 +1,14 @@
 """`autosched.kernel`: kept kernels, who tunes them and when, and what a damaged cache costs."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 import autosched
 from autosched.errors import ConfigError
 from autosched.measure.record_log import RecordLog
-from autosched.measure.records import Record, read_log
+from autosched.measure.records import SCHEMA, Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions
@@ -24,6 +26,7 @@ from autosched.session import kernel as kernel_module
 from autosched.session import kernel_cache
 from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.session.settings import TuneSettings
+from autosched.target import cpu_target
 from autosched.task import Task
 from kit.measurer import StubMeasurer
 from kit.types import UseMeasurer
@@ -240,6 +243,30 @@ def test_a_damaged_cache_is_told_and_goes_on(
         assert ask().origin == found.origin
 
 
+@pytest.mark.parametrize("broken", ["the best", "all"])
+def test_what_cannot_be_built_is_told_and_left_out(
+    ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Records of another version, or edited."""
+    ask(tune="missing")
+    (file,) = KernelCache(folder).files()
+    records = sorted(read_log(file).records, key=lambda record: record.result.cost)
+    text = file.read_text()
+    for record in records if broken == "all" else records[:1]:
+        steps = json.dumps(record.to_json()["steps"], separators=(",", ":"))
+        text = text.replace(steps, json.dumps([["SP", 9, 9, 9, [9], 1]]))
+    file.write_text(text)
+    forget(monkeypatch)
+    made = fresh(measurer)
+    with pytest.warns(UserWarning, match="cannot be built: there are only 3 stages; it is left"):
+        found = ask(tune="missing")
+    assert found.origin is not None and found.origin.here
+    assert len(made) == (1 if broken == "all" else 0)
+    if broken == "the best":
+        assert found.origin.seconds == records[1].result.cost
+    assert ask() is found  # and tells nothing
+
+
 def test_records_of_another_cpu_are_not_taken_silently(
     ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +287,22 @@ def test_records_of_another_cpu_are_not_taken_silently(
     assert ask(tune="missing").origin.here
     assert len(made) == 1
     assert ask().origin.here  # its own come first, however fast the others were
+
+
+def test_a_task_of_another_cpu_is_tuned_for_this_one(
+    measurer: UseMeasurer, folder: Path, search: SearchOptions
+) -> None:
+    """As it stands in the records of another machine."""
+    other = replace(cpu_target(1), cpu="another", features="", vector_bytes=16)
+    task = Task.from_workload("matmul", **MM, target=other)
+    settings = TuneSettings(trials=2, batch=2, search=search, cost_model="random")
+    made = fresh(measurer)
+    for _ in range(2):
+        found: Any = autosched.kernel(task, tune="missing", settings=settings)
+        assert found.origin.here
+    assert len(made) == 1
+    (target,) = {Task.from_json(r.task).target for r in read_log(found.origin.file).records}
+    assert target == replace(cpu_target(1), hardware=other.hardware)
 
 
 @pytest.mark.parametrize(("here", "first"), [("A", 2e-3), ("B", 1e-3), (None, 1e-3)])
@@ -289,6 +332,14 @@ def test_records_of_the_gpu_that_is_here_come_first(
             {"settings": TuneSettings(records="a.jsonl")},
             r"settings: records: the cache has its own files, found a\.jsonl; leave it out",
         ),
+        (
+            ["matmul"],
+            {"settings": TuneSettings(fresh=True)},
+            "settings: fresh: the cache goes on from the records that it has",
+        ),
+        (["matmul"], {"cache": 3}, r"cache: expected the path of a folder, found 3 \(int\)"),
+        (["matmul"], {"cache": ""}, r"cache: expected the path of a folder, found ''"),
+        (["matmul"], {"cache": "a\0b"}, "cache: expected the path of a folder, found"),
         (["matmull"], {}, "unknown workload 'matmull'; did you mean 'matmul'"),
         ([5], {}, "workload: expected the name of an operator or a Task, found 5"),
         ([Task.from_workload("softmax", M=4, N=4)], {}, "M: a Task says all of the workload"),
@@ -309,9 +360,16 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask
     assert cache_folder() == tmp_path / "autosched" / "kernels"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/to/nothing")
     assert cache_folder() == Path("/home/somebody/.cache/autosched/kernels")
-    monkeypatch.setenv("AUTOSCHED_CACHE", "/dev/null/cache")
+    monkeypatch.setenv("AUTOSCHED_CACHE", "/proc/cache")
     with pytest.raises(ConfigError, match=r"cannot write to the cache .*set AUTOSCHED_CACHE to a"):
         ask(tune="missing")
+    for given in ("/dev/null/cache", str(tmp_path / ("x" * 300))):
+        monkeypatch.setenv("AUTOSCHED_CACHE", given)
+        with pytest.raises(ConfigError, match=r"cannot read the cache .*set AUTOSCHED_CACHE to a"):
+            ask(tune="missing")
+    monkeypatch.setenv("AUTOSCHED_CACHE", "~nobody-of-that-name/x")
+    with pytest.raises(ConfigError, match=r"AUTOSCHED_CACHE: ~nobody.*no user of that name has"):
+        ask()
 
 
 def test_records_that_were_added_meanwhile_are_not_lost(
@@ -363,3 +421,67 @@ def test_what_is_tuned_just_now_is_not_removed(ask: Ask, folder: Path) -> None:
         assert not cache.remove(file)
     assert cache.remove(file)
     assert cache.files() == []
+
+
+def test_a_child_of_a_fork_does_not_hold_a_lock_for_ever(tmp_path: Path) -> None:
+    lock, (reader, writer) = tmp_path / "a.lock", os.pipe()
+    with kernel_cache._locked(lock, pytest.fail):
+        child = os.fork()
+        if not child:
+            os.close(writer)
+            os.read(reader, 1)  # until its parent lets it go
+            os._exit(0)
+    try:
+        with kernel_cache._locked(lock, pytest.fail):
+            pass
+    finally:
+        os.close(writer)
+        os.waitpid(child, 0)
+        os.close(reader)
+
+
+@pytest.mark.parametrize("how", ["add", "tune", "go on"])
+def test_records_of_a_later_version_stay(
+    ask: Ask, measurer: UseMeasurer, folder: Path, tmp_path: Path, how: str
+) -> None:
+    """Two versions of autosched share a cache."""
+    ask(tune="missing")
+    (file,) = KernelCache(folder).files()
+    if how == "go on":
+        measurer(interrupt_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            ask(tune="always", trials=8)
+        measurer()
+    later = {"schema": SCHEMA + 1, "task": "0", "environment": "e", "outcome": 1}
+    heads = [{"environment": {"cpu": "?"}, "hash": "e"}, {"task": {"key": "0"}, "hash": "0"}]
+    known = len(read_log(file).records)
+    with file.open("a") as end:
+        end.writelines(f"{json.dumps(line)}\n" for line in (*heads, later, later))
+    if how == "add":
+        other = autosched.tune(
+            Task.from_workload("matmul", **MM), trials=2, batch=2, seed=5, cost_model="random"
+        )
+        RecordLog(tmp_path / "other.jsonl").append(other.records)
+        task = Task.from_workload("matmul", **MM)
+        assert KernelCache(folder).add(read_log(tmp_path / "other.jsonl"), task, pytest.fail) == 2
+    else:
+        with pytest.warns(UserWarning, match="is newer than this program's"):
+            ask(tune="always")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert lines.count(later) == 2
+    assert [line for line in lines[: lines.index(later)] if line in heads][-2:] == heads
+    assert len(read_log(file).records) > known
+
+
+def test_what_a_killed_run_left_can_be_removed(
+    ask: Ask, measurer: UseMeasurer, folder: Path
+) -> None:
+    measurer(interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        ask(tune="missing", trials=8)
+    cache = KernelCache(folder)
+    (file,) = cache.files(begun=True)
+    assert file == cache.file(Task.from_workload("matmul", **MM)) and cache.files() == []
+    file.with_suffix(".part.jsonl.4711-0.measuring").touch()
+    assert cache.remove(file)
+    assert [path.name for path in folder.iterdir() if not path.name.startswith("measuring-")] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -163,3 +164,11 @@ def test_types_not_given(
 def test_refuses_types_that_make_no_sense(name: str, kind: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Task.from_workload(name, **small_args(name), **kind)
+
+
+def test_a_type_of_numpy_is_its_name() -> None:
+    for kind in ("float16", "bfloat16", "float32"):
+        dtype = np.dtype(getattr(ml_dtypes, kind, kind))
+        task = Task.from_workload("matmul", M=4, N=4, K=4, dtype=dtype)
+        assert task == Task.from_workload("matmul", M=4, N=4, K=4, dtype=kind)
+        assert task.key == Task.from_workload("matmul", M=4, N=4, K=4, dtype=kind).key
