@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
@@ -190,7 +191,7 @@ class Target:
             if not 1 <= data.get(name, 1) <= most:
                 raise ConfigError(f"target: {name}: expected 1 to {most}, found {data[name]!r:.40}")
         caches = _checked_caches(data.get("caches", ()))
-        _check_tf32(data["kind"], data.get("arch", ""), data.get("tf32", False))
+        _check_gpu(data["kind"], data.get("arch", ""), data.get("tf32", False))
         return cls(**{**data, "hardware": hardware, "caches": caches})
 
     def __str__(self) -> str:
@@ -217,12 +218,12 @@ def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> 
     """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams.
 
     With `tf32` factors of float32 may be rounded to 10 bits of mantissa (`Target`). Raises
-    ConfigError where `arch` has no such products.
+    ConfigError where `arch` is no architecture, or has no such products.
 
     >>> print(cuda_target("sm_90"))
     cuda (sm_90)
     """
-    _check_tf32("cuda", arch, tf32)
+    _check_gpu("cuda", arch, tf32)
     params = _override(HardwareParams.default("cuda"), hardware)
     return Target("cuda", params, arch=arch, tf32=tf32)
 
@@ -236,7 +237,7 @@ def make_target(
     **hardware: int,
 ) -> Target:
     """The target of `kind` (cpu or cuda). Raises ConfigError for another kind."""
-    _check_tf32(kind, arch, tf32)
+    _check_gpu(kind, arch, tf32)
     if kind == "cpu":
         return cpu_target(threads, **hardware)
     if kind == "cuda":
@@ -244,17 +245,45 @@ def make_target(
     raise ConfigError(f"target kind: found {kind!r}, expected cpu or cuda")
 
 
+_ARCH = re.compile(r"sm_([1-9][0-9]{1,2})([af]?)")
+_LEAST_WITH = {"": 0, "a": 90, "f": 100}
+"""The first architectures with features that no later one has (a), or those of a family (f) (NVCC,
+"GPU Feature List")."""
+
+
+def parse_arch(arch: Any, where: str = "CUDA architecture") -> tuple[int, str]:
+    """The number of an architecture, and the letter behind it if there is one.
+
+        >>> parse_arch("sm_80"), parse_arch("sm_90a")
+        ((80, ''), (90, 'a'))
+
+    Raises ConfigError, which begins with `where`, for a text that names none.
+    """
+    found = _ARCH.fullmatch(arch) if isinstance(arch, str) else None
+    if found is None:
+        raise ConfigError(f"{where}: found {arch!r:.40}, expected sm_ and a number: sm_80")
+    number, letter = int(found[1]), found[2]
+    least = _LEAST_WITH[letter]
+    if number < least:
+        raise ConfigError(
+            f"{where}: found {arch!r}, expected {letter!r} from sm_{least} on; write sm_{number}"
+        )
+    return number, letter
+
+
 _LEAST_TF32 = 80
 """sm_80 is the first architecture with `mma` of tf32 (PTX ISA, target notes of mma)."""
 
 
-def _check_tf32(kind: str, arch: Any, tf32: Any) -> None:
+def _check_gpu(kind: str, arch: Any, tf32: Any) -> None:
+    """Refuse an architecture that is none, and tf32 where there is none; `arch` may be empty."""
+    if kind == "cuda" and arch != "":
+        parse_arch(arch, "target.arch")
     if not isinstance(tf32, bool):
         raise ConfigError(f"target.tf32: expected true or false, found {tf32!r:.40}")
     if tf32 and kind == "cpu":
         raise ConfigError("target.tf32: expected a target of kind cuda, found cpu; leave it out")
-    number = str(arch).removeprefix("sm_").rstrip("af")
-    if tf32 and number.isdecimal() and int(number) < _LEAST_TF32:
+    if tf32 and arch and parse_arch(arch)[0] < _LEAST_TF32:
         raise ConfigError(
             f"target.tf32: expected an architecture from sm_{_LEAST_TF32} on, found {arch}; "
             "leave it out"

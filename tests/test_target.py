@@ -10,7 +10,14 @@ from autosched.errors import ConfigError
 from autosched.features.autosched_1.machine import machine_of
 from autosched.nest.core import Core
 from autosched.search.space import SearchSpace
-from autosched.target import HardwareParams, Target, cpu_target, make_target, require_threads
+from autosched.target import (
+    HardwareParams,
+    Target,
+    cpu_target,
+    cuda_target,
+    make_target,
+    require_threads,
+)
 from autosched.task import Task
 
 
@@ -45,6 +52,19 @@ def test_wrong_names_are_refused() -> None:
         make_target("cpu", cores=3)
     with pytest.raises(ConfigError, match="expected 8 integers, found 2"):
         HardwareParams.from_list([1, 2])
+
+
+@pytest.mark.parametrize("arch", ["sm90", "90", "SM_90", "sm_090", "sm_90 ", "sm_80a", "sm_90A"])
+def test_what_is_no_architecture(arch: str) -> None:
+    """Such a target would be one of a GPU of which nothing is known."""
+    with pytest.raises(ConfigError, match=f"target.arch: found '{arch}', expected"):
+        cuda_target(arch)
+    with pytest.raises(ConfigError, match=f"target.arch: found '{arch}', expected"):
+        make_target("cuda", arch=arch)
+    with pytest.raises(ConfigError, match=f"target.arch: found '{arch}', expected"):
+        Target.from_json({**cuda_target().to_json(), "arch": arch})
+    for known in ("", "sm_50", "sm_90a", "sm_100f", "sm_121"):
+        assert Target.from_json({**cuda_target().to_json(), "arch": known}).arch == known
 
 
 def test_the_cpu_is_detected() -> None:

@@ -25,6 +25,7 @@ from autosched.codegen.llvm import check_symbol
 from autosched.errors import CompileError
 from autosched.tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.gpu import MOST_BLOCKS
 from autosched.tir.jumps import deciding_variables
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate
 from autosched.tir.walk import all_exprs, stmts
@@ -39,7 +40,7 @@ _MOST = {
     **dict.fromkeys(("threadIdx.x", "threadIdx.y"), 1024),
     "threadIdx.z": 64,
     "blockIdx.x": 2**31 - 1,
-    **dict.fromkeys(("blockIdx.y", "blockIdx.z"), 65535),
+    **dict.fromkeys(("blockIdx.y", "blockIdx.z"), MOST_BLOCKS),
 }
 _MOST_THREADS = 1024
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 from autosched.codegen.nvrtc_find import VARIABLE, builtins_beside, candidates, nvidia_folders
 from autosched.codegen.nvrtc_log import Resources, compile_error, resources
 from autosched.errors import CompileError, ConfigError
+from autosched.target import parse_arch
 
 HOW_TO_INSTALL = (
     "install autosched[cuda-compile] (nvidia-cuda-nvrtc, no GPU or driver needed; "
@@ -27,7 +27,6 @@ HOW_TO_INSTALL = (
     f"{VARIABLE} to the file of libnvrtc.so"
 )
 
-_ARCH = re.compile(r"(?:sm|compute)_(\d+)([0-9af]?)$")
 _SOURCE_NAME = b"kernel.cu"
 _PROGRAM = ctypes.c_void_p
 _INT = ctypes.POINTER(ctypes.c_int)
@@ -214,12 +213,9 @@ def nearest_arch(arch: str, supported: Sequence[int]) -> str | None:
     Cubins run on later architectures of the same major number. Raises ConfigError for a text that
     names no architecture.
     """
-    found = _ARCH.match(arch)
-    if found is None or not arch.startswith("sm_"):
-        raise ConfigError(f"CUDA architecture: found {arch!r}, expected sm_ and a number: sm_80")
-    if found[2] in ("a", "f"):
-        return arch if int(found[1]) in supported else None
-    wanted = int(found[1] + found[2])
+    wanted, letter = parse_arch(arch)
+    if letter:
+        return arch if wanted in supported else None
     fit = [a for a in supported if a // 10 == wanted // 10 and a <= wanted]
     return f"sm_{max(fit)}" if fit else None
 

@@ -75,6 +75,17 @@ def test_hardware_limits_can_be_overridden(written: Callable[..., Path]) -> None
             WORKLOAD + "target:\n  tf32: true\n",
             r":3: target\.tf32: expected a target of kind cuda, found cpu; leave it out",
         ),
+        *(
+            (
+                WORKLOAD + f"target:\n  kind: cuda\n  arch: {arch}\n",
+                rf":4: target\.arch: found '{arch}', expected {expected}",
+            )
+            for arch, expected in (
+                ("sm90", "sm_ and a number: sm_80"),
+                ("compute_90", "sm_ and a number: sm_80"),
+                ("sm_90f", "'f' from sm_100 on; write sm_90"),
+            )
+        ),
         (
             WORKLOAD + "target: {kind: cuda, arch: sm_75, tf32: true}\n",
             r":2: target\.tf32: expected an architecture from sm_80 on, found sm_75; leave it out",

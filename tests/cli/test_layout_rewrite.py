@@ -115,7 +115,10 @@ def test_the_option_goes_to_ansor_and_back(
     cli: Cli, log: Callable[[str], Path], tmp_path: Path, rewrite: str
 ) -> None:
     path = log(rewrite)
-    assert cli("records", "convert", path, "-o", "a.v06", "--to", "ansor-v0.6").status == 0
+    done = cli("records", "convert", path, "-o", "a.v06", "--to", "ansor-v0.6")
+    assert done.status == 0
+    lost = "1 record of layout_rewrite: insert-transform-stage; Ansor v0.6 says so of every task"
+    assert (lost in done.err) == (rewrite == "insert-transform-stage")
     line = json.loads((tmp_path / "a.v06").read_text())
     assert line["i"][0][4] == {"pre-transformed": 2}.get(rewrite, 1)  # 1 is Ansor's default
     assert cli("records", "convert", "a.v06", "-o", "b.jsonl", "--to", "autosched").status == 0

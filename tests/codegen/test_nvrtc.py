@@ -103,14 +103,14 @@ def test_options_say_the_architecture_first(nvrtc: Nvrtc) -> None:
         ("sm_101", "sm_100"),
         ("sm_90a", "sm_90a"),
         ("sm_100f", "sm_100f"),
-        ("sm_89a", None),
+        ("sm_120a", None),
     ],
 )
 def test_the_nearest_architecture(arch: str, expected: str | None) -> None:
     assert nearest_arch(arch, (75, 80, 86, 90, 100)) == expected
 
 
-@pytest.mark.parametrize("arch", ["80", "compute_80", "sm_", "ampere"])
+@pytest.mark.parametrize("arch", ["80", "compute_80", "sm_", "ampere", "sm_80a", "sm_90f"])
 def test_texts_that_are_no_architecture(arch: str) -> None:
     with pytest.raises(ConfigError, match=f"CUDA architecture: found '{arch}'"):
         nearest_arch(arch, (80,))

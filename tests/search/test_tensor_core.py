@@ -256,6 +256,44 @@ def test_long_sums_of_few_elements_are_shared_by_blocks(make: Any) -> None:
     assert shorter % slices == 0 and shorter // slices % block_k == 1056 // slices % block_k
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_as_many_batches_as_there_are(arch: str) -> None:
+    """A launch has at most 65,535 blocks along z, where batches are otherwise."""
+    args: dict[str, Any] = {"B": 70000, "M": 16, "N": 40, "K": 16, "in_dtype": "float16"}
+    task = Task.from_workload("batch_matmul", target=cuda_target(arch), **args)
+    space, rng = SearchSpace(task), np.random.default_rng(0)
+    sketch = with_tensor_cores(space.sketches)[0]
+    (steps,) = space.sample(rng, 1, lambda each: [legal(task, s) for s in each], sketch=sketch)
+    ((x, *others),) = [kernel.grid for kernel in cuda_source(task.dag, steps, task.target).kernels]
+    assert x >= 70000 and others == [1, 1]
+
+
+def test_slices_may_have_one_term_of_an_axis() -> None:
+    """A slice for each channel of a window: of the axis that is cut nothing is left inside."""
+    args: dict[str, Any] = {
+        "N": 1,
+        "D": 5,
+        "H": 4,
+        "W": 4,
+        "CI": 16,
+        "CO": 17,
+        "K": 4,
+        "stride": 3,
+        "padding": 1,
+    }
+    types = {"dtype": "float16", "acc_dtype": "float32"}
+    task = Task.from_workload("conv3d_ndhwc", target=cuda_target(), **args, **types)
+    space, rng = SearchSpace(task), np.random.default_rng(0)
+    (sketch,) = [s for s in with_tensor_cores(space.sketches) if isinstance(s.steps[0], SplitStep)]
+    drawn = space.sample(rng, 60, lambda each: [legal(task, s) for s in each], sketch=sketch)
+    splits = [steps[0] for steps in drawn]
+    whole = [
+        s for s, cut in zip(drawn, splits) if isinstance(cut, SplitStep) and cut.lengths == (16,)
+    ]
+    assert len(whole) > 3
+    assert check_candidate(task, whole[0], seconds=60).verdict is Verdict.AGREES
+
+
 def test_rows_of_tensor_cores(make: Any) -> None:
     """Warps of 32 lanes, fragments in registers, tiles of all stages, cycles of mma.sync."""
     task = make(64, 64, 128)

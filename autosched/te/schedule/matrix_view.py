@@ -86,7 +86,8 @@ def matrix_view(op: object, it: Instruction) -> MatrixView | str:
         return "each operand must have an axis of its own"
     if any(iv.var not in first and total((iv,)) > 1 for iv in m):
         return "an axis occurs in no operand"
-    if any(iv.var not in first or iv.var not in second for iv in op.reduce_axis):
+    shared = first & second
+    if any(iv.var not in shared and total((iv,)) > 1 for iv in op.reduce_axis):
         return "its sums must run over axes of both operands"
     k = op.reduce_axis
     rows_a, width_a = _last_axis(a, m, k)

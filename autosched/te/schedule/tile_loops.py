@@ -13,7 +13,7 @@ from autosched.te.operations.operation import ComputeOp
 from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.matrix_view import MatrixView, total
 from autosched.tir.expr import IterVar
-from autosched.tir.gpu import BANKS, SECTOR, WARP
+from autosched.tir.gpu import BANKS, MOST_BLOCKS, SECTOR, WARP
 from autosched.tir.swizzle import swizzle_for
 
 if TYPE_CHECKING:
@@ -69,7 +69,11 @@ class TileLoops:
         return "" if found is None else str(found)
 
     def _blocks(self, positions: Sequence[int]) -> IterVar:
-        """A block for each tile of the result, all of whose threads store it."""
+        """A block for each tile of the result, all of whose threads store it.
+
+        Along x are columns, along y rows, along z batches; all along x where a launch cannot have
+        so many along y or z.
+        """
         stage, view = self.writer, self.view
         assert isinstance(stage.op, ComputeOp)
         axes = [stage.op.axis[k] for k in positions]
@@ -80,11 +84,15 @@ class TileLoops:
         block_m, m = stage.split(m, factor=self.tile.block_m)
         block_n, n = stage.split(n, factor=self.tile.block_n)
         stage.reorder(*batch, block_m, block_n, m, n)
-        for axis, tag in zip((block_n, block_m, *batch), "xyz", strict=False):
+        blocks = [block_n, block_m, *batch]
+        rows = -(-total(view.m) // self.tile.block_m)
+        if max(rows, total(view.batch)) > MOST_BLOCKS:
+            blocks = [self._fused(stage, blocks[::-1])]
+        for axis, tag in zip(blocks, "xyz", strict=False):
             stage.bind(axis, thread_axis(f"blockIdx.{tag}"))
         width = self._width_of_rows(axes[middle:])
         self._together(stage, (m, n), width)
-        return block_n
+        return blocks[0]
 
     def _width_of_rows(self, axes: Sequence[IterVar]) -> int:
         """So many elements of a row of the result are stored at once."""

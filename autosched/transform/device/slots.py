@@ -129,14 +129,16 @@ def _rest(
     """The least and the largest value of the index, without some of its terms, where `guard` holds.
 
     A bound on the sum of some terms tells more than what each of them reaches by itself: elements
-    that threads copy in turns end where the guard of the last turn says.
+    that threads copy in turns end where the guard of the last turn says. So does the turn itself,
+    of a pipeline that fills nothing in its last iterations.
     """
     low, terms = linear(_base(place.index))
     analyzer = Analyzer()
-    for span in (*spans, *place.inner, Span(LANE, 0, WARP)):
+    known = (*spans, *place.inner, Span(LANE, 0, WARP))
+    for span in known:
         first, extent = const(span.low, span.var.dtype), const(span.extent, span.var.dtype)
         analyzer.bind(span.var, Range(first, extent), override=True)
-    sums = [] if guard is None else _bounded_sums(guard, analyzer)
+    sums = [] if guard is None else _bounded_sums(guard, known, analyzer)
 
     def go(e: Expr) -> Expr | None:
         if isinstance(e, Add) and sums:
@@ -158,14 +160,25 @@ def _rest(
     return low, high
 
 
-def _bounded_sums(guard: Expr, analyzer: Analyzer) -> list[tuple[Var, dict[Expr, int]]]:
-    """Sums that `guard` bounds from above, each with a variable of its values in `analyzer`."""
+def _bounded_sums(
+    guard: Expr, spans: Sequence[Span], analyzer: Analyzer
+) -> list[tuple[Var, dict[Expr, int]]]:
+    """Sums that `guard` bounds from above, each with a variable of its values in `analyzer`.
+
+    Those of `spans` that it bounds by themselves have fewer values there, too.
+    """
     found = []
+    variables = {span.var for span in spans}
     for condition in conjuncts_of(guard):
         if not isinstance(condition, LT) or not condition.a.dtype.is_int:
             continue
         constant, terms = combine(linear(condition.a), linear(condition.b), -1)
-        if len(terms) < 2 or min(terms.values()) < 0:
+        if not terms or min(terms.values()) < 0:
+            continue
+        if len(terms) == 1:
+            ((term, factor),) = terms.items()
+            if isinstance(term, Var) and term in variables:
+                _bind_below(term, -(constant // factor), analyzer)
             continue
         least = sum(factor * _bounds(term, analyzer)[0] for term, factor in terms.items())
         if 0 <= least < -constant:
@@ -174,6 +187,14 @@ def _bounded_sums(guard: Expr, analyzer: Analyzer) -> list[tuple[Var, dict[Expr,
             analyzer.bind(var, Range(const(least, dtype), const(-constant - least, dtype)))
             found.append((var, terms))
     return found
+
+
+def _bind_below(var: Var, end: int, analyzer: Analyzer) -> None:
+    """Bind `var` to those of its values that are less than `end`, if any are."""
+    least, most = _bounds(var, analyzer)
+    if least < end <= most:
+        values = Range(const(least, var.dtype), const(end - least, var.dtype))
+        analyzer.bind(var, values, override=True)
 
 
 def _by_sums(terms: dict[Expr, int], sums: list[tuple[Var, dict[Expr, int]]]) -> dict[Expr, int]:

@@ -266,12 +266,13 @@ class _Planner:
         for case in cases:
             parts = heads
             guard = substitute(s.condition, table) if case is s.then_case else None
-            for a in self.summary(self.entries(case, table), None, None):
+            inside = [_under(guard, entry) for entry in self.entries(case, table)]
+            for a in self.summary(inside, None, None):
                 if isinstance(a, Barrier):
                     found.append(a)
                     parts = tails
                 else:
-                    parts.append(a.under(guard))
+                    parts.append(a)
         self._check_uniform(s, [s.condition], self.marked - before, table)
         if not found:
             return _Entry(s, heads)
@@ -402,6 +403,12 @@ class _Planner:
                 first.place, second.place, self.threads, span, self.loops
             ) and not apart(first, second, *where, span)
         return self._met[key]
+
+
+def _under(guard: Expr | None, entry: _Entry) -> _Entry:
+    """An entry of a branch, whose accesses are made where `guard` holds."""
+    found = [a.under(guard) if isinstance(a, Access) else a for a in entry.accesses]
+    return replace(entry, accesses=found)
 
 
 def _after(open_: list[Access], entry: _Entry) -> list[Access]:

@@ -6,6 +6,7 @@ Operands are small integers, of which every sum is exact.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -330,6 +331,15 @@ def test_what_is_no_product() -> None:
     rows = te.compute((8,), lambda i: te.sum(a[i, k].astype("float32"), axis=k), "rows")
     with pytest.raises(ScheduleError, match="it sums up no products"):
         te.create_schedule(rows.op).matrix_tiles(rows, SMALL, F16)
+    twice = te.reduce_axis((0, 2), "twice")
+
+    def doubled(i: Any, j: Any) -> Any:
+        product = a[i, k].astype("float32") * a[j, k].astype("float32")
+        return te.sum(product, axis=[k, twice])
+
+    double = te.compute((8, 8), doubled, "double")
+    with pytest.raises(ScheduleError, match="its sums must run over axes of both operands"):
+        te.create_schedule(double.op).matrix_tiles(double, SMALL, F16)
     arguments, c = product(32, 32, 32, *TYPES[F16], bias=True)
     s = te.create_schedule(arguments[-1].op)
     s[c].split(s[c].op.root_iter_vars[0], factor=2)
@@ -372,10 +382,23 @@ def convolution(first: bool) -> tuple[list[Tensor], Tensor, Tensor | None]:
     return [x, w, c], c, padded
 
 
+def one_term() -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """Sums over one term more, of an axis that no factor has."""
+    a, b = (te.placeholder((n, 20), "float16", name) for n, name in ((20, "A"), (24, "B")))
+    k, one = te.reduce_axis((0, 20), "k"), te.reduce_axis((0, 1), "one")
+
+    def total(i: Any, j: Any) -> Any:
+        product = a[i, k].astype("float32") * b[j, k].astype("float32")
+        return te.sum(product, axis=[k, one])
+
+    c = te.compute((20, 24), total, "C")
+    return [a, b, c], c, None
+
+
 @pytest.mark.parametrize(
     "made",
-    [batches(), convolution(True), convolution(False)],
-    ids=["batches", "channels first", "channels last"],
+    [batches(), convolution(True), convolution(False), one_term()],
+    ids=["batches", "channels first", "channels last", "an axis of one term"],
 )
 def test_other_products(made: tuple[list[Tensor], Tensor, Tensor | None]) -> None:
     """Batches, and convolutions, whose rows are several axes: what the plain loops compute."""
@@ -396,3 +419,33 @@ def test_other_products(made: tuple[list[Tensor], Tensor, Tensor | None]) -> Non
     np.testing.assert_array_equal(arrays[-1], want[-1])
     loaded = [count for key, count in degrees(watch).items() if not key[1]]
     assert max(loaded) == 1
+
+
+def too_many(batch: bool) -> tuple[list[Tensor], Tensor]:
+    if batch:
+        arguments, c, _ = batches()
+        return arguments, c
+    return product(100, 150, 64, *TYPES[F16])
+
+
+@pytest.mark.parametrize(
+    ("batch", "name", "tile"), [(True, F16, SMALL), (False, F16, SMALL), (False, GROUP_F16, GROUP)]
+)
+def test_more_blocks_than_a_launch_has_along_y_or_z(
+    batch: bool, name: str, tile: MatrixTile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, c = too_many(batch)
+    rng = np.random.default_rng(0)
+    shapes = [[e.value for e in t.shape] for t in arguments]  # type: ignore[attr-defined]  # constants
+    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in shapes[:2])
+    expected = a.astype(np.float32) @ (b.swapaxes(1, 2) if batch else b).astype(np.float32)
+    for most, along in ((65535, {"blockIdx.x", "blockIdx.y"}), (1, {"blockIdx.x"})):
+        monkeypatch.setattr("autosched.te.schedule.tile_loops.MOST_BLOCKS", most)
+        s = te.create_schedule(c.op)
+        s.matrix_tiles(c, tile, name)
+        func = device_function(schedule_ops(s, arguments))
+        used = set(re.findall(r"blockIdx\.[xyz]", to_text(func)))
+        assert used - {"blockIdx.z"} == along and ("blockIdx.z" in used) == (batch and most > 1)
+        found = np.zeros(shapes[2], np.float32)
+        interp.run(func, [a, b, found], check_races=True)
+        np.testing.assert_array_equal(found, expected)

@@ -569,6 +569,39 @@ def test_guards_bound_what_threads_touch(limit: int, to: str, at: str, number: i
     assert to_text(ThreadSync("shared")(parse_func(text))).count("tvm_storage_sync") == number
 
 
+AHEAD = """\
+def main(A: Buffer((65536,), float32), B: Buffer((65536,), float32)):
+    launch(threadIdx.x, 256)
+    S = allocate((65536,), float32, "shared")
+    for k in range(2):
+        if k < {limit}:
+            for i in range(64):
+                S[k * 16384 + i * 256 + threadIdx.x + 16384] = A[i * 256 + threadIdx.x]
+        {around}
+            for j in range(64):
+                B[k * 16384 + j * 256 + threadIdx.x] = S[k * 8192 + j * 256 + 33023 - threadIdx.x]
+"""
+
+
+@pytest.mark.parametrize("around", ["if k < {limit}:", "for n in range(1):"])
+def test_guards_bound_the_iterations(around: str) -> None:
+    """A pipeline fills nothing in its last iteration, whose tile would lie where others read."""
+    for limit, needed in ((1, False), (2, True)):
+        text = AHEAD.format(limit=limit, around=around.format(limit=limit))
+        joined = text.replace("        if k < 1:\n            for j", "            for j")
+        for kernel in (text, joined):
+            found = to_text(ThreadSync("shared")(parse_func(kernel)))
+            assert ("tvm_storage_sync" in found) == needed, kernel
+
+
+def test_what_a_guard_does_not_bound() -> None:
+    """Conditions of numbers that the kernel gets, and such as never hold, say nothing."""
+    for condition, limit in (("n", "4"), ("k", "0"), ("k + n", "1")):
+        text = AHEAD.format(limit=1, around="for m in range(1):").replace("B: B", "n: int32, B: B")
+        text = text.replace("if k < 1", f"if {condition} < {limit}")
+        assert "tvm_storage_sync" in to_text(ThreadSync("shared")(parse_func(text)))
+
+
 def test_a_loop_of_one_iteration_has_no_next_one() -> None:
     to, at = "i * 256 + threadIdx.x", "j * 256 + 255 - threadIdx.x"
     text = APART.format(to=to, at=at).replace("range(4)", "range(1)")
