@@ -16,7 +16,7 @@ from autosched.measure.interrupt import LOST, RunLostError
 from autosched.measure.result import Failure
 from autosched.process.ahead import worker_of
 from autosched.process.running_clock import LOOK_SECONDS, RunningClock
-from autosched.process.worker import Handler, Worker
+from autosched.process.worker import Handler, NoProcessError, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
@@ -122,9 +122,12 @@ class Builder:
         self._limit = self.timeout
 
     def start(self) -> None:
-        """Start the processes ahead of the first batch."""
+        """Start the processes ahead of the first batch. RunLostError where none can be started."""
         while len(self._slots) < self.workers:
-            self._slots.append(_Slot(worker_of(FACTORY, MEMORY_LIMIT)))
+            try:
+                self._slots.append(_Slot(worker_of(FACTORY, MEMORY_LIMIT)))
+            except NoProcessError as error:
+                raise RunLostError(str(error)) from None
 
     def close(self) -> None:
         """End the processes."""

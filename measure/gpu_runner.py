@@ -28,7 +28,7 @@ from autosched.measure.interrupt import RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import Failure, RunResult
 from autosched.measure.runner import Batch, Runner
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 from autosched.runtime.device_errors import IMAGE_CODES
 from autosched.target import Target
 from autosched.task import Task
@@ -299,7 +299,7 @@ class GpuRunner(Runner):
             self._expected, self._prepared = None, self._task["key"]
         self._meet()
         self._worker.call(
-            ("task", self._task, bool(self.options.flush_bytes)), _START_SECONDS, "load"
+            ("task", self._task, bool(self.options.flush_bytes)), self._ready_seconds, "load"
         )
         if self._expected is not None:
             self._worker.call(("expected", self._expected), _START_SECONDS, "load")
@@ -333,6 +333,9 @@ class GpuRunner(Runner):
             self._lose(
                 f"the process did not end within {self.kill_seconds:g} s of being killed", error
             )
+        if isinstance(error, NoProcessError):
+            before = error.__cause__
+            self._lose(str(error), before if isinstance(before, MeasureError) else error)
         if isinstance(error, DeviceError) and error.code in IMAGE_CODES:
             self._images += 1
             if self._images == _MOST_IMAGES:

@@ -106,9 +106,16 @@ class RunLog(RecordLog):
                 self._drop()
 
     def close(self) -> None:
-        """Let go of the file and remove the journal: the run is over."""
+        """Let go of the file and remove the journal: the run is over.
+
+        One that holds results of a batch which was never written stays, for the next run: an error
+        of the user's (of an observer, of a signal's handler) cut the batch short.
+        """
         super().close()
-        self._drop()
+        if self._noted:
+            self._leave()
+        else:
+            self._drop()
 
     def _leave(self) -> None:
         """Let go of the journal as it is."""

@@ -29,8 +29,9 @@ class RunOptions:
     keeps that call as its only repeat. `timeout` (seconds) ends a call that does not return, and so
     does `patience` times the best known time, if that is over 1 s.
     `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
-    at least 10 s. `cache_flush` empties the caches before each call, which is then timed alone:
-    True writes a buffer of twice their size, a number one of so many bytes.
+    at least 10 s; making inputs has it too, and a minute at least. `cache_flush` empties the caches
+    before each call, which is then timed alone: True writes a buffer of twice their size, a number
+    one of so many bytes.
     Raises ConfigError for a value of a wrong type or size.
     """
 

@@ -15,14 +15,14 @@ from autosched.measure.memory_needed import require_memory
 from autosched.measure.result import Failure, RunResult, lower_quartile
 from autosched.measure.run_options import RunOptions, race_options
 from autosched.process.ahead import worker_of
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 from autosched.task import Task
 
 FACTORY = "autosched.measure.run:make_handler"  # of what its process does
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
 _STALL_SECONDS = 50e-3  # as long as others keep a core that they share; longer calls are no stall
-_START_SECONDS = 60.0  # imports and inputs of the task
+_START_SECONDS = 60.0  # at least, of imports and inputs of the task; of loading a kernel
 _CHECK_SECONDS = 10.0  # of a comparison with the reference, beside the call
 # Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
 # up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
@@ -56,11 +56,11 @@ class Runner:
 
         Raises ConfigError when this machine's memory cannot hold the task's arrays.
         """
+        require_memory(task, self.options.flush_bytes)
         if self._worker is not None:
             return
-        require_memory(task, self.options.flush_bytes)
         self._task = task.to_json()
-        self._worker, self._asked = self._new_worker(), True
+        self._worker, self._asked = self._started(), True
         self._worker.send(("task", self._task))
 
     def start(self, task: Task) -> None:
@@ -72,7 +72,7 @@ class Runner:
         if self._task is None or self._task["key"] != task_json["key"]:
             require_memory(task, self.options.flush_bytes)
         if self._worker is None:
-            self._worker, self._asked = self._new_worker(), False
+            self._worker, self._asked = self._started(), False
             self._task = None
         if self._asked or self._task is None or self._task["key"] != task_json["key"]:
             if self._asked and self._task != task_json:
@@ -103,6 +103,12 @@ class Runner:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
+
+    def _started(self) -> Worker:
+        try:
+            return self._new_worker()
+        except NoProcessError as error:
+            raise RunLostError(str(error)) from None
 
     def _new_worker(self) -> Worker:
         return worker_of(FACTORY)
@@ -142,9 +148,15 @@ class Runner:
                     raise
                 if not left:
                     self.close()
+                    remedy = "see what ends them (memory, an operator?)"
+                    if error.kind == "timeout":
+                        remedy = (
+                            "if imports and the inputs of the task take longer, raise "
+                            "measure.reference_timeout_s"
+                        )
                     raise RunLostError(
                         f"{_MOST_STARTS} processes in a row did not get ready to run candidates "
-                        f"({error}); see what ends them (memory, an operator?), then continue"
+                        f"({error}); {remedy}, then continue"
                     ) from None
 
     def _make_ready_again(self, error: MeasureError) -> None:
@@ -159,13 +171,18 @@ class Runner:
         except MeasureError as again:
             raise RunLostError(f"a new process cannot run candidates: {again}") from error
 
+    @property
+    def _ready_seconds(self) -> float:
+        """Of imports and inputs of the task, which a function of the user's may make slowly."""
+        return max(_START_SECONDS, self.options.reference_limit)
+
     def _prepare(self) -> None:
         assert self._worker is not None
         if self._asked:
             self._asked = False
-            self._worker.receive(_START_SECONDS, "load")
+            self._worker.receive(self._ready_seconds, "load")
         else:
-            self._worker.call(("task", self._task), _START_SECONDS, "load")
+            self._worker.call(("task", self._task), self._ready_seconds, "load")
         if self.options.flush_bytes:
             self._worker.call(("flush", self.options.flush_bytes), _START_SECONDS, "load")
 
@@ -174,6 +191,9 @@ class Runner:
         assert self._worker is not None
         try:
             return self._worker.call(request, timeout or self.options.timeout, stage)
+        except NoProcessError as error:
+            self.close()
+            raise RunLostError(str(error)) from error.__cause__
         except MeasureError as error:
             if self._replaced(error):
                 self._make_ready_again(error)

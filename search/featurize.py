@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from autosched.features.batched.sets import batched_features
 from autosched.features.lowering import features_of_steps
 from autosched.features.sets import TUNING
 from autosched.process.ahead import worker_of
-from autosched.process.worker import Handler, Worker
+from autosched.process.worker import Handler, NoProcessError, Worker
 from autosched.search.pace import Pace
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
@@ -46,10 +47,11 @@ class Helper:
         self._is_ready = False
 
     def start(self) -> None:
-        """Start the process, unless it was; returns at once."""
+        """Start the process, unless it was, or none can be; returns at once."""
         if self._worker is None:
-            self._worker = worker_of(FACTORY)
-            self._worker.send(_GREETING)
+            with contextlib.suppress(NoProcessError):
+                self._worker = worker_of(FACTORY)
+                self._worker.send(_GREETING)
 
     @property
     def ready(self) -> Worker | None:

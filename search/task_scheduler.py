@@ -89,7 +89,7 @@ class TaskScheduler:
         self._batch = min(options.batch, options.trials // max(1, len(tasks)))
         if self._batch < 1:
             raise ConfigError(
-                f"{options.trials} trials are too few for {len(tasks)} tasks; give at least one "
+                f"trials: {options.trials} is too few for {len(tasks)} tasks; give at least one "
                 "for each"
             )
         if len({o.features for _, o in tasks}) > 1:
@@ -214,7 +214,7 @@ class TaskScheduler:
             return f"the time budget of {budget:g} s is used"
         begun = all(state.dead or state.best_cost < UNKNOWN_COST for state in self.states)
         if patience is not None and self._since_best >= patience and begun:
-            return f"no improvement in {self._since_best} trials"
+            return f"no improvement in {count(self._since_best, 'trial')}"
         return ""
 
 

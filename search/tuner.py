@@ -32,6 +32,7 @@ from autosched.search.rules.protocol import SketchRule
 from autosched.search.space import SearchSpace
 from autosched.state.steps import Step
 from autosched.task import Task
+from autosched.words import count
 
 INTERRUPTED = "interrupted"
 _MOST_CLAIMS = 4  # times that others have just taken what was chosen
@@ -230,7 +231,7 @@ class Tuner:
         if options.time_budget_s is not None and self.progress.elapsed >= options.time_budget_s:
             return f"the time budget of {options.time_budget_s:g} s is used"
         if options.early_stopping is not None and self.since_best >= options.early_stopping:
-            return f"no better candidate in {self.since_best} trials"
+            return f"no better candidate in {count(self.since_best, 'trial')}"
         return ""
 
     def step(self, size: int, ahead: int = 1) -> list[Record]:

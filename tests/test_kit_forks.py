@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autosched.errors import MeasureError
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 from kit.forks import ForkedProcess, copies, fresh
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere none is a copy")
@@ -69,5 +69,5 @@ def test_only_copies_are_copies() -> None:
 
 def test_an_interpreter_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    with copies(), pytest.raises(FileNotFoundError):
+    with copies(), pytest.raises(NoProcessError):
         Worker(HANDLER)

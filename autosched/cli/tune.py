@@ -123,7 +123,8 @@ def _several(
     names = short_names([config.name for config in configs])
     table = TaskTable([task.key for task in tasks], names, [job.weight for job in session.jobs])
     if not as_json:
-        warn(f"tuning {len(tasks)} tasks, {session.trials} trials{_continuing(session)}:")
+        trials = count(session.trials, "trial")
+        warn(f"tuning {len(tasks)} tasks, {trials}{_continuing(session)}:")
         for name, task in zip(names, tasks, strict=True):
             warn(f"  {name}: {task.name} on {task.target}")
     known: dict[str, Yardsticks] = {}

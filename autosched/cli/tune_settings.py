@@ -160,7 +160,7 @@ def session_of(
 
     `force` lets it replace files of other kinds.
     """
-    _same_settings(configs)
+    _same_settings(configs, overrides)
     weights = many.of(configs)
     settings = [
         settings_of(config, overrides, model, strategy=many.strategy, records=records, force=force)
@@ -230,15 +230,24 @@ def _default_path(configs: Sequence[Config]) -> Path:
     return Path("+".join(names) + ".jsonl")
 
 
-def _same_settings(configs: Sequence[Config]) -> None:
-    """One run has one cost model and one way of measuring."""
+def _same_settings(configs: Sequence[Config], overrides: Overrides) -> None:
+    """One run has one cost model, one way of measuring, one size of batches and one time budget."""
     first = configs[0]
+    shared = {"batch": "--set search.batch=16", "time_budget_s": "--time-budget"}
+    if overrides.time_budget is not None:
+        del shared["time_budget_s"]
     for config in configs[1:]:
         for key in ("cost_model", "measure"):
             if getattr(config, key) != getattr(first, key):
                 raise ConfigError(
                     f"{config.name}: the section {key!r} differs from that of {first.name}; tasks "
                     "that are tuned in one run share it"
+                )
+        for key, flag in shared.items():
+            if getattr(config.search, key) != getattr(first.search, key):
+                raise ConfigError(
+                    f"{config.name}: search.{key} differs from that of {first.name}; tasks that "
+                    f"are tuned in one run share it ({flag} gives one for all)"
                 )
         if config.target.hosts != first.target.hosts:
             raise ConfigError(

@@ -7,11 +7,14 @@ slowed down itself.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 from collections.abc import Sequence
+from typing import IO
 
 from autosched.cpu_cores import usable_threads
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 
 _waiting: list[tuple[tuple[str, int], Worker]] = []
 
@@ -19,14 +22,25 @@ _waiting: list[tuple[tuple[str, int], Worker]] = []
 def start_ahead(wanted: Sequence[tuple[str, int]]) -> None:
     """Start a process for each (factory, memory limit); `worker_of` hands them out.
 
-    Whoever starts some ends with `end_ahead` those that nobody took.
+    Whoever starts some ends with `end_ahead` those that nobody took. Where no more can be started
+    there are less.
     """
     lanes = max(1, usable_threads() - 1)
-    with tempfile.TemporaryFile() as queue:
+    with contextlib.suppress(NoProcessError, OSError), _lock_file() as queue:
         for place, (factory, limit) in enumerate(wanted):
             lane = queue.fileno(), place % lanes
             worker = Worker(factory, memory_limit=limit, queue=lane)
             _waiting.append(((factory, limit), worker))
+
+
+def _lock_file() -> IO[bytes]:
+    """A file whose bytes can be locked: in memory, for folders may be full or closed to writing.
+
+    Raises OSError where there is neither room.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # Linux has it
+        return os.fdopen(os.memfd_create("autosched-queue"), "wb")
+    return tempfile.TemporaryFile()
 
 
 def worker_of(factory: str, memory_limit: int = 0) -> Worker:

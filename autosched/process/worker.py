@@ -80,6 +80,24 @@ class StrayProcessError(MeasureError):
         )
 
 
+class NoProcessError(MeasureError):
+    """No process can be started: there are too many, or no memory or open files are left.
+
+    `__cause__` is the failure that ended the one before, if one did.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        remedy = "see what limits processes, memory and open files (ulimit -a), then continue"
+        if isinstance(error, FileNotFoundError | PermissionError):
+            remedy = "set it to the path of Python"
+        super().__init__(
+            f"cannot start a process of {sys.executable!r} (sys.executable): {error.strerror}; "
+            f"{remedy}",
+            stage="load",
+            kind="lost",
+        )
+
+
 class Worker:
     """A process that serves `factory` ("module:function"); replaced when it hangs or dies.
 
@@ -91,6 +109,7 @@ class Worker:
     `stuck` are the processes that did not end within `kill_seconds` of being killed: they are left
     alone, and nothing waits for them. `stood_still` tells whether this process was stopped while it
     last waited for an answer, most likely together with the other.
+    Raises NoProcessError where none can be started, also in place of a failure that ended one.
     """
 
     stood_still = False
@@ -123,12 +142,18 @@ class Worker:
         self._begin(_NO_QUEUE)
 
     def _begin(self, queue: tuple[int, int]) -> None:
+        try:
+            self._launch(queue)
+        except OSError as error:
+            raise NoProcessError(error) from None
+
+    def _launch(self, queue: tuple[int, int]) -> None:
         if queue[0] <= 2:  # the new process has its standard streams there
             queue = _NO_QUEUE
         here, there = (_above_standard(end) for end in socket.socketpair())
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a part of a message
             here.setsockopt(socket.SOL_SOCKET, option, _SILENCE)
-        with there:
+        with here, there:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-c", _START, *(p for p in sys.path if p), "--"),
@@ -142,7 +167,7 @@ class Worker:
                 process_group=0,  # Ctrl-C on the terminal is the parent's
                 env={**_ENVIRONMENT, **os.environ, **self._environment, _MARK: self._mark},
             )
-        self.connection = Connection(here.detach())
+            self.connection = Connection(here.detach())
         with contextlib.suppress(AttributeError, OSError):  # Linux since 5.3 has it
             self._end = os.pidfd_open(self._process.pid)
             self._ended = weakref.finalize(self, os.close, self._end)
@@ -202,11 +227,12 @@ class Worker:
             raise self._unreadable(type(error).__name__, stage) from error
         if ok:
             return reply
-        if ends:
-            self.start()
-        if code is None:
-            raise MeasureError(message, stage=where or stage, kind=kind)
-        raise DeviceError(message, stage=where or stage, kind=kind, code=code, worker_ends=ends)
+        failure = MeasureError(message, stage=where or stage, kind=kind)
+        if code is not None:
+            failure = DeviceError(
+                message, stage=where or stage, kind=kind, code=code, worker_ends=ends
+            )
+        raise self._anew(failure) if ends else failure
 
     def call(self, request: Any, timeout: float, stage: str) -> Any:
         """Send and receive."""
@@ -260,31 +286,32 @@ class Worker:
 
     def _late(self, timeout: float, stage: str) -> MeasureError:
         """The error for a reply that did not come; requests can be sent again."""
-        self.start()
-        return MeasureError(
-            f"no answer within {timeout:g} s; the process was ended", stage=stage, kind="timeout"
-        )
+        text = f"no answer within {timeout:g} s; the process was ended"
+        return self._anew(MeasureError(text, stage=stage, kind="timeout"))
 
     def _unreadable(self, why: str, stage: str) -> MeasureError:
-        self.start()
-        return MeasureError(
-            f"the process sent an unreadable answer ({why}); it was ended",
-            stage=stage,
-            kind="crash",
-        )
+        text = f"the process sent an unreadable answer ({why}); it was ended"
+        return self._anew(MeasureError(text, stage=stage, kind="crash"))
 
     def _crashed(self, stage: str) -> MeasureError:
         assert self._process is not None
         try:
             code = self._process.wait(min(_END_SECONDS, self._kill_seconds))
         except subprocess.TimeoutExpired:  # it closed its connection and goes on
-            self.start()
-            raise MeasureError("the process stopped answering", stage=stage, kind="crash") from None
-        words = self._last_words()
-        self.start()
+            text = "the process stopped answering"
+            return self._anew(MeasureError(text, stage=stage, kind="crash"))
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        text = f"the process died with {how}{self._last_words()}"
         kind = "memory" if code == -9 else "crash"
-        return MeasureError(f"the process died with {how}{words}", stage=stage, kind=kind)
+        return self._anew(MeasureError(text, stage=stage, kind=kind))
+
+    def _anew(self, failure: MeasureError) -> MeasureError:
+        """The failure, now that a new process takes the place of the one that it ended."""
+        try:
+            self.start()
+        except NoProcessError as error:
+            raise error from failure
+        return failure
 
     def _listen_to_end(self) -> None:
         """Read what standard error has by now; who goes on writing is not heard out."""
@@ -366,10 +393,11 @@ def _above_standard(end: socket.socket) -> socket.socket:
 
 def _marked(mark: bytes) -> Iterator[int]:
     """The processes whose environment has that; all that such a process starts has it too."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # another user's, or gone
-            if mark in path.read_bytes():
-                yield int(path.parent.name)
+    with contextlib.suppress(OSError):  # no more files may be opened
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # another user's, or gone
+                if mark in path.read_bytes():
+                    yield int(path.parent.name)
 
 
 def has_children() -> bool:

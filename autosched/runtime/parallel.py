@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from autosched.cpu_cores import usable_cores
+from autosched.errors import MeasureError
 from autosched.runtime.native import runtime_library
 from autosched.runtime.parallel_ir import (
     EPOCH_OFFSET,
@@ -42,7 +43,8 @@ class WorkerPool:
         return self._size
 
     def resize(self, size: int) -> None:
-        """Makes `size` threads share each loop from now on. ValueError below 1 or above 1024.
+        """Makes `size` threads share each loop from now on. ValueError below 1 or above 1024,
+        MeasureError where they cannot be started: the calling thread alone is left then.
 
         Waits for a parallel loop that runs now; loops launched meanwhile run serially.
         """
@@ -85,7 +87,16 @@ class WorkerPool:
             thread = threading.Thread(
                 target=worker, args=(index, epoch), name=f"autosched-{index}", daemon=True
             )
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives this user or container no more
+                self._stop()
+                raise MeasureError(
+                    f"{size} threads for parallel loops cannot be started ({error}); see what "
+                    "limits them (ulimit -u, pids of a container), or use less (target.threads, "
+                    "AUTOSCHED_NUM_THREADS)",
+                    stage="load",
+                ) from error
             self._threads.append(thread)
         self._size = size
         self._word(THREADS_OFFSET).value = size

@@ -115,7 +115,7 @@ def test_worker(monkeypatch: pytest.MonkeyPatch) -> None:
         Level.BROKEN: ["worker"],
         Level.SKIPPED: ["LLVM", "measure", "check", "model"],
     }
-    assert found["worker"].text == "No such file or directory"
+    assert "process of '/nowhere/python' (sys.executable): No such file" in found["worker"].text
     parts = [finding.part for finding in doctor_cpu.diagnose("").findings]
     assert parts[0] == "CPU" and "worker" in parts and "peak" not in parts
     (software,) = doctor_software.findings()

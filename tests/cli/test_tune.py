@@ -245,6 +245,31 @@ def test_tasks_without_candidates_have_no_trials(
     assert "trials    0 in all" in out
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "flag", "given"),
+    [
+        ("batch", 2, "--set search.batch=16", ("--set", "search.batch=4")),
+        ("time_budget_s", 500, "--time-budget", ("--time-budget", "500")),
+    ],
+)
+def test_several_tasks_share_what_a_run_has_once(
+    run: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    key: str,
+    value: int,
+    flag: str,
+    given: tuple[str, str],
+) -> None:
+    other = tmp_path / "b.yaml"
+    text = re.sub(f" {key}: [0-9]+,", "", other.read_text())
+    other.write_text(text.replace("{trials", f"{{{key}: {value}, trials"))
+    status, _, err = run("a.yaml", "b.yaml")
+    assert status == 2
+    expected = f"b: search.{key} differs from that of a; tasks that are tuned in one run share it"
+    assert f"{expected} ({flag} gives one for all)" in " ".join(err.split())
+    assert run("a.yaml", "b.yaml", *given)[0] == 0
+
+
 def test_several_tasks_interrupted(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:

@@ -12,10 +12,11 @@ import pytest
 from autosched.errors import ConfigError, MeasureError, ScheduleError
 from autosched.measure import build as measure_build
 from autosched.measure.build import Builder, BuildResult, _Slot, limit_of
+from autosched.measure.interrupt import RunLostError
 from autosched.measure.measurer import Measurer
 from autosched.measure.workers import default_workers
 from autosched.process import running_clock
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 from autosched.state.steps import SplitStep, steps_to_json
 from autosched.task import Task
 from kit.passes import ONE, TASK
@@ -45,6 +46,19 @@ def test_more_cores_have_more_builders(
         measurer = Measurer.create(target=kind, workers=given)
         assert measurer.builder.workers == (given or workers)
         measurer.close()
+
+
+def test_where_no_process_can_be_started_the_run_ends(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> Worker:
+        raise NoProcessError(OSError(11, "Resource temporarily unavailable"))
+
+    monkeypatch.setattr(measure_build, "worker_of", none)
+    with pytest.raises(RunLostError, match="cannot start a process"):
+        Builder().start()
+    with pytest.raises(RunLostError, match="cannot start a process"):
+        Builder().build(task, BATCH)
 
 
 class Script:

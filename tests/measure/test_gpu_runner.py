@@ -20,6 +20,7 @@ from autosched.measure.interrupt import RunLostError
 from autosched.measure.nvml import Nvml
 from autosched.measure.result import RunResult
 from autosched.measure.run_options import RunOptions
+from autosched.process.worker import NoProcessError, Worker
 from autosched.target import cuda_target
 from autosched.task import Task
 from kit.device import artifact
@@ -127,6 +128,18 @@ def test_a_gpu_whose_new_process_does_not_work_is_lost(
         assert kinds(list(caught.value.results)) == ["", "crash", ""]
         with pytest.raises(RunLostError, match="the GPU is lost"):  # at once
             run(found, GOOD)
+
+
+def test_a_gpu_whose_process_is_not_replaced_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: Worker, queue: tuple[int, int]) -> None:
+        raise NoProcessError(OSError(11, "Resource temporarily unavailable"))
+
+    with runner() as found:
+        found.start(TASK)
+        monkeypatch.setattr(Worker, "_begin", none)
+        with pytest.raises(RunLostError, match="lost: cannot start a process of") as caught:
+            run(found, GOOD, {"run": 700}, GOOD)
+        assert kinds(list(caught.value.results)) == ["", "crash", ""]
 
 
 class Unkillable(GpuWorker):

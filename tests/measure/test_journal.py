@@ -72,6 +72,23 @@ def test_what_a_killed_run_knew_is_recorded_by_the_next(
     assert RunLog(path).recover() == 0
 
 
+def test_a_batch_that_an_error_cuts_short_is_left_to_the_next_run(
+    tmp_path: Path, task_json: dict[str, Any]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    log = RunLog(path)
+    log.append()
+    log.claim(task_json, ["s1", "s2"])
+    log.note(record(task_json, 1, 0.5))
+    log.close()
+    assert RunLog(path).recover() == 1
+    assert [r.result.seconds for r in read_log(path).records] == [(0.5,)]
+    log = RunLog(path)
+    log.claim(task_json, ["s3"])
+    log.close()  # nothing is known
+    assert journals(tmp_path) == []
+
+
 def test_a_batch_that_was_recorded_is_not_recorded_again(
     tmp_path: Path, task_json: dict[str, Any]
 ) -> None:
@@ -127,7 +144,8 @@ def test_runs_of_one_process_number_have_journals_of_their_own(
     monkeypatch.setattr(journal, "_RUNS", itertools.count())
     assert RunLog(path).recover() == 1  # has the name of the dead one
     assert [r.search["state"] for r in read_log(path).records] == ["s1"]
-    for log in logs[1:]:
+    for number, log in enumerate(logs[1:], 2):
+        log.append([record(task_json, number, 0.5)])
         log.close()
     assert journals(tmp_path) == []
 

@@ -20,7 +20,7 @@ from autosched.measure.memory_needed import require_memory
 from autosched.measure.result import Failure, MeasureResult
 from autosched.measure.run_options import RunOptions
 from autosched.measure.runner import Runner
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 from autosched.target import cpu_target
 from autosched.task import Task
 from kit.measurer import PATIENT
@@ -302,6 +302,62 @@ def test_a_process_launched_ahead_is_prepared_once(
     assert len(asked) == 1
 
 
+def no_process(before: MeasureError | None = None) -> NoProcessError:
+    error = NoProcessError(OSError(11, "Resource temporarily unavailable"))
+    error.__cause__ = before
+    return error
+
+
+@pytest.mark.parametrize("before", [MeasureError("late", stage="run", kind="crash"), None])
+def test_where_no_process_can_be_started_what_is_known_is_kept(
+    task: Task, monkeypatch: pytest.MonkeyPatch, before: MeasureError | None
+) -> None:
+    """Of the candidate that ended the last one, too."""
+
+    class Last(Dying):
+        def call(self, request: Any, timeout: float, stage: str) -> Any:
+            if request == ("first", 1):
+                raise no_process(before)
+            return super().call(request, timeout, stage)
+
+    worker, runner = Last({3}), Runner(FAST)  # the first candidate has failed
+    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    with pytest.raises(RunLostError, match="Resource temporarily unavailable; see") as lost:
+        runner.run(task, [b"code"] * 3)
+    assert lost.value.index == 1
+    first, second, third = [failure for _, failure in lost.value.results]
+    assert first is not None and first.kind == "memory"
+    assert second == (before and Failure("run", "crash", "late"))
+    assert third is None
+
+
+def test_a_check_without_a_process_ends_the_run(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: Runner) -> Worker:
+        raise no_process()
+
+    monkeypatch.setattr(Runner, "_new_worker", none)
+    with pytest.raises(RunLostError, match="cannot start a process"):
+        Runner(FAST).check(task, b"code")
+    with pytest.raises(RunLostError, match="cannot start a process"):
+        Runner(FAST).launch(task)
+
+
+@pytest.mark.parametrize(("limit", "told"), [(None, "60 s"), (5.0, "60 s"), (200.0, "200 s")])
+def test_inputs_have_as_long_as_the_reference(
+    task: Task, monkeypatch: pytest.MonkeyPatch, limit: float | None, told: str
+) -> None:
+    class Slow(Dying):
+        def call(self, request: Any, timeout: float, stage: str) -> Any:
+            raise MeasureError(f"no answer within {timeout:g} s", stage=stage, kind="timeout")
+
+    monkeypatch.setattr(Runner, "_new_worker", lambda self: Slow(set()))
+    runner = Runner(RunOptions(reference_timeout=limit))
+    with pytest.raises(RunLostError, match=f"no answer within {told}.*reference_timeout_s"):
+        runner.run(task, [b"code"])
+
+
 def test_processes_that_never_get_ready_end_the_run(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +366,19 @@ def test_processes_that_never_get_ready_end_the_run(
     with pytest.raises(RunLostError, match="3 processes in a row did not get ready") as lost:
         runner.run(task, [b"code"] * 8)
     assert len(lost.value.results) == 8
+
+
+def test_each_of_several_tasks_is_refused_before_one_is_measured(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = Task.from_workload("matmul", M=20_000, N=20_000, K=20_000)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (10**9, 10**9))
+    worker, runner = Dying(set()), Runner(FAST)
+    monkeypatch.setattr(worker, "send", lambda _: None, raising=False)
+    monkeypatch.setattr(Runner, "_new_worker", lambda self: worker)
+    runner.launch(task)
+    with pytest.raises(ConfigError, match="for its arrays"):
+        runner.launch(big)
 
 
 def test_intermediate_results_count_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:

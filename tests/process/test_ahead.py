@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from autosched.process import ahead
 from autosched.process.ahead import end_ahead, start_ahead, worker_of
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 
 LONG = 300.0  # for what must succeed, however busy the machine is
 HANDLER = "kit.handlers:make_handler"
@@ -42,6 +45,34 @@ def test_one_with_another_limit_of_memory_is_left() -> None:
     end_ahead()
     assert taken.call(("echo", 1), LONG, "run") == 1
     taken.stop()
+
+
+def no_room(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_no_folder_need_be_writable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+    start_ahead([(HANDLER, 0)])
+    assert len(ahead._waiting) == 1
+
+
+def test_without_a_file_to_lock_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "memfd_create", no_room)
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+    start_ahead([(HANDLER, 0)])
+    assert not ahead._waiting
+
+
+def test_there_are_as_many_as_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_one(*_: object, **settings: Any) -> Worker:
+        if ahead._waiting:
+            raise NoProcessError(OSError(11, "Resource temporarily unavailable"))
+        return Worker(HANDLER, **settings)
+
+    monkeypatch.setattr(ahead, "Worker", only_one)
+    start_ahead([(HANDLER, 0)] * 3)
+    assert len(ahead._waiting) == 1
 
 
 def test_it_imports_when_the_one_before_is_ready() -> None:

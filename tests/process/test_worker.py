@@ -1,21 +1,23 @@
 """Worker processes answer, time out, crash and are replaced."""
 
 import contextlib
+import errno
 import itertools
 import os
 import resource
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autosched.errors import DeviceError, MeasureError
 from autosched.process import running_clock
-from autosched.process.worker import Worker
+from autosched.process.worker import NoProcessError, Worker
 
 LONG = 300.0  # for what must succeed, however busy the machine is
 
@@ -127,6 +129,68 @@ def test_what_a_request_started_ends_with_its_worker(
         assert wait([process], LONG)  # it ended
     finally:
         os.close(process)
+
+
+NO_ROOM = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+def refused(error: OSError) -> Callable[..., None]:
+    def popen(*_: object, **__: object) -> None:
+        raise error
+
+    return popen
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (NO_ROOM, r"\(sys.executable\): Resource temporarily unavailable; see what limits"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "No such file; set it to the path"),
+    ],
+)
+def test_a_process_that_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", refused(error))
+    with pytest.raises(NoProcessError, match=message) as caught:
+        Worker("kit.handlers:make_handler")
+    assert caught.value.kind == "lost"
+
+
+@pytest.mark.parametrize(
+    ("request_", "timeout", "kind"),
+    [
+        (("sleep", 3600), 0.3, "timeout"),
+        (("die", 7), LONG, "crash"),
+        (("device", 7, True), LONG, "crash"),
+        (("garbage", b"\0\0\0\4junk"), LONG, "crash"),
+    ],
+)
+def test_a_failure_stays_known_where_no_process_takes_the_place(
+    monkeypatch: pytest.MonkeyPatch, request_: tuple[Any, ...], timeout: float, kind: str
+) -> None:
+    worker = Worker("kit.handlers:make_handler")
+    try:
+        assert worker.call(("echo", 1), LONG, "run") == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", refused(NO_ROOM))
+            with pytest.raises(NoProcessError) as caught:
+                worker.call(request_, timeout, "run")
+        assert isinstance(caught.value.__cause__, MeasureError)
+        assert caught.value.__cause__.kind == kind
+    finally:
+        worker.stop()
+
+
+def test_no_file_may_be_opened_to_look_for_strays(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "glob", none_left)
+    worker.start()
+    assert worker.call(("echo", 1), LONG, "run") == 1
 
 
 def test_a_stray_process_costs_its_worker(worker: Worker) -> None:

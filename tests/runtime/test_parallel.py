@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.errors import MeasureError
 from autosched.runtime import native
 from autosched.runtime.cpu import CpuArtifact, CpuKernel, build_artifact, load
 from autosched.runtime.parallel import WorkerPool, default_threads, ensure_pool
@@ -61,6 +62,33 @@ def test_the_pool_can_be_resized_and_restarted(kernel: CpuKernel) -> None:
     with pytest.raises(ValueError, match="at least 1 thread"):
         pool.resize(0)
     ensure_pool(2)
+
+
+def test_threads_that_cannot_be_started_are_an_error_in_words(
+    kernel: CpuKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    pool = ensure_pool(1)
+    start = threading.Thread.start
+
+    def none_beyond_two(thread: threading.Thread) -> None:
+        if thread.name == "autosched-3":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_beyond_two)
+        with pytest.raises(
+            MeasureError, match=r"4 threads .* \(can't start new thread\); see what"
+        ):
+            pool.resize(4)
+        assert pool.size == 1
+        assert not [t for t in threading.enumerate() if t.name.startswith("autosched-")]
+        kernel(a, 2.0, out)
+        np.testing.assert_array_equal(out, 2 * a)
+    pool.resize(4)
+    kernel(a, 3.0, out)
+    np.testing.assert_array_equal(out, 3 * a)
 
 
 def test_sleeping_workers_wake(kernel: CpuKernel) -> None:

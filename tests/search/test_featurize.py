@@ -10,6 +10,7 @@ import pytest
 
 from autosched.errors import MeasureError, ScheduleError
 from autosched.features.sets import FEATURE_SETS, TUNING
+from autosched.process.worker import NoProcessError
 from autosched.search import featurize
 from autosched.search.featurize import Featurizer, Helper, _give_back, make_handler, task_featurizer
 from autosched.state.steps import SplitStep, Step, steps_to_json
@@ -101,6 +102,19 @@ def test_the_helper_changes_nothing(
     for one, other, third in zip(alone, together, after_death, strict=True):
         np.testing.assert_equal(one, other)
         np.testing.assert_equal(one, third)
+
+
+def test_a_helper_that_cannot_be_started_is_done_without(
+    make_task: MakeTask, candidates: list[tuple[Step, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: str) -> None:
+        raise NoProcessError(OSError(11, "Resource temporarily unavailable"))
+
+    monkeypatch.setattr(featurize, "worker_of", none)
+    monkeypatch.setattr("autosched.search.pace._FEW", 1 << 30)
+    monkeypatch.setattr("autosched.search.pace._MANY", 1 << 30)
+    found = task_featurizer(make_task("matmul"), Helper())(candidates)
+    assert all(rows is not None for rows in found)
 
 
 def test_a_long_list_starts_the_helper_and_does_not_wait_for_it(
