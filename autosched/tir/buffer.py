@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from autosched.tir.dtype import DType, int32
+from autosched.tir.dtype import DType, TypeLike, int32
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Scalar, Var, pointer
 from autosched.tir.op import as_expr
 
@@ -91,7 +91,7 @@ class Buffer:
 
 def decl_buffer(
     shape: Sequence[Expr | Scalar],
-    dtype: str | DType = "float32",
+    dtype: TypeLike = "float32",
     name: str = "buffer",
     scope: str = "global",
     data: Var | None = None,

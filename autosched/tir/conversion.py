@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.tir.dtype import DType, bool_, float32, int32, int64
+from autosched.tir.dtype import DType, TypeLike, bool_, float32, int32, int64
 from autosched.tir.expr import (
     Broadcast,
     Cast,
@@ -27,7 +27,7 @@ _SMALL = [IntImm(value) for value in range(257)]
 _F32 = struct.Struct("<f")
 
 
-def const(value: Scalar, dtype: str | DType | None = None) -> Expr:
+def const(value: Scalar, dtype: TypeLike | None = None) -> Expr:
     """The constant `value`; without `dtype` an int32 (int64 when too large), bool or float32.
 
     Floats round to their type. Raises ValueError for an integer that the type cannot hold.
@@ -43,7 +43,7 @@ def const(value: Scalar, dtype: str | DType | None = None) -> Expr:
     return _any_const(value, dtype)
 
 
-def _any_const(value: Scalar, dtype: str | DType | None) -> Expr:
+def _any_const(value: Scalar, dtype: TypeLike | None) -> Expr:
     if dtype is None:
         if isinstance(value, bool | np.bool_):
             dtype = bool_
@@ -199,7 +199,7 @@ def broadcast(value: Expr, lanes: int) -> Expr:
     return value if lanes == 1 else Broadcast(value, lanes)
 
 
-def cast(dtype: str | DType, value: Operand) -> Expr:
+def cast(dtype: TypeLike, value: Operand) -> Expr:
     """`value` converted to `dtype`: floats to integers toward zero, to the nearest that fits.
 
     Constants become what kernels make of values: bfloat16 and 8-bit floats come from float32, as
@@ -236,13 +236,13 @@ def _as_float(e: IntImm | FloatImm, dtype: DType) -> float:
         return float(np.asarray(e.value, e.dtype.numpy).astype(np.float32))
 
 
-def min_value(dtype: str | DType) -> Expr:
+def min_value(dtype: TypeLike) -> Expr:
     """The smallest finite constant of `dtype`."""
     dtype = DType(dtype)
     return const(dtype.min_value, dtype)
 
 
-def max_value(dtype: str | DType) -> Expr:
+def max_value(dtype: TypeLike) -> Expr:
     """The largest finite constant of `dtype`."""
     dtype = DType(dtype)
     return const(dtype.max_value, dtype)

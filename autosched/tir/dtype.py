@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,9 @@ _WIDTHS = {
     "uint": (8, 16, 32, 64),
 }
 
+TypeLike: TypeAlias = "str | DType | np.dtype[Any] | type[np.generic]"
+"""What names a type: its name, or a type of NumPy's."""
+
 
 class DType:
     """One data type: a code, bits and lanes.
@@ -27,7 +30,7 @@ class DType:
     or `e5m2`), or `custom[NAME]` of a type that LowerCustomDatatypes gives a meaning.
     `DType("float32x8")` always returns the same object, so types compare with `is`. What TVM 0.19
     calls e4m3_float8 and e5m2_float8 are float8_e4m3fn and float8_e5m2.
-    Raises ValueError for a name that is not a type.
+    Raises ValueError for a name that is not a type, TypeError for what is no name.
     """
 
     _table: ClassVar[dict[str, DType]] = {}
@@ -37,10 +40,12 @@ class DType:
     name: str
     _of_lanes: dict[int, DType]  # cache of with_lanes
 
-    def __new__(cls, name: str | DType) -> DType:
-        """The one object for the type called `name`, such as float32x8."""
+    def __new__(cls, name: TypeLike) -> DType:
+        """The one object for the type called `name`, such as float32x8, or a type of NumPy's."""
         if isinstance(name, DType):
             return name
+        if not isinstance(name, str):
+            return cls(_name_in_numpy(name))
         found = cls._table.get(name)
         if found is not None:
             return found
@@ -159,6 +164,13 @@ class DType:
         if self.code == "handle":
             return np.dtype(np.uint64)
         return np.dtype(f"{self.code}{self.bits}")
+
+
+def _name_in_numpy(kind: Any) -> str:
+    """The name of a type of NumPy's, such as arrays have."""
+    if isinstance(kind, np.dtype) or (isinstance(kind, type) and issubclass(kind, np.generic)):
+        return np.dtype(kind).name
+    raise TypeError(f"expected a type such as 'float32' or numpy.float32, found {kind!r:.60}")
 
 
 def _plain_name(name: str) -> str:

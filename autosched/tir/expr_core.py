@@ -8,7 +8,7 @@ from collections.abc import Callable
 from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from autosched.tir.dtype import DType, float32, handle, int32
+from autosched.tir.dtype import DType, TypeLike, float32, handle, int32
 
 if TYPE_CHECKING:
     from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
@@ -145,7 +145,7 @@ class Expr:
     def __ge__(self, other: Expr | Scalar) -> Expr:
         return _op.ge(self, other)
 
-    def astype(self, dtype: str | DType) -> Expr:
+    def astype(self, dtype: TypeLike) -> Expr:
         """This value converted to `dtype`."""
         return _op.cast(dtype, self)
 
@@ -162,7 +162,7 @@ class Var(Expr):
     def __init__(
         self,
         name: str,
-        dtype: str | DType = int32,
+        dtype: TypeLike = int32,
         *,
         element: DType | None = None,
         scope: str = "",

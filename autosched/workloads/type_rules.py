@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from autosched.errors import ConfigError
 from autosched.tir.dtype import DType
 from autosched.workloads.types import Types
@@ -157,8 +155,13 @@ class TypeRules:
 
 
 def _named(kind: Any) -> Any:
-    """The name of a type of NumPy's, such as an array has; anything else as it is."""
-    return kind.name if isinstance(kind, np.dtype) else kind
+    """The name of a type, such as one of NumPy's; anything else as it is."""
+    if isinstance(kind, str):
+        return kind
+    try:
+        return DType(kind).name
+    except (TypeError, ValueError):
+        return kind
 
 
 def _holds(acc: DType, kind: DType) -> bool:

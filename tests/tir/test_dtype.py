@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.tir.dtype import DType
 
 
@@ -39,3 +42,16 @@ def test_other_names_of_the_same_type() -> None:
 def test_names_of_no_type(name: str) -> None:
     with pytest.raises(ValueError, match="expected float16/32/64, bfloat16, float8_e4m3fn"):
         DType(name)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8, np.bool_, ml_dtypes.bfloat16])
+def test_types_of_numpy(kind: type[np.generic]) -> None:
+    name = np.dtype(kind).name
+    assert DType(kind) is DType(np.dtype(kind)) is DType(name)
+    assert te.placeholder((4,), kind).dtype is te.cast(kind, te.var("n")).dtype is DType(name)
+
+
+@pytest.mark.parametrize("kind", [float, None, 3, ["float32"], np.zeros(2)])
+def test_what_is_no_type(kind: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected a type such as 'float32' or numpy\.float32, "):
+        DType(kind)

@@ -9,7 +9,7 @@ from typing import Any
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import IntrinCall, tensor_compute
-from autosched.tir.dtype import DType, int32
+from autosched.tir.dtype import DType, TypeLike, int32
 from autosched.tir.expr import (
     Expr,
     IntImm,
@@ -30,12 +30,12 @@ MAX_NESTING = 1200
 """Levels of an expression: a sum written as a + b + c + ... has one for each term."""
 
 
-def var(name: str = "tindex", dtype: str | DType = "int32") -> Var:
+def var(name: str = "tindex", dtype: TypeLike = "int32") -> Var:
     """A fresh symbolic variable."""
     return Var(name, DType(dtype))
 
 
-def size_var(name: str = "size", dtype: str | DType = "int32") -> SizeVar:
+def size_var(name: str = "size", dtype: TypeLike = "int32") -> SizeVar:
     """A fresh symbolic size, known to be non-negative."""
     return SizeVar(name, DType(dtype))
 
@@ -64,7 +64,7 @@ def _as_extent(extent: Expr) -> Expr:
     return cast(int32, extent)
 
 
-def placeholder(shape: Shape, dtype: str | DType = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(shape: Shape, dtype: TypeLike = "float32", name: str = "placeholder") -> Tensor:
     """An input tensor of `shape` (elements per dimension).
 
     >>> from autosched import te

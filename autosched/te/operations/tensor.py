@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from autosched.arith import Analyzer
 from autosched.tir import op
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, TypeLike
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Range, Scalar
 from autosched.tir.op import as_expr
 
@@ -136,7 +136,7 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return _elementwise.combine("negative", op.neg, self)
 
-    def astype(self, dtype: str | DType) -> Tensor:
+    def astype(self, dtype: TypeLike) -> Tensor:
         """This tensor converted to `dtype`, element by element."""
         return _elementwise.combine("cast", lambda x: op.cast(dtype, x), self)
 
