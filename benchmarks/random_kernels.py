@@ -1,17 +1,21 @@
-"""Random kernels are right: candidates of all workloads, random expressions, random programs.
+"""Random kernels are right: candidates of all workloads, random expressions, programs and graphs.
 
-    python benchmarks/random_kernels.py                                  # 2,000, 5,000 and 2,000
+    python benchmarks/random_kernels.py                     # 2,000, 5,000, 2,000 and 4,000
     python benchmarks/random_kernels.py --candidates 300 --expressions 1500 --seed 1
+    python benchmarks/random_kernels.py --only graph --seconds 300 --seed 2 --target cuda
     python benchmarks/random_kernels.py --candidates 600 --expressions 600 --gpu
 
 Each is built, run once as a checked run is (guards round the arguments, outputs filled with what is
 nowhere right) and compared with the reference, which NumPy computes in float64 or exact integers.
 Sizes are odd, types vary. Programs (`tests/kit/random_programs.py`) are of values of all types with
-one exact result, at NaN, infinities, subnormals and the ends of integers, in random schedules: for
-the CPU at the edge of memory that nobody may touch, each third for a GPU in the interpreter. A
-table says how many were run, refused by a message, and wrong; the exit status is 1 when any was
-wrong, or made the process die or hang. With --gpu candidates and expressions are compiled for the
-GPU of this machine and run there.
+one exact result, at NaN, infinities, subnormals and the ends of integers, in random schedules;
+graphs (`tests/kit/random_graphs.py`, which lists what they have) are of stages of any shapes, in
+schedules of all primitives. Those with even numbers are compiled for the CPU and run at the edge of
+memory that nobody may touch, the others are for a GPU and run in the interpreter. A table says how
+many were run, refused by a message, and wrong; the exit status is 1 when any was wrong, or made the
+process die or hang. What repeats it (--seed S --repeat KIND:NUMBER) is printed, and then its steps
+and its text, too. With --gpu candidates and expressions are compiled for the GPU of this machine
+and run there.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -46,12 +51,17 @@ from autosched.task import Task
 from autosched.workloads import WORKLOADS, Workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from kit.random_graphs import random_trial, try_graph
 from kit.random_programs import try_program
 
 LIMIT = 120.0
 Draw = random.Random
 Steps = tuple[Step, ...]
+Request = tuple[str, int, int]  # the kind, the seed and the number
 Outcome = tuple[str, str, str]  # the group it is counted in; right, refused or wrong; why
+COUNTS = {"candidate": 2000, "expression": 5000, "program": 2000, "graph": 4000}
+OF_TENSORS = {"program": try_program, "graph": try_graph}
+TARGETS = ("cpu", "cuda")
 _WINDOWED = {"H": 13, "W": 13, "L": 20, "D": 7, "CI": 9, "CO": 9, "C": 9, "N": 2, "B": 3}
 
 
@@ -201,11 +211,11 @@ def make_handler() -> Handler:
     runner = make_runner()
     blocking.LEAST_BYTES, blocking.LEAST_REUSE = 0, 1  # pack operands of these sizes, too
 
-    def handle(request: tuple[str, int, int]) -> Outcome:
+    def handle(request: Request) -> Outcome:
         kind, seed, number = request
-        if kind == "program":
-            program = try_program(seed, number, gpu=number % 3 == 2)
-            return program.dtype, program.what, program.why
+        if kind in OF_TENSORS:
+            found = OF_TENSORS[kind](seed, number, target_of(kind, number) == "cuda")
+            return found.group, found.what, found.why
         draw = Draw(f"{seed} {kind} {number}")
         group, data = computation(draw, kind)
         target = cpu_target(threads=draw.choice((1, 2)))
@@ -230,7 +240,12 @@ def make_handler() -> Handler:
     return handle
 
 
-def built_for_gpu(request: tuple[str, int, int], arch: str) -> bytes | Outcome:
+def target_of(kind: str, number: int) -> str:
+    """Every other program and graph is for a GPU."""
+    return TARGETS[number % 2 if kind in OF_TENSORS else 0]
+
+
+def built_for_gpu(request: Request, arch: str) -> bytes | Outcome:
     """The artifact, or what became of it."""
     kind, seed, number = request
     draw = Draw(f"{seed} {kind} {number}")
@@ -246,66 +261,97 @@ def built_for_gpu(request: tuple[str, int, int], arch: str) -> bytes | Outcome:
     return artifact.to_bytes()
 
 
-def on_cpu(requests: list[tuple[str, int, int]]) -> Iterator[Outcome]:
+def on_cpu(requests: Iterable[Request]) -> Iterator[tuple[Request, Outcome]]:
     """Outcomes, one after another, of a process that may die."""
     worker = Worker("random_kernels:make_handler")
     try:
         for request in requests:
             try:
-                yield worker.call(request, LIMIT, "run")
+                yield request, worker.call(request, LIMIT, "run")
             except MeasureError as error:
-                yield "(process)", "wrong", f"{error.kind}: {str(error)[-1500:]}"
+                yield request, ("(process)", "wrong", f"{error.kind}: {str(error)[-1500:]}")
     finally:
         worker.stop()
 
 
-def on_gpu(requests: list[tuple[str, int, int]]) -> Iterator[Outcome]:
+def on_gpu(requests: list[Request]) -> Iterator[tuple[Request, Outcome]]:
     """Outcomes on the GPU of this machine."""
     gpu = GpuRunner(share=True)
     with ProcessPoolExecutor(hardware_threads(), get_context("spawn")) as pool:
         try:
             arch = "sm_{}{}".format(*gpu.open()["capability"])
             built = pool.map(partial(built_for_gpu, arch=arch), requests)
-            for (kind, seed, number), found in zip(requests, built, strict=True):
+            for request, found in zip(requests, built, strict=True):
                 if not isinstance(found, bytes):
-                    yield found
+                    yield request, found
                     continue
+                kind, seed, number = request
                 group, data = computation(Draw(f"{seed} {kind} {number}"), kind)
                 task = Task.from_json_workload(data, cuda_target(arch))
                 gpu.reference(task)
                 failure = gpu.check(task, found)
                 wrong = isinstance(failure, Failure)
-                yield group, "wrong" if wrong else "right", f"{data}: {failure}"
+                yield request, (group, "wrong" if wrong else "right", f"{data}: {failure}")
         finally:
             gpu.close()
 
 
+def chosen(options: argparse.Namespace) -> Iterator[Request]:
+    """Kind after kind as many as asked for, or all kinds in turns until the seconds are over."""
+    kinds = [k for k in COUNTS if k in options.only and not (options.gpu and k in OF_TENSORS)]
+    end = time.monotonic() + (options.seconds or 0.0)
+    wanted = {kind: getattr(options, f"{kind}s") for kind in kinds}
+    if options.seconds is None:
+        every = ((kind, number) for kind, most in wanted.items() for number in range(most))
+    else:
+        every = ((kind, number) for number in count() for kind in kinds if wanted[kind])
+    for kind, number in every:
+        if options.seconds is not None and time.monotonic() > end:
+            return
+        if options.gpu or target_of(kind, number) in options.target:
+            yield kind, options.seed, number
+
+
+def repeat(kind: str, seed: int, number: int, gpu: bool) -> None:
+    """Run one in this process; of a graph print the steps and the program first."""
+    if kind == "graph":
+        try:
+            print(random_trial(seed, number, target_of(kind, number) == "cuda"))
+        except ScheduleError as error:
+            print(error)
+    one = (kind, seed, number)
+    print(*(found for _, found in on_gpu([one])) if gpu else make_handler()(one))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--candidates", type=int, default=2000)
-    parser.add_argument("--expressions", type=int, default=5000)
-    parser.add_argument("--programs", type=int, default=2000)
+    for kind, most in COUNTS.items():
+        parser.add_argument(f"--{kind}s", type=int, default=most)
+    parser.add_argument("--only", nargs="+", choices=COUNTS, default=list(COUNTS), metavar="KIND")
+    parser.add_argument("--target", nargs="+", choices=TARGETS, default=TARGETS)
+    parser.add_argument("--seconds", type=float, help="all kinds in turns, however many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeat", help="KIND:NUMBER of one, which is run in this process")
     parser.add_argument("--gpu", action="store_true", help="run them on the GPU of this machine")
     options = parser.parse_args()
     if options.repeat:
         kind, _, text = options.repeat.partition(":")
-        if options.gpu and kind == "program":
-            parser.error("programs do not run on a GPU: leave out --gpu")
-        one = (kind, options.seed, int(text))
-        print(*on_gpu([one]) if options.gpu else [make_handler()(one)])
+        if kind not in COUNTS or not text.isdecimal():
+            parser.error(
+                f"--repeat {options.repeat}: expected one of {', '.join(COUNTS)}, :, and a number"
+            )
+        if options.gpu and kind in OF_TENSORS:
+            parser.error(f"{kind}s do not run on a GPU: leave out --gpu")
+        repeat(kind, options.seed, int(text), options.gpu)
         return 0
+    if options.gpu and options.seconds is not None:
+        parser.error("--seconds goes without --gpu: say how many")
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     refused: Counter[str] = Counter()
     wrong: list[str] = []
     start = time.perf_counter()
-    wanted = {"candidate": options.candidates, "expression": options.expressions}
-    if not options.gpu:
-        wanted["program"] = options.programs
-    requests = [(k, options.seed, number) for k, most in wanted.items() for number in range(most)]
-    outcomes = on_gpu(requests) if options.gpu else on_cpu(requests)
-    for (kind, seed, number), (group, what, text) in zip(requests, outcomes, strict=True):
+    outcomes = on_gpu(list(chosen(options))) if options.gpu else on_cpu(chosen(options))
+    for (kind, seed, number), (group, what, text) in outcomes:
         counts[kind, group][what] += 1
         if what == "wrong":
             wrong.append(f"--seed {seed} --repeat {kind}:{number}: {text}")

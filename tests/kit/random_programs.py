@@ -207,9 +207,10 @@ def _cut(draw: random.Random, stage: Stage, axis: IterVar) -> list[IterVar]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one program: the type of its output, "right", "refused" or "wrong", and why."""
+    """Of one program: how it is counted (the type of its output), what ("right", "refused" or
+    "wrong") became of it, and why."""
 
-    dtype: str
+    group: str
     what: str
     why: str = ""
 

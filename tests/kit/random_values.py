@@ -1,4 +1,4 @@
-"""Random values of any type over two axes, as TIR and, computed at once with NumPy, as an array.
+"""Random values of any type over axes, as TIR and, computed at once with NumPy, as an array.
 
 The two are made side by side, operator by operator: the array does not come from the TIR. What has
 no one exact value is not drawn: sums of products (which may be fused), quotients by what loops
@@ -34,7 +34,7 @@ _COMPARISONS: dict[str, tuple[Callable[..., Expr], Callable[..., Array]]] = {
     "eq": (op.eq, np.equal),
     "ne": (op.ne, np.not_equal),
 }
-_WRAPPING: list[tuple[Callable[..., Expr], Callable[..., Array]]] = [
+WRAPPING: list[tuple[Callable[..., Expr], Callable[..., Array]]] = [
     *((op.add, np.add), (op.sub, np.subtract), (op.mul, np.multiply)),
 ]
 
@@ -61,21 +61,26 @@ class Source:
 
 
 class Values:
-    """Draws values over the axes `i` and `j` of `shape` from `sources`."""
+    """Draws values over axes that go through `shape`, from `begins` or 0 on, from `sources`.
+
+    Elements are read where the point is; sources are as large as `shape`, or rows of it.
+    """
 
     def __init__(
         self,
         draw: random.Random,
         axes: Sequence[Expr],
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         sources: Sequence[Source],
+        begins: Sequence[int] = (),
     ) -> None:
         self.draw = draw
         self.axes = [op.as_expr(axis) for axis in axes]
         self.shape = shape
         self.sources = sources
         self.inputs = [s for s in sources if isinstance(s.tensor.op, PlaceholderOp)]
-        self.points = np.meshgrid(*map(np.arange, shape), indexing="ij")
+        begins = begins or [0] * len(shape)
+        self.points = [at + begin for at, begin in zip(np.indices(shape), begins, strict=True)]
 
     def of(self, dtype: str, depth: int) -> Value:
         """A value of that type."""
@@ -102,9 +107,8 @@ class Values:
         if dtype == "bool":
             return self.on_axes()
         if self.draw.random() < 0.3:
-            which = self.draw.randrange(2)
-            axis, at = self.axes[which], self.points[which]
-            return Value(te.cast(dtype, axis), converted(at, dtype))
+            where, at = self.place()
+            return Value(te.cast(dtype, where), converted(at, dtype))
         number: float = self.draw.choice((1, 2, 3, 5, 7, 100))
         if dtype.startswith("int") and self.draw.random() < 0.4:
             number = -number
@@ -115,6 +119,11 @@ class Values:
         if dtype in INTS or dtype == "float64":
             array = np.full(self.shape, number, kind.numpy)
         return Value(op.const(number, dtype), array)
+
+    def place(self) -> tuple[Expr, Array]:
+        """A small number that says where the point is."""
+        which = self.draw.randrange(len(self.axes))
+        return self.axes[which], self.points[which]
 
     def read(self, source: Source) -> Value:
         """An element of a tensor: as it lies, mirrored, or of one row or column."""
@@ -152,6 +161,17 @@ class Values:
             inside &= (place >= 0) & (place < extent)
             indices.append(index)
             places.append(place.clip(0, extent - 1))
+        return self._where(source, indices, places, conditions, inside)
+
+    def _where(
+        self,
+        source: Source,
+        indices: Sequence[Expr],
+        places: Sequence[Array],
+        conditions: list[Expr],
+        inside: Array,
+    ) -> Value:
+        """An element where all conditions hold, which is `inside`; elsewhere another value."""
         if not conditions:
             return self.read(source)
         if self.draw.random() < 0.4:
@@ -166,12 +186,11 @@ class Values:
 
     def on_axes(self) -> Value:
         """A condition that asks where the point is."""
-        which = self.draw.randrange(2)
-        axis, at = self.axes[which], self.points[which]
+        where, at = self.place()
         number = self.draw.randrange(1, 6)
         if self.draw.random() < 0.5:
-            return Value(axis < number, at < number)
-        return Value(op.eq(axis % number, 0), at % number == 0)
+            return Value(where < number, at < number)
+        return Value(op.eq(where % number, 0), at % number == 0)
 
     # -- what is made of it
 
@@ -236,7 +255,7 @@ class Values:
         way = self.draw.randrange(4)
         if way == 3:
             return self.negative(a)
-        function, of_arrays = _WRAPPING[way]
+        function, of_arrays = WRAPPING[way]
         return Value(function(a.expr, b.expr), of_arrays(a.array, b.array))
 
     def bits(self, dtype: str, depth: int) -> Value:
@@ -264,6 +283,8 @@ class Values:
             b = Value(op.const(number, dtype), np.full(self.shape, number, a.array.dtype))
         else:
             b = self.of_data(dtype, depth)
+        if self.draw.random() < 0.3:  # what is divisible, where it does not wrap
+            a = Value(op.mul(a.expr, b.expr), np.multiply(a.array, b.array))
         function, of_arrays = self.draw.choice(_DIVISIONS)
         zero = b.array == 0
         array = of_arrays(a.array, np.where(zero, np.ones_like(b.array), b.array))
@@ -288,12 +309,16 @@ class Values:
             return Value(function(a.expr, b.expr), of_arrays(a.array, b.array))
         if way == 2:
             return Value(op.mul(a.expr, b.expr), np.multiply(a.array, b.array), True)
-        if way == 3:
-            source = self.draw.choice(self.inputs)  # the sign of a zero in a stage is not known
-            own = Value(source.tensor[tuple(self.axes)], source.array)
-            b = self.converted(own, dtype)
+        divisor = self.divisor() if way == 3 else None
+        if divisor is not None:
+            b = self.converted(divisor, dtype)
             return Value(op.truncdiv(a.expr, b.expr), np.divide(a.array, b.array))
         return self.negative(a)
+
+    def divisor(self) -> Value | None:
+        """What loops do not share, of an input: the sign of a zero in a stage is not known."""
+        source = self.draw.choice(self.inputs)
+        return Value(source.tensor[tuple(self.axes)], source.array)
 
     def unfused(self, a: Value) -> Value:
         """`a`, or half of its type's numbers where it is a product."""

@@ -132,11 +132,10 @@ class _Storage(Retyping):
     def _load(self, e: BufferLoad) -> Expr:
         new = map_expr_children(e, self._value)
         assert isinstance(new, BufferLoad)
-        if not self._is_small(e.dtype):
-            return new
         buffer = self._buffer(e.buffer)
         if buffer is e.buffer:
-            return Call(bits_type(e.dtype), "reinterpret", (new,))
+            small = self._is_small(e.dtype)
+            return Call(bits_type(e.dtype), "reinterpret", (new,)) if small else new
         return BufferLoad(buffer, new.indices, new.predicate)
 
     def _refuse(self, e: Expr) -> NoReturn:
@@ -151,10 +150,12 @@ class _Storage(Retyping):
         return self._vars.get(var, var)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
-        """The buffer of bits; itself when it is a parameter's, or not small."""
+        """The buffer of bits, or of what else lies in such memory; itself when it is neither."""
         data = self._vars.get(buffer.data)
-        if not self._is_small(buffer.dtype) or buffer.data in self._kept:
+        if buffer.data in self._kept:
             return buffer
+        if not self._is_small(buffer.dtype):
+            return buffer if data is None else self._over(buffer, data, buffer.dtype)
         element = buffer.data.element
         if data is None and element is not None and not self._is_small(element):
             data = buffer.data  # a view of memory that holds bytes
@@ -167,10 +168,8 @@ class _Storage(Retyping):
 
     def _store(self, s: Stmt) -> Stmt:
         assert isinstance(s, BufferStore)
-        if not self._is_small(s.value.dtype):
-            return map_children(s, self.stmt, self._value)
         buffer, value = self._buffer(s.buffer), self._value(s.value)
-        if buffer is s.buffer:  # of a parameter
+        if buffer is s.buffer and self._is_small(s.value.dtype):  # of a parameter
             value = _as(s.value, value)
         indices = tuple(map(self._value, s.indices))
         predicate = None if s.predicate is None else self._value(s.predicate)

@@ -8,6 +8,7 @@ import pytest
 from autosched.errors import CompileError
 from autosched.tir import interp
 from autosched.tir.dtype import DType
+from autosched.tir.float_bits import bits_type
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
@@ -101,6 +102,31 @@ def test_what_is_refused(dtype: str, compute: FunctionPass, storage: FunctionPas
     legal = kept(compute(func))
     assert legal.buffers == func.buffers
     assert kept(legal) is legal
+
+
+@every
+def test_what_else_lies_in_its_memory(
+    dtype: str, compute: FunctionPass, storage: FunctionPass
+) -> None:
+    func = parse_func(
+        f"""\
+def main(A: pointer(int8), D: pointer(int8)):
+    attrs(target="cpu")
+    A_1 = view(A, (8,), int8)
+    D_1 = view(D, (8,), int8)
+    S = allocate((8,), {dtype}, "shared")
+    T = view(S, (8,), int8)
+    for i in range(8):
+        T[i] = A_1[i]
+    for i in range(8):
+        D_1[i] = T[7 - i]
+"""
+    )
+    after = storage(func)
+    assert to_text(after) == to_text(func).replace(dtype, bits_type(DType(dtype)).name)
+    found = np.zeros(8, np.int8)
+    interp.run(after, [np.arange(8, dtype=np.int8), found])
+    assert found.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 
 
 def test_bfloat16_of_the_seed() -> None:
