@@ -60,6 +60,7 @@ STAY: list[Callable[[Tensor], Tensor]] = [
     lambda x: x.relu().t() * 2,  # in another order
     lambda x: ((x > 0) * 2.5).sin(),  # of truth values
     lambda x: x.to(torch.int32).sin(),
+    lambda x: (x * torch.ones(4, dtype=torch.int32)).sin(),
     lambda x: x.double().relu().neg(),
     lambda x: x.relu().sum(0).sum(0) * 2,  # a number
     lambda x: (lambda y: torch.stack((y, y.sin())))(x * 2),  # another reads it

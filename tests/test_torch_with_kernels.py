@@ -405,9 +405,9 @@ def test_records_that_do_not_serve(tmp_path: Path) -> None:
     other = kernels(model, x[:2])
     with pytest.raises(ConfigError, match=r"some of the 1 operation of .*, found Y\[i, j\] = sum"):
         autosched.torch.with_kernels(model, other, x)
-    half: Any = filled(nn.Linear(8, 16)).half()
-    with pytest.raises(ConfigError, match=r"found none \(linear: input_1 is float16, expected flo"):
-        autosched.torch.with_kernels(half, other, x.half())
+    double: Any = filled(nn.Linear(8, 16)).double()
+    with pytest.raises(ConfigError, match=r"found none \(linear: input_1 is float64, expected flo"):
+        autosched.torch.with_kernels(double, other, x.double())
 
 
 def test_equal_kernels_are_one_operator_and_one_line() -> None:

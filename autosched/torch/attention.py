@@ -75,7 +75,7 @@ def attention(node: Any) -> Computation:
         result="Y",
         axes=axes,
         shape=tuple(lengths[axis] for axis in axes),
-        types={name: each.type for name, each in mask.operands.items() if each.type},
+        rounded={"E": third.dtype},
         order=() if order == tuple(range(len(order))) else order,
     )
 

@@ -50,13 +50,17 @@ class _Weight:
 
 
 class _Variant:
-    """The graph for the shapes and the weights of these inputs."""
+    """The graph for the shapes and the weights of these inputs.
+
+    Made under `torch.autocast` it has the conversions of that, and is called without.
+    """
 
     def __init__(
         self, graph: Any, inputs: Sequence[Any], weights: Sequence[int], known: Known
     ) -> None:
         self._lock = threading.Lock()
         self._weights: tuple[_Weight, ...] = ()
+        self._converts = torch.is_autocast_enabled("cpu")
         try:
             module = traced(graph, inputs, {})
         except ConfigError as error:
@@ -81,7 +85,10 @@ class _Variant:
                 self._constants.given = {place: inputs[i] for i, place in self._places.items()}
                 self._replacement.refresh(self._call)
                 self._remember(inputs)
-        return self._call(*inputs)
+        if not (self._converts and self.report.replaced):
+            return self._call(*inputs)
+        with torch.autocast("cpu", enabled=False):
+            return self._call(*inputs)
 
     def _remember(self, inputs: Sequence[Any]) -> None:
         self._constants.given.clear()
@@ -96,9 +103,9 @@ class _Variant:
 class CompiledGraph:
     """What the backend returns for `graph`: called as it is, with kernels where there are records.
 
-    A call that asks for gradients, or under `torch.autocast`, goes to the graph as it was; so do
-    calls of shapes beyond the first `MOST_SHAPES`, and of weights beyond `MOST_WEIGHTS`. A warning
-    says each of this once. `tell` is given the report of each graph that is made.
+    A call that asks for gradients goes to the graph as it was; so do calls of shapes beyond the
+    first `MOST_SHAPES`, and of weights beyond `MOST_WEIGHTS`. A warning says each of this once.
+    `tell` is given the report of each graph that is made.
     """
 
     def __init__(
@@ -174,11 +181,6 @@ def _statistics(graph: Any) -> set[Any]:
 
 def _reason_against_kernels(inputs: Sequence[Any]) -> str:
     """Why PyTorch computes a call of the graph; empty where kernels may."""
-    if torch.is_autocast_enabled("cpu"):
-        return (
-            "torch.autocast is on, and kernels are for float32: PyTorch computes it; call it "
-            "without torch.autocast"
-        )
     if torch.is_grad_enabled() and any(
         value.requires_grad for value in inputs if isinstance(value, torch.Tensor)
     ):

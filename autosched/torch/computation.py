@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autosched.target import Target
 from autosched.task import Task
+from autosched.torch.element_types import NARROW, before_widening, name_of, rounded, widened
+from autosched.torch.model_graph import value_of
 
 Shape = tuple[int, ...]
 
@@ -32,14 +34,24 @@ class Operand:
     order: tuple[int, ...] = ()
     type: str = ""
 
+    @property
+    def dtype(self) -> str:
+        """The type that the kernel reads; what `make` computes is float32."""
+        if self.type or self.make is not None:
+            return self.type or "float32"
+        return name_of(value_of(self.nodes[0]).dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class Computation:
     """Statements of an expression (docs/expressions.md), the last of which computes the result.
 
+    Everything is computed in float32: `workload` reads elements of 16 bits as such, and rounds the
+    result once.
+
     Args:
         kind: what people call it: `conv2d+relu`.
-        statements: one after the other.
+        statements: one after the other, as if all were float32.
         operands: the inputs by their names in the statements.
         shapes: of what statements compute, where their texts do not say it.
         result: the tensor that the last statement computes.
@@ -47,7 +59,9 @@ class Computation:
         channels: those indices that make up dimension 1 of what the node computes.
         shape: of the result; the node's may differ, with as many elements in the same order.
         weights: inputs that a kernel may take in an order of its own, where they are constant.
-        types: of inputs that are not float32.
+        output: the type of the result.
+        copies: the types of what statements only move, which stays in the type that they read.
+        rounded: the types of other results between that are not kept in float32.
         order: the dimensions of what the node computes as the result has them; empty where it has
             them as they are.
         at: the value that the next statement reads, where it is not the result.
@@ -62,7 +76,9 @@ class Computation:
     channels: tuple[str, ...] = ()
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
-    types: Mapping[str, str] = field(default_factory=dict)
+    output: str = "float32"
+    copies: Mapping[str, str] = field(default_factory=dict)
+    rounded: Mapping[str, str] = field(default_factory=dict)
     order: tuple[int, ...] = ()
     at: str = ""
 
@@ -95,12 +111,28 @@ class Computation:
     def workload(self) -> dict[str, Any]:
         """The text, with shapes and types, as a record has it."""
         shapes = {name: operand.shape for name, operand in self.operands.items()}
-        types = {name: self.types.get(name, "float32") for name in shapes}
+        types = {name: operand.dtype for name, operand in self.operands.items()}
+        every = {*types.values(), *self.copies.values(), *self.rounded.values(), self.output}
         return {
-            "expr": "\n".join(self.statements),
+            "expr": "\n".join(self._typed(types)),
             "shapes": {**shapes, **self.shapes, self.result: self.shape},
-            "dtype": types if self.types else "float32",
+            "dtype": "float32" if every == {"float32"} else types,
         }
+
+    def _typed(self, types: Mapping[str, str]) -> Iterator[str]:
+        """The statements for inputs of these types, computed in float32.
+
+        Y[i, j] = sum(k, float32(X[i, k]) * float32(W[j, k]))
+        Y1[i, j] = bfloat16(Y[i, j] + float32(b[j]))
+        """
+        kinds = {**types, **self.copies, **self.rounded, self.result: self.output}
+        narrow = [name for name, kind in kinds.items() if kind in NARROW]
+        for statement in self.statements:
+            result, _, value = statement.partition(" = ")
+            name = result.partition("[")[0]
+            if name not in self.copies:
+                value = rounded(widened(value, narrow), kinds.get(name, "float32"))
+            yield f"{result} = {value}"
 
     def task(self, target: Target, layout_rewrite: str, constant: Callable[[Any], bool]) -> Task:
         """The task of it. Weights that are not `constant` stay in their order."""
@@ -119,7 +151,7 @@ class Computation:
 
 def whole(node: Any, shape: Shape) -> Operand:
     """The node as an input of `shape`."""
-    return Operand((node,), shape)
+    return Operand((before_widening(node),), shape)
 
 
 def times(factor: int, index: str) -> str:

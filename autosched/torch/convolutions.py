@@ -49,12 +49,13 @@ def convolution(node: Any) -> Computation:
     term = f"{read} * W[{', '.join(weight_axes)}]"
     summed = ", ".join((*channels.summed, ranges_of(windows)))
     result_axes = ("n", *channels.outputs, *axes)
+    source = whole(x, (batch, *channels.input_sizes, *sizes))
     inner = () if depthwise else channels.input_sizes[-1:]
     result = Computation(
         kind=f"{'depthwise_' if depthwise else ''}conv{len(kernel)}d",
         statements=(*statements, f"Y[{', '.join(result_axes)}] = sum({summed}, {term})"),
         operands={
-            "X": whole(x, (batch, *channels.input_sizes, *sizes)),
+            "X": source,
             "W": whole(weight, (*channels.output_sizes, *inner, *kernel)),
         },
         result="Y",
@@ -63,6 +64,7 @@ def convolution(node: Any) -> Computation:
         channels=channels.outputs,
         shapes=shapes,
         weights=("W",),
+        copies={"P": source.dtype},
     )
     return with_bias(result, given["bias"])
 
@@ -81,7 +83,7 @@ def transposed(node: Any) -> Computation:
     channels = _channels(inputs, per_group * groups, groups, depthwise=False)
     windows = [Window(k, 1, 0, 0, d) for k, d in zip(kernel, dilations, strict=True)]
     axes, steps, out = axes_of(windows), steps_of(windows), shape_of(node)[2:]
-    conditions, source, lengths = [], [], []
+    conditions, places, lengths = [], [], []
     for i, (axis, stride, w) in enumerate(zip(axes, strides, windows, strict=True)):
         border = w.dilation * (w.size - 1) - paddings[i]
         if border < 0:
@@ -90,23 +92,24 @@ def transposed(node: Any) -> Computation:
         conditions += [f"{border} <= {axis}"] if border else []
         conditions += [f"{axis} < {border + (sizes[i] - 1) * stride + 1}"]
         conditions += [f"{place} % {stride} == 0"] if stride > 1 else []
-        source.append(f"{place} // {stride}" if stride > 1 else place)
+        places.append(f"{place} // {stride}" if stride > 1 else place)
         lengths.append(out[i] + w.dilation * (w.size - 1))
     lead = ", ".join(("n", *channels.inputs))
     turned = [f"{w.size - 1} - {step}" for step, w in zip(steps, windows, strict=True)]
     weight_axes = (*channels.inputs, channels.outputs[-1], *turned)
     result_axes = ("n", *channels.outputs, *axes)
+    source = whole(x, (batch, *channels.input_sizes, *sizes))
     result = Computation(
         kind=f"conv_transpose{count}d",
         statements=(
-            f"D[{lead}, {', '.join(axes)}] = X[{lead}, {', '.join(source)}] "
+            f"D[{lead}, {', '.join(axes)}] = X[{lead}, {', '.join(places)}] "
             f"if {' and '.join(conditions)} else 0",
             f"Y[{', '.join(result_axes)}] = sum({', '.join(channels.summed)}, "
             f"{ranges_of(windows)}, D[{lead}, {', '.join(positions_of(windows))}] "
             f"* W[{', '.join(weight_axes)}])",
         ),
         operands={
-            "X": whole(x, (batch, *channels.input_sizes, *sizes)),
+            "X": source,
             "W": whole(weight, (*channels.input_sizes, per_group, *kernel)),
         },
         result="Y",
@@ -115,6 +118,7 @@ def transposed(node: Any) -> Computation:
         channels=channels.outputs,
         shapes={"D": (batch, *channels.input_sizes, *lengths)},
         weights=("W",),
+        copies={"D": source.dtype},
     )
     return with_bias(result, given["bias"])
 

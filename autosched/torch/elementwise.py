@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from autosched.torch.computation import Computation, Operand, Shape
+from autosched.torch.element_types import is_conversion, is_float, name_of
 from autosched.torch.model_graph import (
     arguments_of,
     is_contiguous,
@@ -71,15 +72,11 @@ def extended(
 
 
 def alike(node: Any, shape: Shape) -> bool:
-    """Whether the result is stored as the kernel's is, in float32, with as many elements."""
+    """Whether the result is stored as the kernel's is, in a type of its, with as many elements."""
     value = value_of(node)
     if value is None:
         return node.target in BATCH_NORMS
-    return (
-        value.dtype == torch.float32
-        and is_contiguous(node)
-        and math.prod(value.shape) == math.prod(shape)
-    )
+    return is_float(value) and is_contiguous(node) and math.prod(value.shape) == math.prod(shape)
 
 
 def followed_by(
@@ -95,6 +92,9 @@ def followed_by(
     """
     if node.target in BATCH_NORMS:
         return _batch_norm(computation, before, node, constants)
+    if node.target in CONVERSIONS:
+        result = _converted(computation, node)
+        return None if result is None else (result, node)
     if node.target in _BINARY:
         result = _binary(computation, before, node, known or {})
         return None if result is None else (result, node)
@@ -105,6 +105,18 @@ def followed_by(
     if value is None:
         return None
     return computation.then(_name(node), value), node
+
+
+def _converted(computation: Computation, node: Any) -> Computation | None:
+    """Another type: of 16 bits the value is rounded to it, in float32 it is what it was."""
+    if not is_conversion(node):
+        return None
+    dtype = name_of(value_of(node).dtype)
+    kind = f"to_{dtype}"
+    if dtype == "float32":
+        return replace(computation, kind="+".join(filter(None, (computation.kind, kind))))
+    found = computation.then(kind, computation.value)
+    return replace(found, rounded={**found.rounded, found.result: dtype})
 
 
 def _binary(
@@ -145,10 +157,9 @@ class Reading(NamedTuple):
 def reading(computation: Computation, node: Any, shape: Shape) -> Reading | None:
     """The computation that reads the node, broadcast to `shape`, beside its result's elements.
 
-    None for another type than float32, and where the node has no axes of the result.
+    None for a type that kernels do not take, and where the node has no axes of the result.
     """
-    value = value_of(node)
-    if value is None or value.dtype != torch.float32:
+    if not is_float(value_of(node)):
         return None
     several = [name for name in computation.operands if name not in computation.weights]
     fresh = computation.fresh("R" if computation.operands else "X")
@@ -322,5 +333,8 @@ _BINARY = {
 BATCH_NORMS = (_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default)
 """Their statistics are constants; what they compute beside the result is not read."""
 
-FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS}
+CONVERSIONS = (_aten._to_copy.default,)
+"""Other types."""
+
+FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS, *CONVERSIONS}
 """What is computed in the kernel of an operation before it, or by PyTorch."""

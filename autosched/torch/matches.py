@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from autosched.torch.attention import attention
 from autosched.torch.chains import chain
 from autosched.torch.computation import Computation, NoRuleError
 from autosched.torch.convolutions import convolution, transposed
+from autosched.torch.element_types import FLOATS, before_widening, is_float, name_of
 from autosched.torch.elementwise import FOLLOWERS, SAME_ELEMENTS, extended
 from autosched.torch.model_graph import (
     Constants,
@@ -63,6 +64,8 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
 }
 """The first operation of a kernel, by PyTorch's name; element-wise ones may follow it."""
 
+_TYPES = " or ".join(map(name_of, FLOATS))
+
 _TRUTH = {_aten.scaled_dot_product_attention.default}
 """What may take truth values, a mask, and store its result in an order of its own."""
 
@@ -83,7 +86,6 @@ _FREE = SAME_ELEMENTS | {
     _aten.split_with_sizes.default,
     _aten.chunk.default,
     _aten.unbind.int,
-    _aten._assert_tensor_metadata.default,
     operator.getitem,
 }
 """What computes nothing, and need not be told of."""
@@ -105,6 +107,12 @@ class Match:
     def last(self) -> Any:
         """The node that the kernel stands for."""
         return self.nodes[-1]
+
+    @property
+    def read(self) -> set[Any]:
+        """The nodes that its kernel, or that of another way, reads."""
+        ways = (self.computation, *self.others)
+        return {node for way in ways for each in way.operands.values() for node in each.nodes}
 
     @property
     def place(self) -> str:
@@ -137,13 +145,14 @@ def matches_of(
     Convolutions that can be are matched by Winograd's algorithm, too, once for each of `tiles`.
     """
     taken: set[Any] = set()
+    read: set[Any] = set()
     found: dict[Any, Match | LeftOut] = {}
     nodes = [n for n in module.graph.nodes if n.op == "call_function" and n not in constants]
     first = [node for node in nodes if node.target not in FOLLOWERS]
     # What may follow others is looked at when they are known, from the last of a chain on.
     after = [node for node in reversed(nodes) if node.target in FOLLOWERS]
     for node in (*first, *after):
-        if node in taken:
+        if node in taken or _is_read_before(node, taken, read):
             continue
         try:
             computation, together = _from(node, taken, constants)
@@ -154,8 +163,9 @@ def matches_of(
                 name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
                 found[node] = LeftOut(name, place_of(node) or node.name, str(error))
             continue
-        found[together[0]] = Match(computation, task, together, others)
+        match = found[together[0]] = Match(computation, task, together, others)
         taken.update(together)
+        read.update(match.read)
     in_order = [found[node] for node in nodes if node in found]
     return (
         [each for each in in_order if isinstance(each, Match)],
@@ -173,7 +183,7 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
     if node.target in FOLLOWERS:
         for tensor in node.all_input_nodes:
             _check(tensor, truth=False)
-        return chain(node, taken, constants)
+        return _typed(*chain(node, taken, constants))
     rule = RULES.get(node.target)
     if node.target in _FAST_PATHS:
         raise NoRuleError(
@@ -188,7 +198,22 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
         strides = tuple(value_of(node).stride())
         raise NoRuleError(f"its result is stored in another order: strides {strides}")
     computation, followers = extended(rule(node), node, taken, constants)
-    return computation, (node, *followers)
+    return _typed(computation, (node, *followers))
+
+
+def _typed(computation: Computation, nodes: tuple[Any, ...]) -> tuple[Computation, tuple[Any, ...]]:
+    """The computation whose result has the type of the last node's."""
+    return replace(computation, output=name_of(value_of(nodes[-1]).dtype)), nodes
+
+
+def _is_read_before(node: Any, taken: Container[Any], read: Container[Any]) -> bool:
+    """Whether kernels read what the node converts, and nothing the node itself or a view of it."""
+
+    def unread(node: Any) -> bool:
+        free = all(user in taken or (user.target in _FREE and unread(user)) for user in node.users)
+        return node not in read and free
+
+    return before_widening(node) is not node and unread(node)
 
 
 def _by_winograd(
@@ -204,7 +229,7 @@ def _by_winograd(
         if plain is not None:
             computation, followers = extended(plain, node, taken, constants)
             assert (node, *followers) == together
-            yield computation
+            yield _typed(computation, together)[0]
 
 
 def _task(
@@ -220,10 +245,9 @@ def _task(
 
 def _check(node: Any, *, truth: bool) -> None:
     value = value_of(node)
-    known = (torch.float32, torch.bool) if truth else (torch.float32,)
-    if value is None or value.dtype not in known:
-        kind = "no tensor" if value is None else str(value.dtype).removeprefix("torch.")
-        raise NoRuleError(f"{node.name} is {kind}, expected float32")
+    if not is_float(value) and not (truth and value is not None and value.dtype == torch.bool):
+        kind = "no tensor" if value is None else name_of(value.dtype)
+        raise NoRuleError(f"{node.name} is {kind}, expected {_TYPES}")
     if value.device.type != "cpu":
         raise NoRuleError(f"{node.name} is on {value.device}, expected on the CPU")
     if any(not isinstance(size, int) for size in value.shape):

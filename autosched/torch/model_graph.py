@@ -83,7 +83,8 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         )
     module = program.module()
     for node in list(module.graph.nodes):
-        if node.op == "call_module" and not node.users:  # checks of the inputs, made by export
+        # Checks of the inputs and of what is converted, made by export.
+        if not node.users and (node.op == "call_module" or node.target is _CHECK):
             module.graph.erase_node(node)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
 
@@ -191,6 +192,7 @@ class Constants:
         written = (n.args[0] for n in module.graph.nodes if _writes(n))
         self._written = {node.target for node in written if node.op == "get_attr"}
         self._known: dict[Node, bool] = {}
+        self._calls: dict[Node, Any] = {}  # arguments of what is computed: erased nodes lose theirs
 
     def __contains__(self, node: Node) -> bool:
         if node not in self._known:
@@ -198,12 +200,12 @@ class Constants:
         return self._known[node]
 
     def value(self, node: Node) -> Tensor:
-        """The tensor of a constant node."""
+        """The tensor of a node that is known as a constant, also of one that was erased since."""
         if node.op == "get_attr":
             return attribute_of(self._module, node.target).detach()
         if node.op == "placeholder":
             return self.given[node].detach()
-        args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), self.value)
+        args, kwargs = fx.map_arg(self._calls[node], self.value)
         with torch.no_grad():
             return node.target(*args, **kwargs)
 
@@ -219,6 +221,7 @@ class Constants:
         if node.op == "placeholder":
             return node in self.given
         pure = node.op == "call_function" and node.target in _PURE
+        self._calls[node] = node.args, dict(node.kwargs)
         return pure and all(each in self for each in _inputs(node))
 
 
@@ -232,6 +235,7 @@ def _inputs(node: Node) -> Iterable[Node]:
 
 
 _aten = torch.ops.aten
+_CHECK = _aten._assert_tensor_metadata.default
 _PURE = {
     _aten.t.default,
     _aten.transpose.int,

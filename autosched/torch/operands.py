@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from autosched.torch.computation import NoRuleError, Operand, Shape
+from autosched.torch.element_types import before_widening
 from autosched.torch.model_graph import shape_of, value_of
 
 _expand = torch.ops.aten.expand.default
@@ -21,6 +22,7 @@ def read(
     `axes` are the indices of each dimension of the node: several share one, none are for one of
     length 1. `lengths` says how far each runs.
     """
+    node = before_widening(node)
     order = storage_order(node)
     indices = [axis for dimension in order for axis in axes[dimension]]
     shape = tuple(lengths[axis] for axis in indices)
@@ -64,8 +66,9 @@ def along(
 
 def before_expanding(node: Any) -> Any:
     """What the node has several times, itself where it is no `expand`."""
+    node = before_widening(node)
     while node.target is _expand:
-        node = node.args[0]
+        node = before_widening(node.args[0])
     return node
 
 

@@ -9,6 +9,7 @@ import torch
 
 from autosched.torch.computation import Computation, NoRuleError, Operand, whole
 from autosched.torch.convolutions import with_bias
+from autosched.torch.element_types import before_widening
 from autosched.torch.model_graph import arguments_of, is_contiguous, shape_of
 from autosched.torch.operands import read
 
@@ -119,9 +120,9 @@ def _read(name: str, node: Any, axes: tuple[str, ...]) -> tuple[str, Operand]:
 
     Where that is not contiguous either, the kernel takes a copy in the order of its memory.
     """
-    source, order = node, tuple(range(len(axes)))
+    source, order = before_widening(node), tuple(range(len(axes)))
     while (step := _permutation(source)) is not None:
-        source, order = source.args[0], tuple(step[i] for i in order)
+        source, order = before_widening(source.args[0]), tuple(step[i] for i in order)
     if not is_contiguous(source):
         lengths = dict(zip(axes, shape_of(node), strict=True))
         return read(name, node, [(axis,) for axis in axes], lengths)

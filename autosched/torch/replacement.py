@@ -121,7 +121,7 @@ class Replacement:
     def _example(self, operand: Operand) -> Any:
         """A constant input in memory of its own, and for others one of their shape."""
         if not self.is_constant(operand):
-            return torch.empty(operand.shape, dtype=getattr(torch, operand.type or "float32"))
+            return torch.empty(operand.shape, dtype=getattr(torch, operand.dtype))
         values = [self._constants.value(node) for node in operand.nodes]
         value = values[0] if operand.make is None else operand.make(*values)
         value = value.view(getattr(torch, operand.type)) if operand.type else value

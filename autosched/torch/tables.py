@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autosched.task import Task
+from autosched.torch.element_types import NARROW
 from autosched.torch.matches import LeftOut
 from autosched.workloads.workload import shape_of
 
 
 def inputs_text(task: Task) -> str:
-    """The inputs of a task: `X[8, 64] W[32, 64] b[32]`."""
-    tensors = task.tensors[: -task.num_outputs]
-    return " ".join(f"{t.name}{list(shape_of(t))}" for t in tensors)
+    """The inputs of a task: `X[8, 64] W[32, 64] b[32]`.
+
+    Types of 16 bits are told, until others follow: `bfloat16 X[8, 64] g[64] float32 f[64]`.
+    """
+    told, texts = "float32", []
+    for t in task.tensors[: -task.num_outputs]:
+        if t.dtype.name != told and t.dtype.name in (*NARROW, "float32"):
+            told = t.dtype.name
+            texts.append(told)
+        texts.append(f"{t.name}{list(shape_of(t))}")
+    return " ".join(texts)
 
 
 def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:

@@ -15,7 +15,7 @@ import torch
 
 from autosched.torch.computation import Computation, Operand, whole
 from autosched.torch.convolutions import batched, borders_of, with_bias
-from autosched.torch.model_graph import arguments_of, shape_of
+from autosched.torch.model_graph import arguments_of, shape_of, value_of
 from autosched.torch.windows import spread
 from autosched.workloads.winograd import WINDOW, Matrix, matrices, winograd_weights
 
@@ -32,7 +32,7 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
     """The convolution by tiles of `tile` x `tile` results.
 
     None for another operation, other windows than 3 x 3 with stride 1, groups, weights that are not
-    constant, and fewer than 16 channels.
+    constant, other types than float32, and fewer than 16 channels.
     """
     if node.target not in CONVOLUTIONS:
         return None
@@ -43,6 +43,8 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
     if kernel != [WINDOW, WINDOW] or steps != {1} or weight not in constants:
         return None
     if min(inputs, outputs) < _LEAST:
+        return None
+    if value_of(node).dtype != torch.float32:
         return None
     batch, _, height, width = batched(x, kernel)
     (top, _), (left, _) = borders_of(given["padding"], kernel, (1, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import autosched.torch
 from autosched.session.tuned import TunedKernel
@@ -176,4 +178,25 @@ def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> An
     with torch.no_grad():
         wanted = model(*inputs, **named)
     torch.testing.assert_close(fast(*inputs, **named), wanted, rtol=tolerance, atol=tolerance)
+    return fast
+
+
+def nearer(model: Any, dtype: Any, *inputs: Any) -> Any:
+    """The model in `dtype` with kernels for all of its tasks, no farther from float64 than PyTorch.
+
+    An element may be a neighbour of what it is rounded to. On average kernels err by less, but for
+    attention, whose weights are rounded whatever their number.
+    """
+    narrow = copy.deepcopy(model).to(dtype).eval()
+    given = [x.to(dtype) for x in inputs]
+    fast = agree(narrow, *given, tolerance=0.1)
+    wide = copy.deepcopy(narrow).double()
+    with torch.no_grad():
+        every = fast(*given), narrow(*given), wide(*[x.double() for x in given])
+    for found, eager, exact in zip(*map(tree_leaves, every), strict=True):
+        errors, others = ((each.double() - exact).abs() for each in (found, eager))
+        most = torch.finfo(dtype).eps * (exact.abs() + exact.square().mean().sqrt())
+        assert (errors <= most).all()
+        assert errors.mean() <= 1.5 * others.mean()
+        assert found.dtype == dtype
     return fast

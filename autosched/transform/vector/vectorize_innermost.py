@@ -12,6 +12,7 @@ after:
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,8 +20,9 @@ from autosched.nest.core import Core, core_of
 from autosched.nest.loop_nest import LoopNest
 from autosched.nest.piece import Piece
 from autosched.nest.plan import Planned, plan_stores
-from autosched.tir.expr import IntImm
+from autosched.tir.expr import IntImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.kinds import loads_in
 from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, For, ForKind, Stmt, seq
 from autosched.tir.walk import map_children
@@ -86,12 +88,30 @@ class _Vectorizer:
         self.planned += [Planned(nest.buffer.name, self._times, piece) for _, piece in planned]
         if not planned[0][1].nest.moves:
             return outer
-        return seq(*(_loops(part) for part, _ in planned))
+        unrolled = _unrolled(outer, nest)
+        return seq(*(_loops(part, unrolled) for part, _ in planned))
 
 
-def _loops(nest: Nest) -> Stmt:
+def _unrolled(outer: For, nest: Nest) -> set[Var]:
+    """The loops that stay unrolled: those of a schedule that unrolls what reads registers.
+
+    Where an index into local memory is no constant, LLVM keeps that in memory: the sums of a matrix
+    product, which a result of 16 bits is made of, were stored after each step.
+    """
+    if all(load.buffer.data.scope != "local" for load in loads_in(nest.value)):
+        return set()
+    found: set[Var] = set()
+    loop: Stmt = outer
+    while isinstance(loop, For):
+        found |= {loop.loop_var} if loop.kind is ForKind.UNROLLED else set()
+        loop = loop.body
+    return found
+
+
+def _loops(nest: Nest, unrolled: Container[Var]) -> Stmt:
     body: Stmt = BufferStore(nest.buffer, nest.value, (nest.index,))
     for axis in reversed(nest.axes):
         extent = const(axis.extent, axis.var.dtype)
-        body = For(axis.var, const(0, axis.var.dtype), extent, ForKind.SERIAL, body)
+        kind = ForKind.UNROLLED if axis.var in unrolled else ForKind.SERIAL
+        body = For(axis.var, const(0, axis.var.dtype), extent, kind, body)
     return body

@@ -11,7 +11,7 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import BufferLoad, IntImm, Ramp, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.printer import to_text
-from autosched.tir.stmt import BufferStore
+from autosched.tir.stmt import BufferStore, ForKind
 from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
 from kit.stmts import func_of, loop
 from kit.tir import value_of
@@ -52,6 +52,17 @@ def test_meaning(extents: tuple[int, int], lanes: int) -> None:
     new = VectorizeInnermost(32)(func)
     assert (new is func) == (n == 1)
     agree(func, new)
+
+
+def test_what_reads_registers_stays_unrolled() -> None:
+    """An index that is no constant would keep the sums of a product in memory."""
+    a, b = decl_buffer((64,), name="A"), decl_buffer((64,), name="B")
+    tile = decl_buffer((64,), name="tile", scope="local")
+    for source, kind in ((tile, "unrolled"), (a, "range")):
+        store = BufferStore(b, BufferLoad(source, (I * 16 + J,)) + 1.0, (I * 16 + J,))
+        func = func_of(loop(I, 4, loop(J, 16, store), ForKind.UNROLLED), source, b)
+        text = to_text(VectorizeInnermost(16)(func))
+        assert f"for i in {kind}(4):" in text and "for j in range(4):" in text
 
 
 def test_padding_reads_nothing_outside() -> None:
