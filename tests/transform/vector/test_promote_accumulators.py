@@ -317,7 +317,7 @@ def test_loops_that_choose_numbers_are_unrolled_whole(rows: int, terms: int) -> 
     """Their copies are many, but no step chooses then; 594 are too many."""
     func = transform(rows, terms, 16)
     new = PromoteAccumulators(64, 32)(func)
-    assert ("for r in unrolled(6)" in to_text(new)) == (terms == 6)
+    assert (f"for r in unrolled({terms})" in to_text(new)) == (terms == 6)
     agree(func, new, terms * 16, rows * 16)
 
 
