@@ -83,6 +83,8 @@ class RecordSamples:
             ahead = _Ahead(self._rows)
             doubts = Doubts()
             number = -1
+            if known and path.is_fifo():  # opening it again would wait for another writer
+                raise ConfigError(f"{path} is read twice; give a file instead of a pipe")
             records = stream_log(path, contents, self._keys)
             for number, record in enumerate(islice(records, known[place] if known else None)):
                 task = self._task(record, contents)
@@ -111,10 +113,9 @@ class RecordSamples:
                 tell_problems(path, contents, warning)
                 doubts.tell(path, warning)
             elif read[place] < known[place]:
-                remedy = "run this again" if path.is_file() else "give a file instead of a pipe"
                 raise ConfigError(
                     f"{path} is read twice: it held {count(known[place], 'record')}, then "
-                    f"{read[place]}; {remedy}"
+                    f"{read[place]}; run this again"
                 )
         self._read = read
 

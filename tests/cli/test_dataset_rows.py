@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from autosched.cli import options as command_line
 from autosched.cli import samples
-from autosched.errors import ScheduleError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.features.datasets.sample import Sample
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import TUNING, Rows, feature_set
@@ -170,18 +171,42 @@ def test_what_a_run_adds_meanwhile_is_left_out(
     assert [(s.source, s.seconds) for s in those] == [("one.jsonl", 1e-3), ("two.jsonl", 2e-3)]
 
 
-def test_a_file_that_cannot_be_read_twice_is_refused(
-    cli: Cli, tmp_path: Path, record: Callable[..., Record]
+@pytest.mark.parametrize("named", [False, True])
+def test_a_pipe_cannot_be_read_twice(
+    cli: Cli, tmp_path: Path, record: Callable[..., Record], named: bool
 ) -> None:
+    """One with a name would be waited for."""
     RecordLog(tmp_path / "mm.jsonl").append([record()])
+    line = (tmp_path / "mm.jsonl").read_bytes()
     read, write = os.pipe()
-    os.write(write, (tmp_path / "mm.jsonl").read_bytes())
+    path = f"/dev/fd/{read}"
+    if named:
+        path = str(tmp_path / "pipe")
+        os.mkfifo(path)
+        writer = threading.Thread(target=lambda: Path(path).write_bytes(line))
+        writer.start()
+    os.write(write, line)
     os.close(write)
-    done = cli("dataset", "export", f"/dev/fd/{read}", "-o", "d.csv")
+    done = cli("dataset", "export", path, "-o", "d.csv")
     os.close(read)
+    if named:
+        writer.join()
     assert done.status == 2
-    assert "is read twice: it held 1 record, then 0; give a file instead of a pipe" in done.err
+    assert f"{path} is read twice; give a file instead of a pipe" in done.err
     assert not (tmp_path / "d.csv").exists()
+
+
+def test_a_file_that_is_shorter_the_second_time(
+    tmp_path: Path, record: Callable[..., Record]
+) -> None:
+    log = RecordLog(tmp_path / "mm.jsonl")
+    log.append([record(1e-3), record(2e-3)])
+    rows = samples.RecordSamples([log.path], TUNING)
+    assert len(list(rows)) == 2
+    lines = log.path.read_text().splitlines(keepends=True)
+    log.path.write_text("".join(lines[:-1]))
+    with pytest.raises(ConfigError, match="it held 2 records, then 1; run this again"):
+        list(rows)
 
 
 @pytest.mark.parametrize("shares", ["nan/nan", "0.5/nan/0.5", "inf/-inf", "0.6/0.6", "1"])
