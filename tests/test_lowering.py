@@ -322,7 +322,10 @@ def test_a_setting_of_a_pass_that_the_user_puts_in_counts(passes: Path) -> None:
     passes.write_text(
         "from autosched.transform.expressions.common_subexpr_elim import CommonSubexprElimTIR\n"
     )
-    TASK.with_lowering(["my_passes.py:CommonSubexprElimTIR"], config={"tir.disable_cse_tir": True})
+    own, config = ["my_passes.py:CommonSubexprElimTIR"], {"tir.disable_cse_tir": True}
+    assert dict(TASK.with_lowering(own, config=config).lowering.config) == config
+    with pytest.raises(ConfigError, match=r"tir\.disable_cse_tir is read by CommonSubexprElimTIR"):
+        TASK.with_lowering(config=config)
 
 
 def test_every_setting_is_read_by_a_pass_that_there_is() -> None:

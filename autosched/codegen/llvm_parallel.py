@@ -11,9 +11,10 @@ from autosched.codegen.llvm_builder import FunctionBuilder, StmtFn
 from autosched.codegen.llvm_control import run_loop
 from autosched.codegen.llvm_storage import epilogue, prologue
 from autosched.codegen.llvm_types import llvm_type
-from autosched.tir.expr import BufferLoad, Let, SizeVar, Var
+from autosched.tir.expr import BufferLoad, SizeVar, Var
 from autosched.tir.kinds import bits_of, exprs_with
-from autosched.tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from autosched.tir.stmt import BufferStore, For, Stmt
+from autosched.tir.undefined import bound_variables
 from autosched.tir.walk import free_vars, stmts
 
 LAUNCH = "autosched_parallel_launch"
@@ -42,7 +43,7 @@ def captured_variables(b: FunctionBuilder, body: Stmt) -> list[Var]:
 
     What `body` defines may have been defined before it, too: expressions share their parts.
     """
-    own = _defined(body)
+    own = bound_variables(body)
     return [
         v
         for v in used_variables(body)
@@ -50,20 +51,6 @@ def captured_variables(b: FunctionBuilder, body: Stmt) -> list[Var]:
         and v not in own
         and not b.pointers.get(v, "").startswith("@")
     ]
-
-
-def _defined(body: Stmt) -> set[Var]:
-    """The variables that statements and expressions of `body` define."""
-    found = {e.var for e in exprs_with(body, bits_of(Let)) if isinstance(e, Let)}
-    for s in stmts(body):
-        match s:
-            case For():
-                found.add(s.loop_var)
-            case LetStmt():
-                found.add(s.var)
-            case Allocate():
-                found.add(s.buffer_var)
-    return found
 
 
 def take_captured(

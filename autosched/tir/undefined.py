@@ -1,4 +1,4 @@
-"""What a statement uses and does not bind itself."""
+"""What a statement binds, and what it uses without."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import BufferLoad, IterVar, Let, Var
+from autosched.tir.kinds import bits_of, exprs_with
 from autosched.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -19,10 +20,9 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import all_exprs, direct_exprs, free_vars, stmts
 
 
-def undefined(body: Stmt) -> set[Var]:
-    """The variables and pointers that `body` uses and does not bind."""
-    bound: set[Var] = set()
-    used: set[Var] = set()
+def bound_variables(body: Stmt) -> set[Var]:
+    """The variables and pointers that statements and expressions of `body` bind."""
+    bound = {e.var for e in exprs_with(body, bits_of(Let)) if isinstance(e, Let)}
     for s in stmts(body):
         match s:
             case For():
@@ -33,14 +33,20 @@ def undefined(body: Stmt) -> set[Var]:
                 bound.add(s.buffer_var)
             case AttrStmt(node=IterVar() as axis):
                 bound.add(axis.var)
+    return bound
+
+
+def undefined(body: Stmt) -> set[Var]:
+    """The variables and pointers that `body` uses and does not bind."""
+    used: set[Var] = set()
+    for s in stmts(body):
         for e in direct_exprs(s):
             used |= free_vars(e)
     for buffer in buffers_in(body):
         used.add(buffer.data)
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             used |= set() if size is None else free_vars(size)
-    bound |= {e.var for e in all_exprs(body) if isinstance(e, Let)}
-    return used - bound
+    return used - bound_variables(body)
 
 
 def buffers_in(body: Stmt) -> Iterator[Buffer]:

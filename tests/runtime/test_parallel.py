@@ -121,6 +121,19 @@ def test_kernels_called_from_several_threads(kernel: CpuKernel) -> None:
     assert not failures
 
 
+def _assert_fine(script: str, given: bytes = b"") -> None:
+    """A program, given that on its standard input, says that all is fine."""
+    root = Path(native.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        input=given,
+        capture_output=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_gets_its_own_workers(artifact: CpuArtifact) -> None:
     script = (
@@ -138,15 +151,7 @@ def test_a_forked_child_gets_its_own_workers(artifact: CpuArtifact) -> None:
         "assert good and os.waitpid(child, 0)[1] == 0\n"
         "print('fine')\n"
     )
-    root = Path(native.__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        input=artifact.to_bytes(),
-        capture_output=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
+    _assert_fine(script, artifact.to_bytes())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -164,12 +169,7 @@ def test_a_forked_child_has_the_memory_of_threads_that_it_does_not_have() -> Non
         "assert os.waitpid(child, 0)[1] == 0 and alloc(1 << 20) != used\n"
         "print('fine')\n"
     )
-    root = Path(native.__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True, timeout=300, env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
-    assert done.stdout.decode().strip() == "fine", done.stderr.decode()
+    _assert_fine(script)
 
 
 def test_a_new_pool_has_one_thread() -> None:

@@ -433,7 +433,7 @@ def test_a_child_of_a_fork_does_not_hold_a_lock_for_ever(tmp_path: Path) -> None
             os._exit(0)
     try:
         with kernel_cache._locked(lock, pytest.fail):
-            pass
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)  # it lives, and has the file
     finally:
         os.close(writer)
         os.waitpid(child, 0)
