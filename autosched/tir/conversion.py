@@ -19,8 +19,9 @@ from autosched.tir.expr import (
     Scalar,
     StringImm,
 )
+from autosched.tir.operators import Comparison, Operators
 
-Operand = Expr | IterVar | Scalar
+Operand = Operators | Scalar
 
 
 _SMALL = [IntImm(value) for value in range(257)]
@@ -97,11 +98,16 @@ def wrapped(value: int, dtype: DType) -> int:
 
 
 def as_expr(value: Any, dtype: DType | None = None) -> Expr:
-    """`value` as an expression: numbers become constants, an IterVar its variable."""
+    """`value` as an expression: numbers become constants, an IterVar its variable.
+
+    `a == b` of expressions becomes the condition.
+    """
     if isinstance(value, Expr):
         return value
     if isinstance(value, IterVar):
         return value.var
+    if isinstance(value, Comparison):
+        return value.condition()
     if isinstance(value, bool | int | float | np.number | np.bool_):
         return const(value, dtype)  # type: ignore[arg-type]  # numpy scalars behave as Python's
     if isinstance(value, str):
@@ -162,9 +168,9 @@ def _unify_types(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     return cast(wide, a), cast(wide, b)
 
 
-def _adapt(value: IterVar | Scalar, dtype: DType) -> Expr:
-    if isinstance(value, IterVar):
-        return value.var
+def _adapt(value: Operators | Scalar, dtype: DType) -> Expr:
+    if isinstance(value, Operators):
+        return as_expr(value)
     element = dtype.element
     if element.is_custom:
         return const(value, element)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable
-from numbers import Number
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autosched.tir.dtype import DType, TypeLike, float32, handle, int32
+from autosched.tir.operators import Operators
 
 if TYPE_CHECKING:
-    from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
-    from autosched.tir import printer as _printer  # and so does `printer.py`
+    from autosched.tir import (
+        printer as _printer,
+    )  # `printer.py` binds itself here when it is loaded
 
 
 Scalar = int | float | bool
@@ -46,13 +47,7 @@ def lookup(key: tuple[Any, ...]) -> Any:
     return None if ref is None else ref()
 
 
-_COMPARED = (
-    "{0!r} {1} {2!r} compares an expression, not its values, with a number; write "
-    "te.{3}({0!r}, {2!r})"
-)
-
-
-class Expr:
+class Expr(Operators):
     """Base of all expressions. `dtype` is the type of the value."""
 
     __slots__ = ("__weakref__", "_data", "_kinds", "_simple", "_vars", "dtype")
@@ -75,79 +70,11 @@ class Expr:
     def __repr__(self) -> str:
         return _printer.to_text(self)
 
-    def __eq__(self, other: object) -> bool:
-        """Whether both are one object. Raises TypeError for a number, which no expression is."""
-        if isinstance(other, Number):
-            raise TypeError(_COMPARED.format(self, "==", other, "eq"))
-        return NotImplemented
-
-    def __ne__(self, other: object) -> bool:
-        if isinstance(other, Number):
-            raise TypeError(_COMPARED.format(self, "!=", other, "ne"))
-        return NotImplemented
-
-    __hash__ = object.__hash__
-
     def __bool__(self) -> bool:
         raise TypeError(
             f"the truth value of the symbolic expression {self!r} is not known; use te.all, "
             "te.any, te.if_then_else or Analyzer.can_prove"
         )
-
-    def __add__(self, other: Expr | Scalar) -> Expr:
-        return _op.add(self, other)
-
-    def __radd__(self, other: Expr | Scalar) -> Expr:
-        return _op.add(other, self)
-
-    def __sub__(self, other: Expr | Scalar) -> Expr:
-        return _op.sub(self, other)
-
-    def __rsub__(self, other: Expr | Scalar) -> Expr:
-        return _op.sub(other, self)
-
-    def __mul__(self, other: Expr | Scalar) -> Expr:
-        return _op.mul(self, other)
-
-    def __rmul__(self, other: Expr | Scalar) -> Expr:
-        return _op.mul(other, self)
-
-    def __truediv__(self, other: Expr | Scalar) -> Expr:
-        return _op.div(self, other)
-
-    def __rtruediv__(self, other: Expr | Scalar) -> Expr:
-        return _op.div(other, self)
-
-    def __floordiv__(self, other: Expr | Scalar) -> Expr:
-        return _op.floordiv(self, other)
-
-    def __rfloordiv__(self, other: Expr | Scalar) -> Expr:
-        return _op.floordiv(other, self)
-
-    def __mod__(self, other: Expr | Scalar) -> Expr:
-        return _op.floormod(self, other)
-
-    def __rmod__(self, other: Expr | Scalar) -> Expr:
-        return _op.floormod(other, self)
-
-    def __neg__(self) -> Expr:
-        return _op.neg(self)
-
-    def __lt__(self, other: Expr | Scalar) -> Expr:
-        return _op.lt(self, other)
-
-    def __le__(self, other: Expr | Scalar) -> Expr:
-        return _op.le(self, other)
-
-    def __gt__(self, other: Expr | Scalar) -> Expr:
-        return _op.gt(self, other)
-
-    def __ge__(self, other: Expr | Scalar) -> Expr:
-        return _op.ge(self, other)
-
-    def astype(self, dtype: TypeLike) -> Expr:
-        """This value converted to `dtype`."""
-        return _op.cast(dtype, self)
 
 
 class Var(Expr):

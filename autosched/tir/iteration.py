@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autosched.tir.dtype import bool_
-from autosched.tir.expr_core import Expr, IntImm, Node, Scalar, Var
+from autosched.tir.expr_core import Expr, IntImm, Node, Var
+from autosched.tir.operators import Operators
 
 if TYPE_CHECKING:
     from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
@@ -31,8 +32,11 @@ class Range:
         return f"[{self.min}, {self.min} + {self.extent})"
 
 
-class IterVar:
-    """An iteration variable: domain, variable, kind (see IterKind) and thread tag ("" if none)."""
+class IterVar(Operators):
+    """An iteration variable: domain, variable, kind (see IterKind) and thread tag ("" if none).
+
+    It stands for its variable in expressions: `A[i, k]` with IterVars i, k.
+    """
 
     __slots__ = ("dom", "kind", "thread_tag", "var")
 
@@ -46,43 +50,6 @@ class IterVar:
         dom = "" if self.dom is None else f", {self.dom!r}"
         tag = f", {self.thread_tag}" if self.thread_tag else ""
         return f"IterVar({self.var.name}{dom}, {self.kind}{tag})"
-
-    # Iteration variables stand for their variable in expressions: A[i, k] with IterVars i, k.
-    def __add__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.add(self.var, other)
-
-    def __radd__(self, other: Expr | Scalar) -> Expr:
-        return _op.add(other, self.var)
-
-    def __sub__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.sub(self.var, other)
-
-    def __rsub__(self, other: Expr | Scalar) -> Expr:
-        return _op.sub(other, self.var)
-
-    def __mul__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.mul(self.var, other)
-
-    def __rmul__(self, other: Expr | Scalar) -> Expr:
-        return _op.mul(other, self.var)
-
-    def __floordiv__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.floordiv(self.var, other)
-
-    def __mod__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.floormod(self.var, other)
-
-    def __lt__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.lt(self.var, other)
-
-    def __le__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.le(self.var, other)
-
-    def __gt__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.gt(self.var, other)
-
-    def __ge__(self, other: Expr | Scalar | IterVar) -> Expr:
-        return _op.ge(self.var, other)
 
 
 class IterKind:

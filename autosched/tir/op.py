@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from autosched.tir import expr, expr_core, iteration
+from autosched.tir import expr, iteration, operators
 from autosched.tir.conversion import (
     Operand,
     as_condition,
@@ -63,6 +63,10 @@ __all__ = [
     "any_",
     "as_condition",
     "as_expr",
+    "bit_and",
+    "bit_not",
+    "bit_or",
+    "bit_xor",
     "broadcast",
     "call",
     "cast",
@@ -87,6 +91,8 @@ __all__ = [
     "not_",
     "or_",
     "select",
+    "shift_left",
+    "shift_right",
     "sub",
     "truncdiv",
     "truncmod",
@@ -268,7 +274,7 @@ def _compare(
 
 
 def eq(a: Operand, b: Operand) -> Expr:
-    """a == b as an expression (Python's == compares objects)."""
+    """a == b as an expression (Python's == may also compare objects, see `Comparison`)."""
     return _compare(EQ, a, b, lambda x, y: x == y)
 
 
@@ -325,6 +331,53 @@ def not_(a: Operand) -> Expr:
     """not a."""
     a = as_condition("te.logical_not", a)
     return IntImm(int(not a.value), bool_) if isinstance(a, IntImm) else Not(a)
+
+
+def _of_bits(
+    symbol: str, name: str, of_truth: Callable[[Expr, Expr], Expr] | None, a: Operand, b: Operand
+) -> Expr:
+    a, b = unify(a, b)
+    if a.dtype.is_bool and of_truth is not None:
+        return of_truth(a, b)
+    if not a.dtype.is_integral or a.dtype.is_bool:
+        what = "integers or truth values" if of_truth is not None else "integers"
+        raise TypeError(f"{symbol} takes {what}, found {a!r} and {b!r} of {a.dtype}")
+    return call(name, a, b)
+
+
+def bit_and(a: Operand, b: Operand) -> Expr:
+    """a & b: of the bits of integers, or of truth values."""
+    return _of_bits("&", "bitwise_and", and_, a, b)
+
+
+def bit_or(a: Operand, b: Operand) -> Expr:
+    """a | b: of the bits of integers, or of truth values."""
+    return _of_bits("|", "bitwise_or", or_, a, b)
+
+
+def bit_xor(a: Operand, b: Operand) -> Expr:
+    """a ^ b: of the bits of integers, or of truth values."""
+    return _of_bits("^", "bitwise_xor", ne, a, b)
+
+
+def bit_not(a: Operand) -> Expr:
+    """~a: of the bits of an integer, or of a truth value."""
+    e = as_expr(a)
+    if e.dtype.is_bool:
+        return not_(e)
+    if not e.dtype.is_integral:
+        raise TypeError(f"~ takes an integer or a truth value, found {e!r} of {e.dtype}")
+    return call("bitwise_not", e)
+
+
+def shift_left(a: Operand, b: Operand) -> Expr:
+    """a << b of integers; b counts modulo their bits."""
+    return _of_bits("<<", "shift_left", None, a, b)
+
+
+def shift_right(a: Operand, b: Operand) -> Expr:
+    """a >> b of integers, with the sign; b counts modulo their bits."""
+    return _of_bits(">>", "shift_right", None, a, b)
 
 
 def all_(*conditions: Operand) -> Expr:
@@ -393,5 +446,5 @@ def call(op: str, *args: Operand, dtype: DType | None = None) -> Expr:
 
 
 # Expressions build on these functions (operators, rewriting), which build on expressions.
-for _module in (expr_core, expr, iteration):
+for _module in (expr, iteration, operators):
     vars(_module)["_op"] = sys.modules[__name__]

@@ -238,10 +238,9 @@ class Translation:
         if isinstance(operator, ast.USub):
             return op.neg(_counted(value)) if isinstance(value, Expr) else -value
         e = op.as_expr(value)
-        if e.dtype.is_bool:
-            return op.not_(e)
-        self._need_integers(type(operator), e)
-        return op.call("bitwise_not", e)
+        if not e.dtype.is_bool:
+            self._need_integers(type(operator), e)
+        return op.bit_not(e)
 
     def _combine(self, function: Callable[[Expr, Expr], Expr], a: Value, b: Value) -> Expr:
         return function(*self._unified(a, b))

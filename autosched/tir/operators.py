@@ -1,0 +1,154 @@
+"""Python's operators on expressions, and on what stands for one in them."""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import TYPE_CHECKING, cast
+
+from autosched.tir.dtype import TypeLike
+
+if TYPE_CHECKING:
+    from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
+    from autosched.tir.conversion import Operand
+    from autosched.tir.expr_core import Expr
+
+
+class Operators:
+    """Base of what arithmetic, comparisons and bits make expressions of."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """A `Comparison`; NotImplemented for what is no operand."""
+        return _compared(self, other, equal=True)
+
+    def __ne__(self, other: object) -> bool:
+        """A `Comparison`; NotImplemented for what is no operand."""
+        return _compared(self, other, equal=False)
+
+    def __add__(self, other: Operand) -> Expr:
+        return _op.add(self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return _op.add(other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _op.sub(self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return _op.sub(other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _op.mul(self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return _op.mul(other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return _op.div(self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return _op.div(other, self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return _op.floordiv(self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return _op.floordiv(other, self)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return _op.floormod(self, other)
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return _op.floormod(other, self)
+
+    def __neg__(self) -> Expr:
+        return _op.neg(self)
+
+    def __and__(self, other: Operand) -> Expr:
+        return _op.bit_and(self, other)
+
+    def __rand__(self, other: Operand) -> Expr:
+        return _op.bit_and(other, self)
+
+    def __or__(self, other: Operand) -> Expr:
+        return _op.bit_or(self, other)
+
+    def __ror__(self, other: Operand) -> Expr:
+        return _op.bit_or(other, self)
+
+    def __xor__(self, other: Operand) -> Expr:
+        return _op.bit_xor(self, other)
+
+    def __rxor__(self, other: Operand) -> Expr:
+        return _op.bit_xor(other, self)
+
+    def __invert__(self) -> Expr:
+        return _op.bit_not(self)
+
+    def __lshift__(self, other: Operand) -> Expr:
+        return _op.shift_left(self, other)
+
+    def __rlshift__(self, other: Operand) -> Expr:
+        return _op.shift_left(other, self)
+
+    def __rshift__(self, other: Operand) -> Expr:
+        return _op.shift_right(self, other)
+
+    def __rrshift__(self, other: Operand) -> Expr:
+        return _op.shift_right(other, self)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return _op.lt(self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return _op.le(self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return _op.gt(self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return _op.ge(self, other)
+
+    def astype(self, dtype: TypeLike) -> Expr:
+        """This value converted to `dtype`."""
+        return _op.cast(dtype, self)
+
+
+class Comparison(Operators):
+    """`a == b` or `a != b`: the condition on their values wherever an expression is expected.
+
+    As a truth value (of `if`, `in`, collections) it says whether both are one object, as equal
+    nodes are; with a number, which none is, it raises TypeError.
+    """
+
+    __slots__ = ("a", "b", "equal")
+
+    def __init__(self, a: Operators, b: Operand, equal: bool) -> None:
+        self.a = a
+        self.b = b
+        self.equal = equal
+
+    def __repr__(self) -> str:
+        a, b = _op.as_expr(self.a), _op.as_expr(self.b)
+        return f"{a!r} {'==' if self.equal else '!='} {b!r}"
+
+    def __bool__(self) -> bool:
+        if isinstance(self.b, Number):
+            e, name = _op.as_expr(self.a), "eq" if self.equal else "ne"
+            raise TypeError(
+                f"the truth value of {self!r} is not known, and was asked for (by if, and, or, not "
+                f"or in); join conditions by te.all and te.any, choose by te.if_then_else, and "
+                f"write te.{name}({e!r}, {self.b!r}) to be plain"
+            )
+        return (self.a is self.b) is self.equal
+
+    def condition(self) -> Expr:
+        """The condition on the values."""
+        return (_op.eq if self.equal else _op.ne)(self.a, self.b)
+
+
+def _compared(a: Operators, b: object, equal: bool) -> bool:
+    found = Comparison(a, b, equal) if isinstance(b, Operators | Number) else NotImplemented  # type: ignore[arg-type]  # of numbers, too
+    return cast("bool", found)  # which bool() makes of it

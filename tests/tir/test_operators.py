@@ -1,0 +1,124 @@
+"""Python's operators on expressions: what they make, and what == is as a truth value."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.driver import lower
+from autosched.target import cpu_target
+from autosched.te.operations.compute import reduce_axis
+from autosched.tir import interp, op
+from autosched.tir.expr import Expr, Var
+from autosched.tir.operators import Comparison
+
+I, J = Var("i"), Var("j")
+X, T = Var("x", "float32"), Var("t", "bool")
+K = reduce_axis((0, 8), name="k")
+
+MADE: list[tuple[Callable[[], object], str]] = [
+    (lambda: op.as_expr(I == J), "i == j"),
+    (lambda: op.as_expr(I % 5 != 0), "i % 5 != 0"),
+    (lambda: op.as_expr(K == 0), "k == 0"),
+    (lambda: op.as_expr(3 != K), "k != 3"),  # noqa: SIM300
+    (lambda: op.as_expr(I == np.int64(3)), "i == 3"),  # noqa: SIM300
+    (lambda: op.as_expr(X == 1), "x == 1.0"),
+    (lambda: op.as_expr(I == I), "i == i"),
+    (lambda: te.all(I == 0, K != J), "i == 0 and k != j"),
+    (lambda: te.any(False, I == J), "i == j"),
+    (lambda: te.logical_not(I == 0), "not i == 0"),
+    (lambda: te.if_then_else(I == J, X, 0), "if_then_else(i == j, x, 0.0)"),
+    (lambda: te.select(I != J, 1, 2), "Select(i != j, 1, 2)"),
+    (lambda: te.likely(K == J), "likely(k == j)"),
+    (lambda: te.cast("int32", I == J) + 1, "int32(i == j) + 1"),
+    (lambda: (I == J).astype("float32"), "float32(i == j)"),  # type: ignore[attr-defined]  # for mypy it is a bool
+    (lambda: (I == 0) & (J < 3), "i == 0 and j < 3"),
+    (lambda: (I == 0) | T, "i == 0 or t"),
+    (lambda: T ^ (I == 0), "t != (i == 0)"),
+    (lambda: True & T, "t"),
+    (lambda: ~(I == 0), "not i == 0"),
+    (lambda: I & 3, "bitwise_and(i, 3)"),
+    (lambda: 3 | K, "bitwise_or(3, k)"),
+    (lambda: I ^ J, "bitwise_xor(i, j)"),
+    (lambda: ~I, "bitwise_not(i)"),
+    (lambda: 1 << I, "shift_left(1, i)"),
+    (lambda: K >> 2, "shift_right(k, 2)"),
+    (lambda: I << J >> 1, "shift_right(shift_left(i, j), 1)"),
+    (lambda: -K, "0 - k"),
+    (lambda: 7 - K, "7 - k"),
+    (lambda: 2 / X, "2.0 / x"),
+    (lambda: 7 // K % 2, "7 // k % 2"),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), MADE, ids=[text for _, text in MADE])
+def test_operators_make_expressions(make: Callable[[], object], text: str) -> None:
+    made = make()
+    assert isinstance(made, Expr) and repr(made) == text
+
+
+def test_a_comparison_as_a_truth_value_is_of_objects() -> None:
+    """Nodes that are equal are one object; `in`, `if` and dictionaries go by that."""
+    assert (bool(I == I), bool(I != I), bool(I == J), bool(I != J)) == (True, False, False, True)
+    assert I + 1 == I + 1 and I in {I: 0} and I not in (J, None)
+    assert K in (J, K) and K not in [I, reduce_axis((0, 8), name="k")]
+    assert (I == "i", I == None, K == None) == (False, False, False)  # noqa: E711
+
+
+@pytest.mark.parametrize(
+    ("ask", "remedy"),
+    [
+        (lambda: bool(I % 5 == 0), r"i % 5 == 0 is .*; join .* te\.eq\(i % 5, 0\)"),
+        (lambda: I == 0 and J == 0, r"i == 0 is .* te\.eq\(i, 0\)"),
+        (lambda: 1 if I != 1.5 else 2, r"i != 1\.5 is .* te\.ne\(i, 1\.5\)"),
+        (lambda: K in (0, 1), r"k == 0 is .* te\.eq\(k, 0\)"),
+    ],
+)
+def test_with_a_number_there_is_no_truth_value(ask: Callable[[], object], remedy: str) -> None:
+    """It was False, whatever the values: a condition that never holds."""
+    with pytest.raises(TypeError, match=remedy):
+        ask()
+
+
+def test_bits_are_of_integers() -> None:
+    with pytest.raises(TypeError, match=r"& takes integers or truth values, found x and 1\.0 of"):
+        _ = X & 1
+    with pytest.raises(TypeError, match="~ takes an integer or a truth value, found x of float32"):
+        _ = ~X
+    with pytest.raises(TypeError, match="<< takes integers, found t and t of bool"):
+        _ = T << T
+
+
+def test_a_comparison_says_what_it_is() -> None:
+    assert repr(Comparison(K, 3, True)) == "k == 3" and repr(Comparison(I, K, False)) == "i != k"
+
+
+def test_ties_of_a_reduction_are_compared_by_value() -> None:
+    """`a[1] == b[1]` was False for all values, as were conditions of a sum and of a tensor."""
+    A = te.placeholder((4, 8), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    later = te.comm_reducer(
+        lambda a, b: (
+            te.if_then_else(te.any(a[1] > b[1], te.all(a[1] == b[1], a[0] > b[0])), a[0], b[0]),
+            te.if_then_else(a[1] >= b[1], a[1], b[1]),
+        ),
+        lambda index, value: (te.const(-1, index), te.min_value(value)),
+    )
+    index, value = te.compute((4,), lambda i: later((k.var, A[i, k]), axis=k), name="last")
+    j = te.reduce_axis((0, 8), name="j")
+    hits = te.compute(
+        (4,),
+        lambda i: te.sum(te.const(1, "int32"), axis=j, where=A[i, j] == value[i]),
+        name="hits",
+    )
+    even = te.compute((4,), lambda i: index[i] % 2 == 0, name="even")
+    s = te.create_schedule([hits.op, even.op])
+    func = lower(s, [A, index, hits, even], cpu_target(), name="f")
+    array = np.random.default_rng(0).integers(0, 3, (4, 8)).astype(np.float32)
+    found = (np.zeros(4, np.int32), np.zeros(4, np.int32), np.zeros(4, bool))
+    interp.run(func, [array, *found])
+    last = 7 - array[:, ::-1].argmax(axis=1)
+    np.testing.assert_array_equal(found[0], last)
+    np.testing.assert_array_equal(found[1], (array == array.max(axis=1, keepdims=True)).sum(axis=1))
+    np.testing.assert_array_equal(found[2], last % 2 == 0)
