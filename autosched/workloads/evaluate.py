@@ -316,7 +316,9 @@ def _reduce(op: ComputeOp, e: Reduce, grid: _Grid) -> list[Array]:
     if plain and result_type in UFUNCS:
         full = np.broadcast_to(np.asarray(grid(e.source[0])), (*data_shape, *sizes))
         axes = tuple(range(len(data_shape), len(data_shape) + len(sizes)))
-        return [np.asarray(UFUNCS[result_type].reduce(full, axis=axes))]
+        combine = UFUNCS[result_type]
+        begun = combine(combine.reduce(full, axis=axes), grid(e.combiner.identity[0]))
+        return [np.asarray(begun)]
     start = e.init or e.combiner.identity
     state: list[Any] = [np.broadcast_to(grid(v), data_shape) for v in start]
     for point in product(*map(range, sizes)):

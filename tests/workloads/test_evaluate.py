@@ -47,6 +47,26 @@ def test_reduction_with_condition_and_shifted_axis() -> None:
     assert evaluate([A, B], [array])[0] == pytest.approx([array[2:5].sum()])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_reductions_begin_with_what_their_combiner_says(dtype: str) -> None:
+    """The reference began with the first value: it called kernels wrong that do as is said."""
+    A = te.placeholder((3, 4), dtype, name="A")
+    k, r = te.reduce_axis((0, 4), name="k"), te.reduce_axis((0, 4), name="r")
+    at_least_2 = te.comm_reducer(lambda x, y: te.max(x, y), lambda t: te.const(2, t), name="least")
+    B = te.compute((3,), lambda i: at_least_2(A[i, k], axis=k), name="B")
+    C = te.compute((3,), lambda i: te.max(A[i, r], axis=r), name="C")
+    array = np.array([[1, 0, -5, 1], [3, 1, 2, 9], [-8, -7, -9, -7]], dtype)
+    if dtype != "int32":
+        array[2] = -np.inf
+    kernel = load(build_steps(ComputeDAG([A, B, C]), (), cpu_target()))
+    found = [np.empty(3, dtype), np.empty(3, dtype)]
+    kernel(array, *found)
+    lowest = -7 if dtype == "int32" else np.finfo(dtype).min
+    for b, c in (evaluate([A, B, C], [array]), found):
+        np.testing.assert_array_equal(b, [2, 9, 2])
+        np.testing.assert_array_equal(c, np.array([1, 9, lowest], dtype))
+
+
 def test_axes_of_length_one_and_unused_ones_count() -> None:
     A = te.placeholder((1, 4), name="A")
     k = te.reduce_axis((0, 3), name="k")

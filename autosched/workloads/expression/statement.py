@@ -9,6 +9,9 @@ from typing import NoReturn
 from autosched.errors import ConfigError
 from autosched.workloads.constant_tensor import Numbers
 
+PLACES = ("argmax", "argmin")
+"""Reducers whose result is where along their only index a value stands."""
+
 
 @dataclass
 class Statement:
@@ -35,6 +38,11 @@ class Statement:
     def written(self) -> Statement:
         """The statement that the user wrote."""
         return self.outer or self
+
+    @property
+    def finds_place(self) -> bool:
+        """Whether the result is an index, whatever the type of the values."""
+        return self.reducer in PLACES
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from autosched.errors import ConfigError
 from autosched.words import count
 from autosched.workloads.expression import hints
-from autosched.workloads.expression.statement import Statement, fail, loads_of
+from autosched.workloads.expression.statement import PLACES, Statement, fail, loads_of
 from autosched.workloads.expression.table import TableError, table_of
 from autosched.workloads.expression.values import CASTS, FUNCTIONS
 from autosched.workloads.workload import MAX_SIZE
 
-REDUCERS = ("sum", "max", "min", "prod", "mean")
+REDUCERS = ("sum", "max", "min", "prod", "mean", *PLACES)
 _ACCUMULATE = {ast.Add: "sum", ast.Mult: "prod"}
 _NODES = (
     ast.BinOp,
@@ -175,6 +175,11 @@ def _reduction(e: ast.expr, bound: set[str]) -> _Reduction | None:
 def _check_reduced(statement: Statement) -> None:
     if len(set(statement.reduce_indices)) != len(statement.reduce_indices):
         statement.fail("an index is reduced over twice")
+    if statement.finds_place and len(statement.reduce_indices) > 1:
+        statement.fail(
+            f"{statement.reducer} takes one index, found {', '.join(statement.reduce_indices)}; "
+            "of several, find the place along each in a statement of its own"
+        )
     for name in statement.reduce_indices:
         length = statement.extents.get(name, 1)
         if not 1 <= length <= MAX_SIZE:

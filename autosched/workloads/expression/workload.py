@@ -151,7 +151,8 @@ class ExpressionWorkload:
     def _types(self) -> dict[str, str]:
         if not isinstance(self.dtype, str):
             return dict(self.dtype)
-        names = (*self.program.inputs, *(s.name for s in self.program.statements))
+        results = (s.name for s in self.program.statements if not s.finds_place)
+        names = (*self.program.inputs, *results)
         return dict.fromkeys(names, self.dtype)
 
     def tensors(self) -> list[Tensor]:
