@@ -28,8 +28,9 @@ class DType:
 
     The code is `float`, `bfloat`, `int`, `uint`, `bool`, `handle`, that of an 8-bit float (`e4m3fn`
     or `e5m2`), or `custom[NAME]` of a type that LowerCustomDatatypes gives a meaning.
-    `DType("float32x8")` always returns the same object, so types compare with `is`. What TVM 0.19
-    calls e4m3_float8 and e5m2_float8 are float8_e4m3fn and float8_e5m2.
+    `DType("float32x8")` always returns the same object, so types compare with `is`; `==` takes
+    names and types of NumPy's, too. What TVM 0.19 calls e4m3_float8 and e5m2_float8 are
+    float8_e4m3fn and float8_e5m2.
     Raises ValueError for a name that is not a type, TypeError for what is no name.
     """
 
@@ -66,6 +67,17 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        """Whether `other` names this type: `tensor.dtype == "float16"`."""
+        if isinstance(other, DType):
+            return self is other
+        try:
+            return DType(other) is self  # type: ignore[arg-type]  # what is no name raises
+        except (TypeError, ValueError):
+            return NotImplemented
+
+    __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (DType, (self.name,))

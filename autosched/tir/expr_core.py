@@ -73,7 +73,7 @@ class Expr(Operators):
     def __bool__(self) -> bool:
         raise TypeError(
             f"the truth value of the symbolic expression {self!r} is not known; use te.all, "
-            "te.any, te.if_then_else or Analyzer.can_prove"
+            "te.any, te.if_then_else, te.max and te.min of two, or Analyzer.can_prove"
         )
 
 
@@ -112,7 +112,8 @@ def pointer(name: str, element: DType, scope: str = "global") -> Var:
 
 
 class IntImm(Expr):
-    """An integer or bool constant; the value is a Python int (0 or 1 for bool)."""
+    """An integer or bool constant; the value is a Python int (0 or 1 for bool), as are int() of it
+    and what takes one: `range(A.shape[0])`."""
 
     __slots__ = ("value",)
     __match_args__ = ("value",)
@@ -127,6 +128,15 @@ class IntImm(Expr):
             node.value, node.dtype = value, dtype
             intern(key, node)
         return node
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __float__(self) -> float:
+        return float(self.value)
 
 
 class FloatImm(Expr):
@@ -144,6 +154,12 @@ class FloatImm(Expr):
             node.value, node.dtype = value, dtype
             intern(key, node)
         return node
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __float__(self) -> float:
+        return self.value
 
 
 class StringImm(Expr):

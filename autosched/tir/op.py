@@ -56,7 +56,9 @@ from autosched.tir.expr import (
 )
 
 __all__ = [
+    "MOST_FACTORS",
     "Operand",
+    "abs_",
     "add",
     "all_",
     "and_",
@@ -90,6 +92,7 @@ __all__ = [
     "neg",
     "not_",
     "or_",
+    "power",
     "select",
     "shift_left",
     "shift_right",
@@ -98,6 +101,9 @@ __all__ = [
     "truncmod",
     "unify",
 ]
+
+MOST_FACTORS = 64
+"""Of a power that is a product."""
 
 
 def _value(e: Expr) -> Any:
@@ -331,6 +337,39 @@ def not_(a: Operand) -> Expr:
     """not a."""
     a = as_condition("te.logical_not", a)
     return IntImm(int(not a.value), bool_) if isinstance(a, IntImm) else Not(a)
+
+
+def power(a: Operand, b: Operand) -> Expr:
+    """a ** b: products where b is an integer from 0 to 64, a root where it is 0.5."""
+    if isinstance(a, operators.Operators) and type(b) is int and 0 <= b <= MOST_FACTORS:
+        return _repeated(as_expr(a), b)
+    x, y = unify(a, b)
+    if not x.dtype.is_float:
+        raise TypeError(
+            f"{x!r} ** {y!r}: an integer needs a number from 0 to {MOST_FACTORS} as exponent; cast "
+            "it to a float first, e.g. te.cast('float32', ...)"
+        )
+    return call("sqrt", x) if _value(y) == 0.5 else call("pow", x, y)
+
+
+def _repeated(base: Expr, exponent: int) -> Expr:
+    """base ** exponent by squaring."""
+    result: Expr | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else mul(result, base)
+        exponent >>= 1
+        if exponent:
+            base = mul(base, base)
+    return const(1, base.dtype) if result is None else result
+
+
+def abs_(a: Operand) -> Expr:
+    """The absolute value: `fabs` of floats, a Select of integers that have a sign."""
+    e = as_expr(a)
+    if e.dtype.is_float:
+        return call("fabs", e)
+    return select(ge(e, 0), e, neg(e)) if e.dtype.is_int else e
 
 
 def _of_bits(

@@ -63,8 +63,17 @@ class Operators:
     def __rmod__(self, other: Operand) -> Expr:
         return _op.floormod(other, self)
 
+    def __pow__(self, other: Operand) -> Expr:
+        return _op.power(self, other)
+
+    def __rpow__(self, other: Operand) -> Expr:
+        return _op.power(other, self)
+
     def __neg__(self) -> Expr:
         return _op.neg(self)
+
+    def __abs__(self) -> Expr:
+        return _op.abs_(self)
 
     def __and__(self, other: Operand) -> Expr:
         return _op.bit_and(self, other)
@@ -120,7 +129,7 @@ class Comparison(Operators):
     """`a == b` or `a != b`: the condition on their values wherever an expression is expected.
 
     As a truth value (of `if`, `in`, collections) it says whether both are one object, as equal
-    nodes are; with a number, which none is, it raises TypeError.
+    nodes are. With a number, which none is, constants are compared, and others raise TypeError.
     """
 
     __slots__ = ("a", "b", "equal")
@@ -136,12 +145,15 @@ class Comparison(Operators):
 
     def __bool__(self) -> bool:
         if isinstance(self.b, Number):
-            e, name = _op.as_expr(self.a), "eq" if self.equal else "ne"
-            raise TypeError(
-                f"the truth value of {self!r} is not known, and was asked for (by if, and, or, not "
-                f"or in); join conditions by te.all and te.any, choose by te.if_then_else, and "
-                f"write te.{name}({e!r}, {self.b!r}) to be plain"
-            )
+            try:
+                return bool(self.condition())
+            except TypeError:
+                e, name = _op.as_expr(self.a), "eq" if self.equal else "ne"
+                raise TypeError(
+                    f"the truth value of {self!r} is not known, and was asked for (by if, and, or, "
+                    "not or in); join conditions by te.all and te.any, choose by te.if_then_else, "
+                    f"and write te.{name}({e!r}, {self.b!r}) to be plain"
+                ) from None
         return (self.a is self.b) is self.equal
 
     def condition(self) -> Expr:

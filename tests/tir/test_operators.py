@@ -10,7 +10,7 @@ from autosched.driver import lower
 from autosched.target import cpu_target
 from autosched.te.operations.compute import reduce_axis
 from autosched.tir import interp, op
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import Expr, FloatImm, IntImm, Var
 from autosched.tir.operators import Comparison
 
 I, J = Var("i"), Var("j")
@@ -122,3 +122,31 @@ def test_ties_of_a_reduction_are_compared_by_value() -> None:
     np.testing.assert_array_equal(found[0], last)
     np.testing.assert_array_equal(found[1], (array == array.max(axis=1, keepdims=True)).sum(axis=1))
     np.testing.assert_array_equal(found[2], last % 2 == 0)
+
+
+def test_constants_are_numbers_where_python_asks() -> None:
+    A = te.placeholder((8, 3), name="A")
+    rows, columns = A.shape
+    assert isinstance(rows, IntImm) and isinstance(columns, IntImm)
+    assert int(rows) == 8 and list(range(columns)) == [0, 1, 2] and float(columns) == 3.0
+    shape: tuple[object, ...] = tuple(A.shape)
+    assert rows == 8 and rows != 9 and shape == (8, 3) and rows + columns == 11
+    assert bool(rows > columns) and not rows < 3
+    half = FloatImm(0.5)
+    assert float(half) == 0.5 and half == 0.5 and half != 1 and half and not FloatImm(0.0)
+
+
+def test_powers_and_absolute_values() -> None:
+    assert repr(X**2) == "x * x" and repr(X**0.5) == "sqrt(x)" and repr(I**3) == "i * (i * i)"
+    assert repr(2.0**X) == "pow(2.0, x)" and repr(X**-1) == "pow(x, -1.0)" and repr(K**1) == "k"
+    assert repr(abs(X)) == "fabs(x)" and repr(abs(K)) == "Select(k >= 0, k, 0 - k)"
+    with pytest.raises(TypeError, match=r"i \*\* -1: an integer needs a number from 0 to 64"):
+        _ = I**-1
+
+
+def test_types_are_equal_to_their_names() -> None:
+    """`tensor.dtype == "float16"`, in which TVM's te is written, was False."""
+    kind = X.dtype
+    assert kind == "float32" and kind == np.float32 and kind == np.dtype("float32")
+    assert kind != "float16" and kind != "no type" and kind != 3 and kind is not None
+    assert kind in ("float16", "float32") and {kind: 1}[kind] == 1

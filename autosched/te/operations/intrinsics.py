@@ -84,17 +84,8 @@ bitwise_and = _binary("bitwise_and", _BITS)
 bitwise_or = _binary("bitwise_or", _BITS)
 bitwise_xor = _binary("bitwise_xor", _BITS)
 shift_left = _binary("shift_left", _INTEGERS, more="; y counts modulo their bits")
+abs = op.abs_
 shift_right = _binary("shift_right", _INTEGERS, more="; y counts modulo their bits")
-
-
-def abs(x: Operand) -> Expr:
-    """The absolute value: `fabs` on floats, a Select on integers that have a sign."""
-    e = op.as_expr(x)
-    if e.dtype.is_float:
-        return op.call("fabs", e)
-    if not e.dtype.is_int:
-        return e
-    return op.select(op.ge(e, 0), e, op.neg(e))
 
 
 def _is_type(name: str) -> bool:

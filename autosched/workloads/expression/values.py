@@ -65,7 +65,6 @@ _FOLD: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Mod: lambda a, b: a % b,
 }
 _SPELLING = {"abs": "fabs", "rint": "nearbyint"}
-_MAX_POWER = 64
 _FLOAT64 = DType("float64")
 
 Value = Expr | int | float
@@ -294,17 +293,18 @@ class Translation:
 
     def _power(self, a: Value, b: Value) -> Value:
         if not isinstance(a, Expr) and not isinstance(b, Expr):
-            if isinstance(a, int) and isinstance(b, int) and abs(b) > _MAX_POWER:
+            if isinstance(a, int) and isinstance(b, int) and abs(b) > op.MOST_FACTORS:
                 raise OverflowError(f"{a} ** {b} does not fit")
             return _literal(a**b)
-        if isinstance(a, Expr) and isinstance(b, int) and 0 <= b <= _MAX_POWER:
-            return _repeated(_counted(a), b)
+        if isinstance(a, Expr) and isinstance(b, int) and 0 <= b <= op.MOST_FACTORS:
+            return op.power(_counted(a), b)
         if isinstance(a, Expr) and a.dtype.is_float and not isinstance(b, Expr) and b == 0.5:
             return op.call("sqrt", a)
         x, y = self._unified(a, b)
         if not x.dtype.is_float:
             raise TypeError(
-                f"an integer needs an exponent from 0 to {_MAX_POWER}; convert it: float32(a) ** b"
+                f"an integer needs an exponent from 0 to {op.MOST_FACTORS}; convert it: "
+                "float32(a) ** b"
             )
         return op.call("pow", x, y)
 
@@ -364,15 +364,3 @@ def _literal(number: float) -> float:
     if isinstance(number, complex) or (isinstance(number, int) and abs(number) >= 2**63):
         raise OverflowError(f"the number {number} does not fit int64")
     return number
-
-
-def _repeated(base: Expr, exponent: int) -> Expr:
-    """base ** exponent by squaring."""
-    result: Expr | None = None
-    while exponent:
-        if exponent & 1:
-            result = base if result is None else op.mul(result, base)
-        exponent >>= 1
-        if exponent:
-            base = op.mul(base, base)
-    return op.const(1, base.dtype) if result is None else result
