@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autosched.errors import ConfigError
 
 RESULT = "out"
 
 
-def expression_of(subscripts: str, names: Sequence[str]) -> str:
-    """The statement that `subscripts` mean for inputs called `names`; the result is `out`.
+def expression_of(subscripts: str, ranks: Mapping[str, int]) -> str:
+    """The statement that `subscripts` mean for inputs of so many axes; the result is `out`.
 
-    Without `->` the result has the letters that occur once, in alphabetical order, as in NumPy.
-    Raises ConfigError for a malformed text or a wrong number of operands.
+    Without `->` the result has the axes that `...` stands for, then the letters that occur once, in
+    alphabetical order, as in NumPy. Raises ConfigError for a malformed text or a wrong number of
+    operands.
     """
-    text = "".join(subscripts.split())
-    if "." in text:
-        raise ConfigError(
-            f"einsum: {subscripts!r}: ... is not allowed; name every axis by a letter"
-        )
-    left, arrow, right = text.partition("->")
-    operands = left.split(",")
+    left, arrow, right = "".join(subscripts.split()).partition("->")
+    operands, names = left.split(","), list(ranks)
     if len(operands) != len(names):
         raise ConfigError(
             f"einsum: {subscripts!r} has {len(operands)} operands, shapes has {len(names)} "
             f"({', '.join(names) or 'none'}); give one shape for each, in their order"
         )
+    if "." in left + right:
+        parts = [*operands, right] if arrow else operands
+        operands, shared = _spelled_out(subscripts, parts, list(ranks.values()))
+        right = operands.pop() if arrow else ""
+    else:
+        shared = ""
     letters = Counter("".join(operands))
     if not arrow:
-        right = "".join(sorted(letter for letter, count in letters.items() if count == 1))
+        once = sorted(letter for letter, count in letters.items() if count == 1)
+        right = shared + "".join(letter for letter in once if letter not in shared)
     for part in (*operands, right):
         if not (part.isascii() and part.isalpha()):
             what = "an operand without indices" if not part else f"{part!r}"
@@ -49,3 +53,37 @@ def expression_of(subscripts: str, names: Sequence[str]) -> str:
     if summed:
         body = f"sum({', '.join(summed)}, {body})"
     return f"{RESULT}[{', '.join(right)}] = {body}"
+
+
+def _spelled_out(
+    subscripts: str, parts: Sequence[str], ranks: Sequence[int]
+) -> tuple[list[str], str]:
+    """The operands, and the result after them if it is given, with letters for `...`; and these.
+
+    An operand's last axes under `...` are those of all.
+    """
+    if any(part.count("...") > 1 for part in parts):
+        raise ConfigError(f"einsum: {subscripts!r}: ... stands in an operand twice")
+    counts = []
+    for part, rank in zip(parts, ranks, strict=False):
+        count = rank - len(part) + 3 if "..." in part else 0
+        if count < 0:
+            raise ConfigError(
+                f"einsum: {subscripts!r}: {part} names {len(part) - 3} axes, its operand has {rank}"
+            )
+        counts.append(count)
+    free = [letter for letter in string.ascii_letters if letter not in subscripts]
+    if max(counts) > len(free):
+        raise ConfigError(f"einsum: {subscripts!r}: more axes than there are letters")
+    shared = "".join(free[: max(counts)])
+    if len(parts) > len(ranks):
+        counts.append(len(shared))
+        if shared and "..." not in parts[-1]:
+            raise ConfigError(
+                f"einsum: {subscripts!r}: the result needs ..., too, or letters where ... stands"
+            )
+    spelled = [
+        part.replace("...", shared[len(shared) - count :], 1)
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return spelled, shared

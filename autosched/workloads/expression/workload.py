@@ -123,7 +123,8 @@ class ExpressionWorkload:
         """The workload that `subscripts` ("ij,jk->ik") mean; `shapes` has the inputs in order."""
         if not isinstance(subscripts, str) or not isinstance(shapes, Mapping):
             raise ConfigError("einsum must be a text and shapes a mapping from tensors to sizes")
-        expr = expression_of(subscripts, list(shapes))
+        ranks = {name: len(_shape(name, shape)) for name, shape in shapes.items()}
+        expr = expression_of(subscripts, ranks)
         return ExpressionWorkload.parse(expr, shapes, dtype, layout_free)
 
     @property

@@ -466,9 +466,33 @@ def test_einsum(subscripts: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("...qd,...kd->...qk", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+        ("...ij,jk->...ik", [(2, 3, 4, 5), (5, 6)]),
+        ("...ij,...jk->...ik", [(4, 5), (2, 3, 5, 6)]),
+        ("b...,b->b...", [(4, 3, 2), (4,)]),
+        ("a...z,z...", [(4, 3, 2, 5), (5, 2)]),
+        ("i...->...", [(7, 3)]),
+        ("...ij,jk->ik", [(4, 5), (5, 6)]),
+        ("i...,i->i", [(7,), (7,)]),
+    ],
+)
+def test_einsum_of_axes_without_names(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
+    named = {f"X{n}": shape for n, shape in enumerate(shapes)}
+    workload = ExpressionWorkload.parse_einsum(subscripts, named)
+    arrays = workload.inputs()
+    want = np.einsum(subscripts, *(x.astype(float) for x in arrays))
+    np.testing.assert_allclose(workload.reference(arrays)[0], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
     ("subscripts", "message"),
     [
-        ("...ij,jk->ik", "name every axis"),
+        ("...a,a...->", "the result needs ..., too"),
+        ("ijk...,jk->ik...", r"ijk... names 3 axes, its operand has 2"),
+        ("..ij,jk->ik", "expected letters, found '..ij'"),
+        ("i...j...,jk->ik", r"\.\.\. stands in an operand twice"),
         ("ij->ik", "has 1 operands, shapes has 2"),
         ("ij,jk->iz", "'z' of the result is in no operand"),
         ("ij,jk->ii", "stands there twice"),
