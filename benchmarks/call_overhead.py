@@ -66,6 +66,7 @@ def main() -> None:
         "kernel(a, b, c) of __dlpack__": lambda: kernel(*tensors),
         "kernel(a, b, c) of __array_interface__": lambda: kernel(*shared),
         "kernel(A=a, B=b, C=c)": lambda: kernel(A=a, B=b, C=c),
+        "kernel(a, b, out=c)": lambda: kernel(a, b, out=c),
         "c = kernel(a, b)": lambda: kernel(a, b),
     }
     if importlib.util.find_spec("torch") is not None:

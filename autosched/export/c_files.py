@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
 
 from autosched.codegen.c_words import has_meaning
 from autosched.export.library_ir import NO_SHAPE, UNSUPPORTED
+from autosched.runtime.array_checks import element_of
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.calling import constant_shape
 
@@ -18,6 +22,10 @@ _TYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _BITS = {"float16": "uint16_t", "bfloat16": "uint16_t"}
+_FLOATS = {"float16": (5, 10), "bfloat16": (8, 7), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
+"""How many bits of the exponent and the fraction floats have that are passed as their bits."""
+
+_NUMBERS = 13  # an example fills arrays with 0, 1, ... 12, 0, 1, ...
 
 _LIBRARIES = "c m dl rt pthread util resolv atomic crypt gcc gcc_s gomp"
 LIBRARIES = frozenset(_LIBRARIES.split())
@@ -35,12 +43,14 @@ class Function(NamedTuple):
     """A function of the library: what it computes, and its arrays.
 
     `variants` are the shapes that it chooses among, for one that is passed them, else empty.
+    `indices` are the values that arrays hold which it reads as indices, by their positions.
     """
 
     symbol: str
     title: str
     params: tuple[ParamSpec, ...]
     variants: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    indices: Mapping[int, range] = MappingProxyType({})
 
 
 def c_type(dtype: str) -> str:
@@ -198,7 +208,7 @@ def example(name: str, functions: Sequence[Function]) -> str:
     return text
 
 
-_OWN = "now aligned wanted i status fastest spent calls batches start seconds sum"
+_OWN = "now aligned wanted number numbers i status fastest spent calls batches start seconds sum"
 _OWN_WORDS = frozenset(_OWN.split())
 """What is visible where an example calls kernels, beside the arrays."""
 
@@ -216,7 +226,9 @@ def _example(name: str, functions: Sequence[Function]) -> str:
         f'  if (wanted("{f.symbol}", count, names) && call_{f.symbol}()) return 1;' for f in kernels
     )
     names = ",\n    ".join(f'"{f.symbol}"' for f in kernels)
-    return f"""/* Calls every kernel of {name} on 0, 1, ... 12, 0, 1, ...; prints sums and times.
+    has_bits = any(p.is_output and p.dtype in _FLOATS for f in kernels for p in f.params)
+    return f"""/* Calls every kernel of {name} on 0, 1, ... 12, 0, 1, ... (indices end where
+ * their tables do); prints sums and times.
  *
  *   cc -O2 {name}_example.c -I. -L. -l{name} -Wl,-rpath,'$ORIGIN' -o example && ./example
  *
@@ -224,7 +236,7 @@ def _example(name: str, functions: Sequence[Function]) -> str:
  * kernel, and where this machine cannot run the library.
  */
 #define _POSIX_C_SOURCE 200112L
-#include <stdio.h>
+{"#include <math.h>" + chr(10) if has_bits else ""}#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -250,7 +262,7 @@ static int wanted(const char *kernel, int count, char **names) {{
   return count < 2;
 }}
 
-{bodies}
+{_NUMBER if has_bits else ""}{bodies}
 int main(int count, char **names) {{
   static const char *const kernels[] = {{
     {names}}};
@@ -275,22 +287,57 @@ int main(int count, char **names) {{
 """
 
 
+_NUMBER = """\
+static double number(unsigned bits, int exponents, int fractions) {
+  const unsigned most = (1u << exponents) - 1, fraction = bits & ((1u << fractions) - 1);
+  const unsigned exponent = bits >> fractions & most;
+  double value = fraction;
+  if (exponent) value += 1u << fractions;
+  for (int k = (int)(exponent ? exponent : 1) - (int)(most / 2) - fractions; k; k += k < 0 ? 1 : -1)
+    value = k < 0 ? value / 2 : value * 2;
+  if (exponent == most && exponents == 4 && fraction + 1 == 1u << fractions) value = NAN;
+  if (exponent == most && exponents != 4) value = fraction ? NAN : INFINITY;
+  return bits >> (exponents + fractions) & 1 ? -value : value;
+}
+
+"""
+
+
+def _filled(array: str, p: ParamSpec, size: int, indices: range) -> list[str]:
+    """The lines that fill an input with 0, 1, ... 12, 0, 1, ..., as far as `indices` go."""
+    kind, modulus = c_type(p.dtype), min(_NUMBERS, len(indices))
+    loop = f"  for (long i = 0; i < {size}L; i++) {array}[i]"
+    if p.dtype not in _FLOATS:
+        first = f"{indices.start} + " if indices.start else ""
+        return [f"{loop} = ({kind})({first}i % {modulus});"]
+    element = element_of(p.dtype)
+    bits = np.arange(_NUMBERS).astype(element).view(f"u{element.itemsize}")
+    words = ", ".join(f"{word:#x}" for word in bits)
+    return [
+        "  {",
+        f"    static const {kind} numbers[] = {{{words}}};  /* 0 to 12 */",
+        f"  {loop} = numbers[i % {_NUMBERS}];",
+        "  }",
+    ]
+
+
 def _call(name: str, f: Function) -> str:
     lines = [f"static int call_{f.symbol}(void) {{"]
     total = []
     arrays = [f"array_{c}" for c in c_names(f.params)]
-    for array, p in zip(arrays, f.params, strict=True):
+    for k, (array, p) in enumerate(zip(arrays, f.params, strict=True)):
         kind, size = c_type(p.dtype), 1
         for extent in constant_shape(p):
             size *= extent
         lines.append(f"  {kind} *{array} = aligned({size}L * sizeof({kind}));")
-        if not p.is_output and p.dtype in _TYPES:
-            modulus = 2 if p.dtype == "bool" else 13
-            lines.append(
-                f"  for (long i = 0; i < {size}L; i++) {array}[i] = ({kind})(i % {modulus});"
-            )
-        if p.is_output:
-            total.append(f"  for (long i = 0; i < {size}L; i++) sum += (double){array}[i];")
+        if not p.is_output:
+            values = range(2 if p.dtype == "bool" else _NUMBERS)
+            lines += _filled(array, p, size, f.indices.get(k, values))
+            continue
+        value = f"(double){array}[i]"
+        if p.dtype in _FLOATS:
+            value = f"number({array}[i], {', '.join(map(str, _FLOATS[p.dtype]))})"
+        total.append(f"  for (long i = 0; i < {size}L; i++) sum += {value};")
     given = ", ".join(arrays)
     lines += [
         f"  int status = {f.symbol}({given});",

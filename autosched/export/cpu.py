@@ -23,12 +23,15 @@ from autosched.export.link import NO_LINKER, link, linker
 from autosched.runtime.artifact import CpuArtifact, ParamSpec
 from autosched.runtime.calling import constant_shape
 from autosched.target import Target, cpu_target
+from autosched.task import Task
+from autosched.workloads.index_values import drawn_values
 
 MODULES = (
     "runtime.array_checks",
     "runtime.calling",
     "runtime.memory",
     "runtime.quick_call",
+    "runtime.made_outputs",
     "export.exported_cpu",
 )
 _DOCSTRING = """Kernels for the CPU, tuned by autosched; this module needs NumPy only.
@@ -73,7 +76,10 @@ def export_cpu(
     objects = {f"{name}_runtime.o": compile_object(own, _plain(target), "light")}
     objects |= {f"{name}_{symbol}.o": a.object_code for symbol, a in built.items()}
 
-    functions = [Function(c.symbol, c.task.name, built[c.symbol].params) for c in candidates]
+    functions = [
+        Function(c.symbol, c.task.name, built[c.symbol].params, indices=_indices(c.task))
+        for c in candidates
+    ]
     for shape in shapes:
         params = built[shape.entries[0][0]].params
         variants = tuple(tuple(map(tuple, extents)) for _, extents in shape.entries)
@@ -105,6 +111,12 @@ def export_cpu(
         (folder / file).write_text(text, encoding="utf-8")
     made, note = _linked(folder, library, objects, exported(name, entries, shapes))
     return [*made, *(folder / file for file in texts)], note
+
+
+def _indices(task: Task) -> dict[int, range]:
+    """The values of the inputs that are read as indices, by their positions."""
+    values = drawn_values(task.tensors)
+    return {k: values[t] for k, t in enumerate(task.tensors) if t in values}
 
 
 def _linked(

@@ -23,6 +23,7 @@ from autosched.runtime.array_checks import (
     view_of,
 )
 from autosched.runtime.calling import arrange, result_of, signature
+from autosched.runtime.made_outputs import MadeOutputs
 from autosched.runtime.memory import aligned_copy, empty
 from autosched.runtime.quick_call import UNFIT, Expected, learn_tensors, quick_call
 
@@ -72,6 +73,7 @@ class Kernel:
             ctypes.addressof(_ONE),
             1,
         )
+        self._outputs = MadeOutputs(expected, [p.name for p in self.parameters])
 
     def __repr__(self) -> str:
         return f"<kernel {signature(self.name, self.parameters)}>"
@@ -82,14 +84,15 @@ class Kernel:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run once. Returns the outputs that were not given: an array, or a tuple of several."""
-        status = UNFIT if named else self._quick(args)
-        if status == 0:
-            return None
-        made: list[Any] = []
-        if status == UNFIT and learn_tensors(args) and not named:
-            status = self._quick(args)
-            if status == 0:
-                return None
+        given: tuple[Any, ...] = args
+        made: Sequence[Any] = ()
+        if named or len(args) == self._outputs.inputs:
+            given, made = self._outputs.complete(args, named)
+        status = self._quick(given)
+        if not status:
+            return result_of(made) if made else None
+        if status == UNFIT and learn_tensors((*args, *named.values())):
+            return self(*args, **named)
         if status == UNFIT:
             status, made = self._general(args, named)
         if status:

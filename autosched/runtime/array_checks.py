@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+MASKED = "is a masked array, whose mask is not seen; pass its .filled(VALUE), or its .data"
 _FOREIGN = {f"torch.{name}": name for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 
 
@@ -36,6 +37,8 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError(MASKED)
         return np.asarray(value)
     array: np.ndarray[Any, Any]
     if is_torch(type(value)):  # its own view costs a sixth of DLPack's and refuses the same
@@ -62,6 +65,8 @@ def is_torch(kind: type) -> bool:
 
 def no_view(value: Any, error: Exception) -> str:
     """Why `value` was refused, after `view_of` raised `error`."""
+    if isinstance(value, np.ma.MaskedArray):
+        return MASKED
     kind = type(value).__name__
     if not hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
         return (

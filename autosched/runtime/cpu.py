@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from autosched import arguments
 from autosched.codegen.llvm import compile_object, emit_llvm
 from autosched.codegen.llvm_compile import Level
 from autosched.codegen.llvm_tiles import NO_TILES
@@ -24,6 +25,7 @@ from autosched.runtime.calling import (
     result_of,
     signature,
 )
+from autosched.runtime.made_outputs import MadeOutputs
 from autosched.runtime.memory import aligned_copy
 from autosched.runtime.memory import empty as aligned_empty
 from autosched.runtime.native import has_symbol, kernel_imports, load_object, runtime_library
@@ -145,10 +147,11 @@ class CpuKernel:
         self._library = load_object(artifact.object_code, [artifact.symbol, *symbols], imports)
         self.raw_pointer = self._library.addresses[artifact.symbol]
         self.addresses = {name: self._library.addresses[name] for name in symbols}
-        self.quick = _quick_call(artifact, self.raw_pointer, self._threads_used)
+        expected = _expected(artifact.params)
+        self.quick = _quick_call(artifact, expected, self.raw_pointer, self._threads_used)
         self.origin: Origin | None = None  # known where it was built from a record file
-        self._outputs = _made_outputs(artifact.params)
-        self._number_of_inputs = len(artifact.params) - len(self._outputs)
+        self._outputs = MadeOutputs(expected, [p.name for p in artifact.params])
+        self._inputs = self._outputs.inputs
 
     @property
     def _threads_used(self) -> int:
@@ -205,31 +208,38 @@ class CpuKernel:
         Arguments are given by position, or by the names of the tensors; `out` is the output too.
         Raises MeasureError when an argument does not fit or an assertion fails.
         """
-        if named:
-            return self._general(args, named)
-        status = self.quick(args)
-        if status == UNFIT:
-            return self._unfit(args)
+        given: tuple[Any, ...] = args
+        made: Sequence[Any] = ()
+        if named or len(args) == self._inputs:
+            given, made = self._outputs.complete(args, named)
+        status = self.quick(given)
         if status:
-            raise self.failure(status)
-        return None
+            return self._unfit(status, args, named, given, made)
+        return result_of(made) if made else None
 
-    def _unfit(self, args: tuple[Any, ...]) -> Any:
-        """A call that is not simply of NumPy arrays: outputs are missing, other tensors, wrong."""
-        if learn_tensors(args):
-            return self(*args)
-        made = []
-        if len(args) == self._number_of_inputs and self._outputs:
-            made = [aligned_empty(shape, dtype) for shape, dtype in self._outputs]
-        status = self.quick((*args, *made)) if made else UNFIT
+    def _unfit(
+        self,
+        status: int,
+        args: tuple[Any, ...],
+        named: Mapping[str, Any],
+        given: tuple[Any, ...],
+        made: Sequence[Any],
+    ) -> Any:
+        """A call that is not simply of NumPy arrays: of other tensors, by names, or wrong.
+
+        `given` are all arguments where that is known, `made` the outputs among them. Raises
+        MeasureError for a `status` of the kernel's own.
+        """
+        if status != UNFIT:
+            raise self.failure(status)
+        if learn_tensors((*args, *named.values())):
+            return self(*args, **named)
+        try:
+            status = self.quick(tuple(map(view_of, given)))
+        except Exception:  # whatever it was, the general call says it
+            status = UNFIT
         if status == UNFIT:
-            try:
-                views = (*map(view_of, args), *made)
-            except Exception:  # whatever it was, the general call says it
-                return self._general(args, {})
-            status = self.quick(views)
-        if status == UNFIT:
-            return self._general(args, {})
+            return self._general(args, named)
         if status:
             raise self.failure(status)
         return result_of(made)
@@ -266,29 +276,26 @@ class CpuKernel:
         )
 
 
+def _expected(params: Sequence[ParamSpec]) -> list[Expected]:
+    """What the arguments must be; nothing where shapes are variable or numbers are passed."""
+    if not all(map(is_constant, params)):
+        return []
+    return [
+        Expected(DType(p.dtype).numpy, constant_shape(p), p.alignment, p.is_output) for p in params
+    ]
+
+
 def _quick_call(
-    artifact: CpuArtifact, kernel: int, threads: int
+    artifact: CpuArtifact, expected: Sequence[Expected], kernel: int, threads: int
 ) -> Callable[[tuple[Any, ...]], int]:
-    """The native call; one that fits nothing where shapes are variable or numbers are passed."""
-    expected = []
-    for p in artifact.params:
-        if not is_constant(p):
-            return lambda args: UNFIT
-        dtype = DType(p.dtype).numpy
-        expected.append(Expected(dtype, constant_shape(p), p.alignment, p.is_output))
+    """The native call; one that fits nothing where nothing is known of the arguments."""
+    if not expected:
+        return lambda args: UNFIT
     addresses = runtime_library().addresses
     word = addresses["autosched_pool"] + THREADS_OFFSET
     if not artifact.parallel:
         word, threads = ctypes.addressof(_ONE), 1
     return quick_call(addresses["autosched_call"], kernel, expected, word, threads)
-
-
-def _made_outputs(specs: tuple[ParamSpec, ...]) -> list[tuple[tuple[int, ...], Any]]:
-    """Shape and type of the outputs, where they are the last arguments and may be left out."""
-    outputs = [spec for spec in specs if spec.is_output]
-    if specs[len(specs) - len(outputs) :] != tuple(outputs) or not all(map(is_constant, outputs)):
-        return []
-    return [(constant_shape(spec), DType(spec.dtype).numpy) for spec in outputs]
 
 
 def _refused(text: str) -> MeasureError:
@@ -307,6 +314,10 @@ def load(artifact: CpuArtifact, threads: int | None = None) -> CpuKernel:
     """The kernel of `artifact`, loaded into this process.
 
     `threads` replaces the number of threads its parallel loops were compiled for. Raises
-    MeasureError (stage load) when a symbol it needs is missing.
+    MeasureError (stage load) when a symbol it needs is missing, and ConfigError for arguments of
+    other kinds.
     """
+    arguments.instance("artifact", artifact, CpuArtifact, "autosched.driver.build(...)")
+    if threads is not None:
+        threads = arguments.integer("threads", threads, 1)
     return CpuKernel(artifact, threads)

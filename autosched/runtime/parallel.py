@@ -1,6 +1,6 @@
 """The worker pool behind `parallel` loops: Python threads that live in native code.
 
-A hot launch costs under a microsecond; idle workers sleep in the kernel after about 50 microseconds
+A hot launch costs under a microsecond; idle workers sleep in the kernel after 25 to 50 microseconds
 and use no processor time. One pool serves the process: a loop launched while another runs (from a
 nested call or another Python thread) runs serially in its caller. After a fork the child starts
 without workers and gets its own when it first needs them.

@@ -21,7 +21,8 @@ from autosched.torch.replacement import Replacement
 from autosched.user_warning import warn
 from autosched.words import count
 
-Key = tuple[Any, ...]
+Key = tuple[tuple[Any, int | None], ...]
+"""What is seen of each input (`_seen`)."""
 
 MOST_SHAPES = 8
 """For how many shapes a graph is made; torch.compile gives up after as many by itself."""
@@ -130,32 +131,27 @@ class CompiledGraph:
         given = [*inputs]
         for i in self._numbers:
             given[i] = given[i].item()
-        weights = tuple(map(_is_plain_weight, self._weights, given))
-        shapes = tuple(map(_shape, weights, given))
-        addresses = tuple(t.data_ptr() for w, t in zip(weights, given, strict=True) if w)
-        variant = self._variants.get((shapes, addresses))
+        key = tuple(map(_seen, self._weights, given))
+        variant = self._variants.get(key)
         if variant is None:
-            variant = self._variant(shapes, addresses, weights, given)
+            variant = self._variant(key, given)
         return self._graph(*inputs) if variant is None else variant(*given)
 
-    def _variant(
-        self, shapes: Key, addresses: Key, weights: Sequence[bool], inputs: Sequence[Any]
-    ) -> _Variant | None:
+    def _variant(self, key: Key, inputs: Sequence[Any]) -> _Variant | None:
         """The variant for these inputs; None where there are as many as there may be."""
-        key = shapes, addresses
         with self._lock:
             if key in self._variants:
                 return self._variants[key]
             limits = (0, "shapes and numbers", MOST_SHAPES), (1, "weights", MOST_WEIGHTS)
-            for mine, which, most in limits:
-                known = {each[mine] for each in self._variants}
-                if key[mine] not in known and len(known) >= most:
+            for part, which, most in limits:
+                known = {tuple(seen[part] for seen in each) for each in self._variants}
+                if tuple(seen[part] for seen in key) not in known and len(known) >= most:
                     self._tell(
                         f"it has kernels for {count(most, 'set')} of {which}, others are computed "
                         "by PyTorch"
                     )
                     return None
-            positions = [i for i, weight in enumerate(weights) if weight]
+            positions = [i for i, (_, address) in enumerate(key) if address is not None]
             made = _Variant(self._with_numbers, inputs, positions, self._known)
             self._variants[key] = made
             self._tell_report(made.report)
@@ -199,15 +195,16 @@ def _is_weight(name: str, example: Any) -> bool:
     return isinstance(example, torch.nn.Parameter) or "_buffers_" in name
 
 
-def _is_plain_weight(weight: bool, value: Any) -> bool:
-    """Whether changes of it are counted, which those of tensors made in inference mode are not."""
-    dense = isinstance(value, torch.Tensor) and value.layout == torch.strided
-    return weight and dense and not value.is_inference()
+def _seen(weight: bool, value: Any) -> tuple[Any, int | None]:
+    """What a graph depends on of an input, and where it lies if it is a weight.
 
-
-def _shape(weight: bool, value: Any) -> Any:
-    """What a graph depends on of an input; other values become part of it."""
-    if isinstance(value, torch.Tensor):
-        dense = value.layout == torch.strided
-        return value.shape, value.stride() if dense else value.layout, value.dtype, weight
-    return type(value), value
+    A tensor made in inference mode is none: its changes are not counted. Values that are no tensors
+    become part of the graph.
+    """
+    if not isinstance(value, torch.Tensor):
+        return (type(value), value), None
+    if value.layout != torch.strided:
+        return (value.shape, value.layout, value.dtype, False), None
+    plain = weight and not value.is_inference()
+    kind = value.shape, value.stride(), value.dtype, plain
+    return kind, value.data_ptr() if plain else None

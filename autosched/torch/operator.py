@@ -46,6 +46,7 @@ class Operator:
         self.inputs = [p.name for p in params if not p.is_output]
         self.number_of_outputs = len(params) - len(self.inputs)
         self._variants: dict[Key, Variant] = {}
+        self._only: Variant | None = None  # where there are no others: no need to choose
         self._stored: dict[Key, Variant] = {}  # by the inputs that `prepare` takes
 
     def __repr__(self) -> str:
@@ -74,20 +75,20 @@ class Operator:
             )
         found = Variant(title, kernel, outputs)
         self._variants[key] = found
+        self._only = found if len(self._variants) == 1 else None
         self._stored[(*map(_original_shape, inputs), *map(type_of, inputs))] = found
 
     def run(self, *tensors: Tensor) -> Any:
         """The outputs. Raises MeasureError for tensors that do not fit."""
-        variant = self._variants.get(self._key(tensors))
-        if variant is None:
-            raise self._unknown(tensors)
+        variant = self._only or self._choice(tensors)
         made = [torch.empty_like(each) for each in variant.outputs]
-        kernel = variant.kernel
-        status = kernel.quick((*tensors, *made))
+        status = variant.kernel.quick((*tensors, *made))
         if status == UNFIT:
-            kernel(*self._usual(tensors), *made)
+            variant = self._choice(tensors)
+            made = [torch.empty_like(each) for each in variant.outputs]
+            variant.kernel(*self._usual(tensors), *made)
         elif status:
-            raise kernel.failure(status)
+            raise variant.kernel.failure(status)
         return made[0] if len(made) == 1 else tuple(made)
 
     def prepare(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -118,6 +119,13 @@ class Operator:
         made = [first.new_empty(each.shape, dtype=each.dtype) for each in variant.outputs]
         return made[0] if len(made) == 1 else tuple(made)
 
+    def _choice(self, tensors: Sequence[Tensor]) -> Variant:
+        """The kernel for these shapes. Raises MeasureError where there is none."""
+        variant = self._variants.get(self._key(tensors))
+        if variant is None:
+            raise self._unknown(tensors)
+        return variant
+
     @staticmethod
     def _key(tensors: Sequence[Tensor]) -> Key:
         return (*[t.shape for t in tensors], *[t.dtype for t in tensors])
@@ -139,7 +147,8 @@ class Operator:
                     "torch.no_grad(), pass .detach(), or give it one with "
                     "torch.library.register_autograd",
                 )
-            plain = tensor.detach() if tensor.requires_grad else tensor
+            as_it_is = type(tensor) is torch.Tensor and not tensor.requires_grad
+            plain = tensor if as_it_is else tensor.detach()  # a parameter is no plain tensor
             if not plain.is_contiguous():
                 if not self.copy:
                     shape, strides = tuple(plain.shape), plain.stride()

@@ -29,6 +29,7 @@ class Replacement:
         self._shared = shared
         self._made: dict[str, tuple[str, list[Operand], int]] = {}  # by which call, by the buffer
         self._new: dict[Any, Any] = {}  # what stands for nodes that were replaced
+        self._replaced: set[Any] = set()  # those, and what they alone read
         self._buffers: dict[Any, str] = {}  # of constant inputs, by what they are
 
     def replace(self, match: Match, name: str) -> None:
@@ -60,12 +61,22 @@ class Replacement:
                 result = graph.call_function(_permute, (result, back))
         match.last.replace_all_uses_with(result)
         self._new[match.last] = result
+        self._replaced.update(match.nodes)
+
+    @property
+    def results(self) -> Any:
+        """How the results of the graph are nested (a TreeSpec)."""
+        return self._module.graph._codegen.pytree_info.out_spec
 
     def finish(self) -> Any:
-        """A module without what nothing reads any more, whose tensors are none of the model's."""
+        """A module without what nothing reads any more, whose tensors are none of the model's.
+
+        Its inputs and results are flat: to nest them anew takes as long as a small kernel.
+        """
         graph = self._module.graph
+        graph.set_codegen(fx.graph.CodeGen())
         graph._tracer_cls = None  # torch.export's own cannot be made anew, as pickle does
-        graph.eliminate_dead_code()
+        graph.eliminate_dead_code(self._is_needed)
         graph.lint()
         copies: dict[int, Any] = {}
         parts = {
@@ -74,6 +85,11 @@ class Replacement:
             if node.op in ("get_attr", "call_module")
         }
         return fx.GraphModule(parts, graph)
+
+    def _is_needed(self, node: Any) -> bool:
+        """Whether the node stays though nothing reads it. PyTorch has attention stay, which might
+        draw random numbers; a kernel computes one that does not."""
+        return bool(node.is_impure()) and node not in self._replaced
 
     def refresh(self, graph: Any) -> None:
         """Store the constant inputs of `graph`, which `finish` returned, as they are now."""

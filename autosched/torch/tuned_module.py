@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_unflatten
 
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import parameters_of
@@ -29,12 +30,14 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
         self,
         model: Any,
         graph: Any,
+        results: Any,
         examples: Sequence[Any],
         named_examples: Mapping[str, Any],
         report: Report,
     ) -> None:
         super().__init__()
         self.graph_module = graph
+        self._results = results  # how its results, a flat sequence, are nested
         self.report = report
         self._model = (model,)  # no part of this one: its weights would be there twice
         self._signature = parameters_of(model)
@@ -49,19 +52,24 @@ class WithKernels(torch.nn.Module):  # type: ignore[misc]  # of Any, where PyTor
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """What the model computes."""
-        gradients = torch.is_grad_enabled()
+        if not torch.is_grad_enabled():
+            return self._computed(inputs, named, gradients=False)
         with torch.no_grad():
-            values = self._in_order(inputs, named)
-            if values is None or tuple(map(_kind, values)) != self._examples:
-                self._tell_of_others(inputs, named)
-                return self._model[0](*inputs, **named)
-            if gradients and any(v.requires_grad for v in values if isinstance(v, torch.Tensor)):
-                self._tell_of_gradients()
-            stored = map(_stored, values, self._strides)
-            if not torch.is_autocast_enabled("cpu"):
-                return self.graph_module(*stored)
-            with torch.autocast("cpu", enabled=False):  # kernels are for the types of the trace
-                return self.graph_module(*stored)
+            return self._computed(inputs, named, gradients=True)
+
+    def _computed(self, inputs: Sequence[Any], named: Mapping[str, Any], *, gradients: bool) -> Any:
+        """The same; `gradients` are what the caller would have."""
+        values = self._in_order(inputs, named)
+        if values is None or tuple(map(_kind, values)) != self._examples:
+            self._tell_of_others(inputs, named)
+            return self._model[0](*inputs, **named)
+        if gradients and any(v.requires_grad for v in values if isinstance(v, torch.Tensor)):
+            self._tell_of_gradients()
+        stored = map(_stored, values, self._strides)
+        if not torch.is_autocast_enabled("cpu"):
+            return tree_unflatten(self.graph_module(*stored), self._results)
+        with torch.autocast("cpu", enabled=False):  # kernels are for the types of the trace
+            return tree_unflatten(self.graph_module(*stored), self._results)
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any] | None:
         """The arguments in the order of the graph's; None where they are others."""

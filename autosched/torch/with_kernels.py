@@ -51,7 +51,9 @@ def with_kernels(
     report = put_kernels(replacement, matches, left_out, known)
     if not report.replaced:
         raise _none_fits(len(matches), known.values(), report.left_out)
-    return WithKernels(model, replacement.finish(), example_inputs, named_inputs, report)
+    results = replacement.results
+    graph = replacement.finish()
+    return WithKernels(model, graph, results, example_inputs, named_inputs, report)
 
 
 def _none_fits(

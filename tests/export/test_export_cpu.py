@@ -29,6 +29,7 @@ from autosched.export import cpu as exporting
 from autosched.export import link
 from autosched.export.c_files import Function, c_names, cmake, example
 from autosched.measure.records import Record, read_log
+from autosched.runtime.array_checks import element_of
 from autosched.runtime.artifact import ParamSpec
 from autosched.runtime.cpu import load
 from autosched.search.options import SearchOptions
@@ -259,12 +260,28 @@ def test_arguments_that_do_not_fit(folder: Path) -> None:
         r"argument 3 \(C\) must be contiguous": (a, b, np.ones((32, 64), np.float32).T),
         r"argument 3 \(C\) is written by the kernel but shares": (a, c[:16], c),
         r"argument 1 \(A\) must be a NumPy array": ([1], b, c),
+        r"argument 2 \(B\) is a masked array": (a, np.ma.array(b, mask=b > 0), c),
         r"takes 3 arguments \(A, B, C\), found 1": (a,),
     }
     for says, given in refusals.items():
         with pytest.raises(ValueError, match=f"matmul_64x32x16:? {says}"):
             kernel(*given)
     assert repr(kernel).startswith("<kernel matmul_64x32x16(A: float32[64, 16], B: ")
+
+
+@needs_linker
+def test_outputs_that_are_left_out_are_made_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once 30 us for each call: every argument was looked at in Python."""
+    kernels = module(folder / "kernels.py")
+    a, b, c = (np.ones(s, np.float32) for s in ((64, 16), (16, 32), (64, 32)))
+    monkeypatch.setattr(kernels.Kernel, "_general", lambda self, *given: pytest.fail("looked at"))
+    for kernel in (kernels.matmul_64x32x16, kernels.matmul):
+        c[:] = 0
+        assert kernel(a, b, out=c) is None
+        made = kernel(a, b)
+        assert (c == 16).all() and (made == 16).all() and made.ctypes.data % 64 == 0
 
 
 @needs_linker
@@ -416,6 +433,41 @@ def test_types_that_numpy_does_not_have(tmp_path: Path) -> None:
     assert "uint16_t *" in (tmp_path / "add_relu.h").read_text()
 
 
+def example_of(task: Task, folder: Path) -> str:
+    """What the example of an exported kernel prints."""
+    cc = link.linker()
+    assert cc is not None
+    export([record(task)], folder)
+    source, program = folder / "kernel_example.c", folder / "example"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow"]
+    where = [f"-I{folder}", f"-L{folder}", "-lkernel", f"-Wl,-rpath,{folder}"]
+    subprocess.run([*cc, *flags, str(source), "-o", str(program), *where], check=True)
+    return subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+
+
+@needs_linker
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_the_example_computes_with_floats_that_are_passed_as_bits(
+    tmp_path: Path, dtype: str
+) -> None:
+    """They were all 0, and the sum was of the bits."""
+    task = Task.from_expression("C[i] = A[i] * B[i] - 8", {"A": (20,), "B": (20,)}, dtype=dtype)
+    numbers = (np.arange(20) % 13).astype(element_of(dtype))
+    (want,) = task.reference([numbers, numbers])
+    said = example_of(task, tmp_path)
+    assert float(said.split()[2].rstrip(",")) == want.astype(np.float64).sum() > 0
+
+
+@needs_linker
+def test_the_example_reads_inside_of_tables(tmp_path: Path) -> None:
+    """Of four numbers it read the thirteenth."""
+    task = Task.from_expression(
+        "C[i] = A[I[i]]", {"A": (4,), "I": (26,)}, dtype={"A": "float32", "I": "int32"}
+    )
+    assert example_of(task, tmp_path).startswith("kernel sum 37,")  # 6 times 0 to 3, 0, 1
+    assert "i % 4)" in (tmp_path / "kernel_example.c").read_text()
+
+
 @needs_linker
 def test_names_that_c_cannot_say(tmp_path: Path) -> None:
     cc = link.linker()
@@ -489,7 +541,7 @@ def test_names_of_functions_that_c_or_python_use(tmp_path: Path) -> None:
 
 EXAMPLES_OWN = [
     *("now", "aligned", "wanted", "status", "calls", "start", "i", "array_A", "call_now", "a__b"),
-    *("count", "names_", "kernels", "most", "problem", "t", "p"),
+    *("count", "names_", "kernels", "most", "problem", "t", "p", "number", "numbers"),
 ]
 
 

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 import autosched.torch
 from autosched.session.tuned import TunedKernel
 from autosched.task import Task
+from autosched.torch.matches import RULES
 from autosched.torch.model_graph import exported
 from kit.exporting import record
 
@@ -165,7 +166,8 @@ class Pieces(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missi
 def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> Any:
     """The model with kernels for all of its tasks, which computes what the model does.
 
-    It is traced once for both, which takes most of the time.
+    PyTorch computes nothing of that any more. The model is traced once for both, which takes most
+    of the time.
     """
     graph = exported(model, inputs, named)
     with pytest.MonkeyPatch.context() as patch:
@@ -178,7 +180,13 @@ def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> An
     with torch.no_grad():
         wanted = model(*inputs, **named)
     torch.testing.assert_close(fast(*inputs, **named), wanted, rtol=tolerance, atol=tolerance)
+    assert fast.report.left_out or not computed_by_pytorch(fast.graph_module)
     return fast
+
+
+def computed_by_pytorch(graph: Any) -> set[Any]:
+    """The operations with a kernel that PyTorch computes in this graph."""
+    return {node.target for node in graph.graph.nodes} & RULES.keys()
 
 
 def nearer(model: Any, dtype: Any, *inputs: Any) -> Any:

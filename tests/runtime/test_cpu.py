@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
-from autosched.errors import MeasureError
+from autosched.errors import ConfigError, MeasureError
 from autosched.runtime import native
 from autosched.runtime.cpu import (
     CpuArtifact,
@@ -137,6 +137,16 @@ def test_a_kernel_is_of_its_process(kernel: CpuKernel, copied: Callable[[Any], A
     assert load(pickle.loads(pickle.dumps(kernel.artifact))).artifact == kernel.artifact
 
 
+def test_loading_checks_its_arguments(artifact: CpuArtifact) -> None:
+    for threads, message in ((0, "at least 1, found 0"), ("2", "an integer, found '2'")):
+        wrong: Any = threads
+        with pytest.raises(ConfigError, match=f"threads: expected {message}"):
+            load(artifact, wrong)
+    other: Any = artifact.object_code
+    with pytest.raises(ConfigError, match="artifact: expected a CpuArtifact"):
+        load(other)
+
+
 def test_arguments_are_checked_before_anything_runs(kernel: CpuKernel) -> None:
     a, out = np.ones(8, np.float32), np.full(8, -1, np.float32)
     assert "takes 3 arguments (a, factor, out), found 2" in refused(kernel, a, 1.0)
@@ -152,6 +162,8 @@ def test_arguments_are_checked_before_anything_runs(kernel: CpuKernel) -> None:
         kernel, [1.0] * 8, 1.0, out
     )
     assert "must be a float32 number" in refused(kernel, a, "x", out)
+    assert "argument 2 (factor) is a masked array" in refused(kernel, a, np.ma.masked, out)
+    assert "argument 1 (a) is a masked array" in refused(kernel, np.ma.array(a), 1.0, out)
     frozen = np.zeros(8, np.float32)
     frozen.flags.writeable = False
     assert "read-only" in refused(kernel, a, 1.0, frozen)

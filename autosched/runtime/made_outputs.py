@@ -1,0 +1,46 @@
+"""The outputs that a call of a kernel leaves out, or gives as `out`, beside the native checks.
+
+It needs the standard library and NumPy only: exported modules hold a copy of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosched.runtime.memory import maker
+from autosched.runtime.quick_call import Expected
+
+
+class MadeOutputs:
+    """The outputs of a kernel whose arguments are `expected`, and called `names`.
+
+    `inputs` is the number of its other arguments, which come first; -1 where they do not, or where
+    it has no output: every argument is given then.
+    """
+
+    def __init__(self, expected: Sequence[Expected], names: Sequence[str]) -> None:
+        inputs = sum(not e.written for e in expected)
+        last = inputs < len(expected) and all(e.written for e in expected[inputs:])
+        self.inputs = inputs if last else -1
+        self._has_out = "out" in names
+        self._makers = [maker(e.shape, e.dtype) for e in expected if e.written]
+
+    def complete(
+        self, args: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Sequence[np.ndarray[Any, Any]]]:
+        """All arguments of `kernel(*inputs)` or `kernel(*inputs, out=...)`, and the outputs made.
+
+        New ones start at cache lines. Nothing for a call that is another.
+        """
+        if len(args) != self.inputs:
+            return (), ()
+        if not named:
+            made = [make() for make in self._makers]
+            return (*args, *made), made
+        out = named.get("out")
+        if out is None or len(named) > 1 or self._has_out:
+            return (), ()
+        return (*args, *(out if isinstance(out, tuple | list) else (out,))), ()
