@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from autosched.arguments import instance
 from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import CompileError
 from autosched.layout import LayoutOption
@@ -86,7 +87,7 @@ def pipeline_of(target: Target, lenient: bool = False) -> tuple[Pass, ...]:
     from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
     from autosched.transform.pipeline import cpu_pipeline, gpu_pipeline
 
-    if target.is_gpu:
+    if _checked(target).is_gpu:
         own = target.hardware.max_shared_memory_per_block
         return gpu_pipeline(min(own, STATIC_BYTES), target.shared_memory_limit)
     return cpu_pipeline(target.vector_bytes, lenient, target.vector_registers)
@@ -257,7 +258,7 @@ def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu"
     from autosched.runtime.host import host_artifact, prepared
     from autosched.transform.pipeline import host_pipeline
 
-    if target.kind != "cpu":
+    if _checked(target).kind != "cpu":
         raise CompileError(f"build_host makes code for the CPU, the target is {target}")
     module = IRModule({program.name: program}) if isinstance(program, PrimFunc) else program
     module, signatures = prepared(module)
@@ -268,8 +269,13 @@ def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
     """Object code of lowered TIR. Raises CompileError for a target other than the CPU."""
     from autosched.runtime.cpu import build_artifact
 
-    if target.kind != "cpu":
+    if _checked(target).kind != "cpu":
         raise CompileError(
             f"build makes code for the CPU, the target is {target}; build_cuda makes kernels for it"
         )
     return build_artifact(func, target)
+
+
+def _checked(target: Target) -> Target:
+    """`target`; ConfigError where it is none, such as its name."""
+    return instance("target", target, Target, "autosched.target.cpu_target()")

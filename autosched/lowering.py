@@ -21,10 +21,16 @@ from autosched.arguments import found
 from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.verify import verify
-from autosched.transform.framework.context import CONFIG_KEYS, PassContext, PassInfo, check_config
+from autosched.transform.framework.context import (
+    CONFIG_KEYS,
+    PHASES,
+    PassContext,
+    PassInfo,
+    check_config,
+)
 from autosched.transform.framework.pass_names import OWN_PASSES
 from autosched.transform.framework.passes import FunctionPass, ModulePass, ProgramT
-from autosched.transform.framework.user_passes import LAST_PHASE, PHASES
+from autosched.transform.framework.user_passes import LAST_PHASE
 from autosched.user_file import (
     failure_in,
     line_of,

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from errno import EEXIST
 from pathlib import Path
 
 from autosched.errors import ConfigError
@@ -89,11 +90,12 @@ def require_apart(
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
     """A name beside `path` to write to; it takes the place of `path` when the block succeeds.
 
     What a link points to is replaced, not the link; a device is written to as it is. Who may read
-    and write what stands there may do so afterwards, and its owner alone meanwhile.
+    and write what stands there may do so afterwards, and its owner alone meanwhile. With `only_new`
+    no file is replaced, not even one that came to be there meanwhile: FileExistsError.
     """
     if path.exists() and not path.is_file():  # /dev/stdout is a link to what has no path
         yield path
@@ -109,9 +111,22 @@ def replacing(path: Path) -> Iterator[Path]:
         if mode is not None:
             with suppress(OSError):  # a file system without them
                 partial.chmod(mode)
+        if only_new:
+            _require_none(partial, target)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _require_none(partial: Path, target: Path) -> None:
+    """Make `target` a second name of `partial`. Raises FileExistsError where it is one already."""
+    try:
+        target.hardlink_to(partial)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without second names
+        if target.exists():
+            raise FileExistsError(EEXIST, os.strerror(EEXIST), str(target)) from None
 
 
 def _resolved(path: Path) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
+from autosched.arguments import found, integer
 from autosched.cpu_caches import cache_sizes
 from autosched.cpu_cores import hardware_threads, physical_cores, usable_cores
 from autosched.cpu_features import host_features
@@ -17,21 +18,25 @@ from autosched.words import count
 _UNLIMITED = 2**31 - 1
 _STATIC_SHARED = 48 << 10
 _OPT_IN_KIB = {
-    "sm_70": 96,
-    "sm_75": 64,
-    "sm_80": 163,
-    "sm_86": 99,
-    "sm_87": 163,
-    "sm_89": 99,
-    "sm_90": 227,
-    "sm_100": 227,
-    "sm_103": 227,
-    "sm_120": 99,
-    "sm_121": 99,
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    88: 99,
+    89: 99,
+    90: 227,
+    100: 227,
+    101: 227,  # sm_110 before CUDA 13
+    103: 227,
+    110: 227,
+    120: 99,
+    121: 99,
 }
 """Shared memory of a block that asks for more than 48 KiB at its launch (CUDA C++ Programming
 Guide, "Technical Specifications per Compute Capability", without the 1 KiB that each block takes
-from sm_80 on)."""
+from sm_80 on; of sm_88 and sm_110 libcu++'s `arch_traits`)."""
 THREAD_BYTES = 255 * 4
 """What the registers of a thread hold: 255 of 4 bytes, on every architecture (CUDA C++ Programming
 Guide, "Technical Specifications per Compute Capability"). An array of a thread that has no room
@@ -85,11 +90,14 @@ class HardwareParams:
     @classmethod
     def from_list(cls, values: Sequence[int]) -> HardwareParams:
         """From the list of an Ansor v0.6 record, in field order."""
-        if len(values) != len(fields(cls)):
+        number = len(fields(cls))
+        if not isinstance(values, Sequence) or isinstance(values, str):
+            raise ConfigError(f"hardware parameters: expected a list, {found(values)}")
+        if len(values) != number:
             raise ConfigError(
-                f"hardware parameters: expected {len(fields(cls))} integers, found {len(values)}"
+                f"hardware parameters: expected {number} integers, found {len(values)}"
             )
-        return cls(*(int(v) for v in values)).checked()
+        return cls(*(integer("hardware parameters", v) for v in values)).checked()
 
     def checked(self) -> HardwareParams:
         """These parameters. Raises ConfigError where one is of no machine."""
@@ -152,10 +160,15 @@ class Target:
     def opt_in_shared_memory(self) -> int:
         """Bytes of shared memory that a block may have on `arch` when its launch asks for them.
 
-        Of an architecture that is not known, what every GPU has: 48 KiB.
+        Of an architecture that is not known, the least that one of its generation has (8 of sm_88,
+        10 of sm_107); of another generation, what every GPU has: 48 KiB.
         """
-        kib = _OPT_IN_KIB.get(self.arch.rstrip("af"))
-        return _STATIC_SHARED if kib is None else kib << 10
+        if not self.arch:
+            return _STATIC_SHARED
+        number, _ = parse_arch(self.arch)
+        alike = [kib for known, kib in _OPT_IN_KIB.items() if known // 10 == number // 10]
+        kib = _OPT_IN_KIB.get(number, min(alike, default=0))
+        return max(kib << 10, _STATIC_SHARED)
 
     @property
     def shared_memory_limit(self) -> int:
@@ -208,7 +221,9 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
     128
     """
     cpu, features, triple = _host()
-    threads = threads or min(usable_cores(), MAX_THREADS)
+    if threads is None:
+        threads = min(usable_cores(), MAX_THREADS)
+    threads = integer("threads", threads, 1)
     params = _override(HardwareParams.default("cpu", threads=threads), hardware)
     width = _vector_bytes(features)
     return Target("cpu", params, threads, cpu, features, triple, width, caches=cache_sizes())
@@ -322,7 +337,8 @@ def _override(params: HardwareParams, values: Mapping[str, int]) -> HardwarePara
     if unknown:
         names = ", ".join(sorted(known))
         raise ConfigError(f"hardware parameter {unknown[0]!r} is unknown; expected one of {names}")
-    return replace(params, **values)
+    whole = {name: integer(f"hardware: {name}", value) for name, value in values.items()}
+    return replace(params, **whole).checked()
 
 
 @lru_cache(maxsize=1)

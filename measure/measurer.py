@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autosched import arguments
 from autosched.measure.build import Builder, BuildResult
 from autosched.measure.check import Seen
 from autosched.measure.cluster.builder import ClusterBuilder
@@ -26,7 +27,7 @@ from autosched.measure.run_options import RunOptions
 from autosched.measure.runner import Runner, output_type
 from autosched.measure.workers import default_workers
 from autosched.state.steps import Step
-from autosched.target import Target
+from autosched.target import KINDS, Target
 from autosched.task import Task
 
 CHECKS = ("best", "all", "none")
@@ -74,8 +75,12 @@ class Measurer:
         `hosts` is the address of a Ray cluster whose nodes build and measure: `require` meets them.
         """
         options = options or RunOptions()
+        arguments.one_of("check", check, CHECKS)
+        arguments.one_of("target", target, KINDS)
+        arguments.positive("build_timeout", build_timeout)
         if workers is None:
             workers = default_workers(target)
+        arguments.integer("workers", workers, 1)
         if hosts:
             cluster = Cluster(connect(hosts), workers, build_timeout, warning)
             return cls(ClusterBuilder(cluster), ClusterRunner(options, cluster), check)

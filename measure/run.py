@@ -272,25 +272,16 @@ class _Runner:
 def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:
     """The outputs of the task's reference, for copies: a reference may change its inputs.
 
-    Raises MeasureError (stage check, kind error) when it raises or returns other shapes.
+    Raises MeasureError (stage check, kind error) when it raises or returns what does not fit.
     """
-    tensors = task.tensors[-task.num_outputs :]
     try:
-        found = task.reference([array.copy() for array in inputs])
+        return task.reference([array.copy() for array in inputs])
     except AutoschedError as error:
         raise MeasureError(str(error), stage="check") from error
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:
         raise MeasureError(told(error), stage="check") from error
-    for tensor, array in zip(tensors, found, strict=True):
-        if array.shape != _shape(tensor):
-            raise MeasureError(
-                f"it returned an array of shape {array.shape} for {tensor.name}, expected "
-                f"{_shape(tensor)}",
-                stage="check",
-            )
-    return found
 
 
 def make_handler() -> Handler:

@@ -1,10 +1,20 @@
 """Steps to schedules, TIR and object code, with and without a layout rewrite."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
-from autosched.driver import apply_steps, build_func, lower_steps
-from autosched.errors import CompileError
+from autosched.driver import (
+    apply_steps,
+    build,
+    build_cuda,
+    build_func,
+    build_host,
+    lower,
+    lower_steps,
+)
+from autosched.errors import CompileError, ConfigError
 from autosched.layout import LayoutOption
 from autosched.state.dag import ComputeDAG
 from autosched.state.steps import steps_from_json
@@ -52,3 +62,18 @@ def test_only_a_cpu_has_a_code_generator(dag: ComputeDAG) -> None:
     func = lower_steps(dag, (), cpu_target())
     with pytest.raises(CompileError, match=r"the target is cuda \(sm_80\); build_cuda"):
         build_func(func, cuda_target())
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda", None])
+def test_a_name_is_no_target(dag: ComputeDAG, target: Any) -> None:
+    sch, tensors = dag.apply_steps(())
+    for way in (
+        lambda: lower(sch, tensors, target),
+        lambda: build(sch, tensors, target),
+        lambda: lower_steps(dag, (), target),
+        lambda: build_func(lower_steps(dag, (), cpu_target()), target),
+        lambda: build_host(lower_steps(dag, (), cpu_target()), target),
+        lambda: build_cuda(dag, (), target),
+    ):
+        with pytest.raises(ConfigError, match=r"target: expected a Target, e\.g\."):
+            way()

@@ -1,5 +1,6 @@
 """Whatever writes a file replaces its own kind only: every writer on every kind of file."""
 
+import errno
 import gzip
 import os
 import stat
@@ -280,3 +281,26 @@ def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match=says):
         require_apart([("the page", Path("a.jsonl")), ("the log", Path("b.jsonl"))])
     assert real_path(tmp_path / "a.jsonl") == (tmp_path / "a.jsonl").resolve()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_came_meanwhile_stays(
+    tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two commands with one new file the later one took its place without a word."""
+    if not links:
+
+        def hardlink_to(self: Path, target: Path) -> None:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(Path, "hardlink_to", hardlink_to)
+    path = tmp_path / "file"
+    with replacing(path, only_new=True) as partial:
+        partial.write_text("first")
+    assert path.read_text() == "first"
+    path.unlink()
+    with pytest.raises(FileExistsError), replacing(path, only_new=True) as partial:
+        partial.write_text("second")
+        path.write_text("another's")
+    assert path.read_text() == "another's"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

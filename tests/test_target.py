@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,55 @@ def test_wrong_names_are_refused() -> None:
         make_target("cpu", cores=3)
     with pytest.raises(ConfigError, match="expected 8 integers, found 2"):
         HardwareParams.from_list([1, 2])
+    wrong: Any = ["-1"] * 8
+    with pytest.raises(ConfigError, match="hardware parameters: expected an integer, found '-1'"):
+        HardwareParams.from_list(wrong)
+    with pytest.raises(ConfigError, match="hardware parameters: expected a list, found 'list'"):
+        wrong = "list"
+        HardwareParams.from_list(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"threads": 0}, "threads: expected at least 1, found 0"),
+        ({"threads": "4"}, "threads: expected an integer, found '4'"),
+        ({"cache_line_bytes": "64"}, "hardware: cache_line_bytes: expected an integer, found '64'"),
+        ({"cache_line_bytes": 0}, "hardware: cache_line_bytes: expected 1 to 2147483647, found 0"),
+    ],
+)
+def test_numbers_that_no_machine_has_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        cpu_target(**given)
+    if "threads" not in given:
+        with pytest.raises(ConfigError, match=message):
+            cuda_target(**given)
+
+
+@pytest.mark.parametrize(
+    ("arch", "kib"),
+    [
+        ("", 48),
+        ("sm_61", 48),
+        ("sm_72", 96),
+        ("sm_75", 64),
+        ("sm_80", 163),
+        ("sm_88", 99),
+        ("sm_90a", 227),
+        ("sm_101a", 227),
+        ("sm_103f", 227),
+        ("sm_107", 227),  # not known: the least of its generation
+        ("sm_110", 227),
+        ("sm_121a", 99),
+        ("sm_84", 99),
+        ("sm_130", 48),
+        ("sm_999", 48),
+    ],
+)
+def test_shared_memory_of_a_block(arch: str, kib: int) -> None:
+    target = Target("cuda", HardwareParams.default("cuda"), arch=arch)
+    assert target.opt_in_shared_memory == kib << 10
+    assert target.shared_memory_limit == kib << 10
 
 
 @pytest.mark.parametrize("arch", ["sm90", "90", "SM_90", "sm_090", "sm_90 ", "sm_80a", "sm_90A"])

@@ -61,7 +61,7 @@ def run(
     warn(f"{candidates} of {count(len(pools), 'task')}; nothing is measured")
     results = contest(pools, players, searches, settings, lambda text: warn(f"  {text}"))
     if output is not None:
-        _write(results, output)
+        _write(results, output, force=force)
     if as_json:
         print_json({"seeds": results.seeds, "runs": [_plain(row) for row in results.rows()]})
     else:
@@ -98,16 +98,20 @@ def _require_free(output: Path, records: Sequence[Path], *, force: bool) -> None
     if output.is_dir():
         raise ConfigError(f"cannot write {output}: it is a folder; give another file with -o")
     if output.exists() and not force:
-        raise ConfigError(f"{output} exists; give another file with -o, or --force to replace it")
+        raise ConfigError(_taken(output))
     if not os.access(output.parent, os.W_OK):
         raise ConfigError(f"cannot write {output}: choose a folder you can write to")
     if output.suffix == ".html":
         require_plotly()
 
 
-def _write(results: Results, output: Path) -> None:
+def _taken(output: Path) -> str:
+    return f"{output} exists; give another file with -o, or --force to replace it"
+
+
+def _write(results: Results, output: Path, *, force: bool) -> None:
     try:
-        with replacing(output) as partial:
+        with replacing(output, only_new=not force) as partial:
             if output.suffix == ".html":
                 results.plot().write_html(partial, include_plotlyjs=True)
                 return
@@ -116,5 +120,7 @@ def _write(results: Results, output: Path) -> None:
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)
+    except FileExistsError as error:  # another command's, made meanwhile
+        raise ConfigError(_taken(output)) from error
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error

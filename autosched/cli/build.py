@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autosched.cli.chosen import chosen_of, read
 from autosched.cli.console import plain, print_json, warn
+from autosched.cli.files import require_named
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.errors import ConfigError
 from autosched.measure.records import Record
@@ -23,6 +24,7 @@ def run(
     workloads: Sequence[str] = (),
 ) -> None:
     """Export the chosen record (each task's best one) of every file."""
+    require_named(("--output", output))
     keys = workload_keys(workloads)
     records: list[Record] = []
     environments = {}

@@ -166,9 +166,9 @@ def failures(
 
 def report(
     records: Annotated[list[Path], typer.Argument(help="Record files; several are compared.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The page to write; - is standard output.")
+    ] = Path("report.html"),
     no_measure: Annotated[
         bool,
         typer.Option(

@@ -33,7 +33,7 @@ from autosched.search.own_model import spec_problem
 from autosched.search.rules.tiling import structure_problem
 from autosched.target import Target, make_target, require_threads
 from autosched.task import Task
-from autosched.transform.framework.user_passes import PHASES
+from autosched.transform.framework.context import PHASES
 from autosched.workloads.source import SOURCES
 
 _ANSOR = SearchOptions()

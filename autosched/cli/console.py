@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +39,26 @@ def plain(text: str) -> None:
     as `head`) went away. Raises ConfigError when the output cannot be written, as on a full disk.
     """
     text = lines_only(text if text.endswith("\n") else text + "\n")
-    try:
+    with _written():
         try:
             sys.stdout.write(text)
         except UnicodeEncodeError:
             sys.stdout.write(escaped(text, sys.stdout.encoding))
         sys.stdout.flush()
+
+
+def copy(path: Path) -> None:
+    """The bytes of a file on standard output as they are. Ends and raises as `plain`."""
+    with _written(), path.open("rb") as file:
+        shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """End the process where the reader of standard output went away; say what else is wrong."""
+    try:
+        yield
     except BrokenPipeError:
         lose(sys.stdout)
         sys.exit(0)

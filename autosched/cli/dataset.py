@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.cli.console import plain, warn, warning
+from autosched.cli.files import require_named
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.samples import RecordSamples
 from autosched.errors import ConfigError
@@ -36,6 +37,7 @@ def export(
     """
     if by not in SPLIT_BY:
         raise ConfigError(f"--by {by!r}: expected one of {', '.join(SPLIT_BY)}")
+    require_named(("--output", output))
     read = [("a record file of the dataset", path) for path in records]
     require_apart([("the dataset", output), ("the datasheet", dataset.page_of(output))], read)
     dataset.require_export(output, _REPLACE, overwrite=force)

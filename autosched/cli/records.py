@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched import records
 from autosched.cli.console import plain, print_json, rate_text, say, seconds_text, warn, warning
-from autosched.cli.files import require_files, require_records
+from autosched.cli.files import called, require_files, require_records, written_to
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.cli.record_summary import Summary
 from autosched.errors import ConfigError
@@ -29,12 +29,13 @@ def merge(
     require_records(*sources)
     require_files(("--output", output))
     keys = workload_keys(workloads)
-    done = records.merge(sources, output, force=force, keys=keys, warning=warning)
+    with written_to(output, ".jsonl") as file:
+        done = records.merge(sources, file, force=force, keys=keys, warning=warning)
     tell_unused(keys)
     repeated = f" ({done.repeated} repeated, written once)" if done.repeated else ""
     warn(
-        f"{count(done.records, 'record')} of {count(done.files, 'file')} written to {output}"
-        f"{repeated}"
+        f"{count(done.records, 'record')} of {count(done.files, 'file')} written to "
+        f"{called(output)}{repeated}"
     )
 
 
@@ -45,9 +46,10 @@ def trim(
     require_records(source)
     require_files(("--output", output))
     keys = workload_keys(workloads)
-    done = records.trim(source, output, best=best, force=force, keys=keys, warning=warning)
+    with written_to(output, ".jsonl") as file:
+        done = records.trim(source, file, best=best, force=force, keys=keys, warning=warning)
     tell_unused(keys)
-    warn(f"{done.records} of {count(done.read, 'record')} written to {output}")
+    warn(f"{done.records} of {count(done.read, 'record')} written to {called(output)}")
 
 
 def convert(
@@ -64,7 +66,8 @@ def convert(
     require_records(source)
     require_files(("--output", output))
     keys = workload_keys(workloads)
-    done = records.convert(source, output, to, force=force, keys=keys, warning=warning)
+    with written_to(output, ".jsonl") as file:
+        done = records.convert(source, file, to, force=force, keys=keys, warning=warning)
     tell_unused(keys)
     if done.cold and to != "autosched":
         cold = count(done.cold, "record")
@@ -75,7 +78,7 @@ def convert(
             f"note: {rewritten} of layout_rewrite: insert-transform-stage; Ansor v0.6 says so of "
             "every task for a CPU, and they are read as of none"
         )
-    warn(f"{count(done.records, 'record')} written to {output}")
+    warn(f"{count(done.records, 'record')} written to {called(output)}")
 
 
 def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:

@@ -24,7 +24,9 @@ records_app = typer.Typer(
 Sources = Annotated[
     list[Path], typer.Argument(metavar="RECORDS", help="Record files, read together.")
 ]
-Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+Output = Annotated[
+    Path, typer.Option("-o", "--output", help="File to write; - is standard output.")
+]
 Replace = Annotated[bool, typer.Option("--force", help="Replace the file to write.")]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosched.cli.console import plain, warning
+from autosched.cli.console import plain, warn, warning
+from autosched.cli.files import called, written_to
 from autosched.cli.named import tell_unused, workload_keys
 from autosched.report.write import write
 
@@ -20,7 +21,9 @@ def run(
 ) -> None:
     """Write the page and say what is in it."""
     keys = workload_keys(workloads)
-    page = write(paths, output, warning, measure=measure, keys=keys, overwrite=force)
+    with written_to(output, ".html") as file:
+        page = write(paths, file, warning, measure=measure, keys=keys, overwrite=force)
+        size = file.stat().st_size / 1e6
     tell_unused(keys)
-    size = output.stat().st_size / 1e6
-    plain(f"{output}: {page.summary}, {size:.1f} MB; open it in a browser")
+    text = f"{called(output)}: {page.summary}, {size:.1f} MB; open it in a browser"
+    (plain if file == output else warn)(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from autosched.cli.asked import Asked
 from autosched.cli.config import Config
 from autosched.cli.console import err, warn
+from autosched.cli.files import require_named
 from autosched.cli.tune_many_report import report_many
 from autosched.cli.tune_report import report
 from autosched.cli.tune_settings import (
@@ -60,8 +61,10 @@ def run(
         if not show_all(tasks, as_json=as_json, samples=overrides.trials, build_timeout=timeout):
             sys.exit(EXIT_NOTHING_VALID)
         return
+    _, saved = model.files(configs[0])
+    require_named(("--save-model", saved))
     path = records_path(configs, overrides, fresh=fresh)
-    require_unread(asked.files(), path, model.files(configs[0])[1])
+    require_unread(asked.files(), path, saved)
     session = session_of(configs, overrides, model, many, path, force=force)
     if all(config.cost_model.kind == "xgboost" for config in configs):
         _import_xgboost()

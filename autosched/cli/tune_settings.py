@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autosched.cli.config import Config
 from autosched.cli.console import warn, warning
-from autosched.cli.files import require_files
+from autosched.cli.files import require_files, require_named
 from autosched.cli.named import workload_keys
 from autosched.errors import ConfigError
 from autosched.measure.cluster.connect import require_address
@@ -181,6 +181,7 @@ def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool
     these get one with their keys in its name, which a later run continues.
     """
     path = overrides.records or _given_path(configs)
+    require_named(("--records", path))
     if fresh:
         return unused(path or _default_path(configs))
     return path or own_file(_default_path(configs), [config.task() for config in configs])

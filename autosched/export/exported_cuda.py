@@ -27,9 +27,13 @@ def names() -> list[str]:
 def load(name: str, driver: Driver | None = None, device: int = 0) -> GpuKernel:
     """A kernel; NumPy arrays are computed on GPU `device`.
 
-    OSError where there is no driver, ImportError where the files are not those of one build.
+    ValueError for a name that is none of `names`, OSError where there is no driver, ImportError
+    where the files are not those of one build.
     """
-    entry = _description()[name]
+    kernels = _description()
+    if name not in kernels:
+        raise ValueError(f"there is no kernel {name!r} in {__name__}; it has {', '.join(kernels)}")
+    entry = kernels[name]
     parameters = tuple(
         Parameter(p["name"], p["dtype"], element_of(p["dtype"]), tuple(p["shape"]), p["output"])
         for p in entry["parameters"]

@@ -111,12 +111,18 @@ def writing(output: Path, sources: Sequence[Path], *, force: bool = False) -> It
     ConfigError otherwise, or when it cannot be written.
     """
     require_apart([("the output", output)], [("a file that is read", source) for source in sources])
+    taken = f"{output} exists; give another name with -o, or --force to replace it"
     if output.is_file() and not force:
-        raise ConfigError(f"{output} exists; give another name with -o, or --force to replace it")
+        raise ConfigError(taken)
     require_replaceable(output, FileKind.RECORDS, overwrite=force)
     try:
-        with replacing(output) as partial, partial.open("w", encoding="utf-8") as file:
+        with (
+            replacing(output, only_new=not force) as partial,
+            partial.open("w", encoding="utf-8") as file,
+        ):
             yield file
+    except FileExistsError as error:  # another command's, made meanwhile
+        raise ConfigError(taken) from error
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 

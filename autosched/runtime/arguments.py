@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.errors import MeasureError
 from autosched.runtime.array_checks import (
+    MASKED,
     address_of,
     array_problem,
     no_view,
@@ -32,8 +33,6 @@ def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndar
 
     Raises MeasureError when it is not an array in host memory.
     """
-    if isinstance(value, np.ndarray):
-        return value
     try:
         return view_of(value)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -78,6 +77,8 @@ def _scalar(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarr
     dtype = DType(spec.dtype)
     if isinstance(value, np.ndarray) and value.ndim:
         raise _refuse(symbol, position, spec, f"must be a {spec.dtype} number, found an array")
+    if isinstance(value, np.ma.MaskedArray):  # without an extent, such as numpy.ma.masked
+        raise _refuse(symbol, position, spec, MASKED)
     number = np.asarray(value)
     if number.dtype.kind not in "biuf" and number.dtype != dtype.numpy:
         raise _refuse(symbol, position, spec, f"must be a {spec.dtype} number, found {value!r}")

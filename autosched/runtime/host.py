@@ -17,6 +17,7 @@ from autosched.codegen.llvm_compile import compile_object
 from autosched.codegen.llvm_host import called_outside, emit_host, module_messages
 from autosched.codegen.llvm_storage import keep_registers
 from autosched.errors import MeasureError
+from autosched.runtime.array_checks import MASKED
 from autosched.runtime.artifact import written
 from autosched.runtime.cpu import extern_addresses
 from autosched.runtime.native import has_symbol, kernel_imports, load_object
@@ -171,6 +172,8 @@ class HostFunction:
 
     def _viewed(self, position: int, value: Any) -> Any:
         """An array of another library as NumPy's; anything else as it is."""
+        if isinstance(value, np.ma.MaskedArray):
+            raise MeasureError(f"{self._where(position)} {MASKED}", stage="run")
         if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
             return value
         try:

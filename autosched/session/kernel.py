@@ -59,7 +59,8 @@ def kernel(
         workload: the name of a built-in operator, or any Task; one of another CPU, as records of
             another machine have them, is tuned for this one's.
         tune: "never" takes what is there, "missing" tunes where the cache has no record that was
-            measured on this machine, "always" tunes on, from the records that there are.
+            measured on this machine (with `settings.hosts` on any), "always" tunes on, from the
+            records that there are.
         time_budget_s: stop tuning after the round in which this is reached.
         trials: candidates to measure, where it is tuned; default: 64.
         settings: how it is tuned otherwise.
@@ -79,15 +80,20 @@ def kernel(
     folder = cache_folder() if cache is None else folder_of("cache", cache)
     there = KernelCache(folder)
     found = None if tune == "always" else _found(there, task, warn)
-    if tune == "always" or (tune == "missing" and not (found and found.origin.here)):
+    if tune == "always" or (tune == "missing" and not _suffices(found, settings)):
         found = _tuned(there, task, settings, again=tune == "always")
     if found is None:
         raise ConfigError(
             f"the cache {folder} has no tuned kernel of {task.name} on {task.target}; "
             'kernel(..., tune="missing") tunes it, `autosched cache add RECORDS` takes records'
         )
-    _tell_doubts(task, found)
+    _tell_doubts(task, found, settings)
     return _built(task, found)
+
+
+def _suffices(found: Found | None, settings: TuneSettings) -> bool:
+    """Whether tuning would tell nothing new: on a cluster this machine is never measured on."""
+    return found is not None and (found.origin.here or bool(settings.hosts))
 
 
 def _task(workload: Any, target: Any, layout_rewrite: Any, args: dict[str, Any]) -> Task:
@@ -135,7 +141,7 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
 
     with cache.tuning(task, waiting):
         found = None if again else _found(cache, task, _ignore)
-        if found is not None and found.origin.here:
+        if _suffices(found, settings):
             return found
         with cache.measuring(waiting):
             part = cache.begin(task, warn)
@@ -154,13 +160,14 @@ def _for_here(task: Task) -> Task:
     return replace(task, target=target)
 
 
-def _tell_doubts(task: Task, found: Found) -> None:
+def _tell_doubts(task: Task, found: Found, settings: TuneSettings) -> None:
     """Warn of a record that says little about this machine, or was never checked."""
     origin = found.origin
     if not origin.here:
+        remedy = 'tune="missing"' + (" without settings.hosts" if settings.hosts else "")
         warn(
             f"{origin.file}: {task.name} was measured on {origin.cpu} and not on this machine, "
-            'where another may be faster; tune="missing" finds out'
+            f"where another may be faster; {remedy} finds out"
         )
     if not origin.checked:
         warn(

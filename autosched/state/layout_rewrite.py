@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from autosched.arguments import instance
 from autosched.errors import ConfigError
 from autosched.layout import LayoutChange, LayoutOption
 from autosched.state.dag import ComputeDAG
@@ -65,6 +66,7 @@ def rewrite_layout(
     An input keeps its order where the loops do not determine one: an index is not one axis, or a
     split does not divide. Raises ScheduleError when the steps are illegal.
     """
+    instance("layout", option, LayoutOption, "LayoutOption.NO_REWRITE")
     unchanged = LayoutRewrite(dag, tuple(steps), ())
     if option == LayoutOption.NO_REWRITE or not steps:
         return unchanged

@@ -191,6 +191,8 @@ def _reorder(w: _Writer, step: ReorderStep, axes: Names) -> None:
 
 
 def _storage_align(w: _Writer, step: StorageAlignStep, axes: Names) -> None:
+    if w.replay.stages[step.stage_id].is_output:
+        return
     axis = axes[step.stage_id][step.iter_id]
     tensor = w.tensors[step.stage_id]
     w.lines.append(f"s[{tensor}].storage_align({axis}, {step.factor}, {step.offset})")

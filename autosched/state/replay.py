@@ -194,8 +194,9 @@ def _follow_fused_split(r: Replay, step: FollowFusedSplitStep, steps: Sequence[S
 
 
 def _storage_align(r: Replay, step: StorageAlignStep, steps: Sequence[Step]) -> None:
-    axis = r.axes[step.stage_id][step.iter_id]
-    r.stages[step.stage_id].storage_align(axis, step.factor, step.offset)
+    stage, axis = r.stages[step.stage_id], r.axes[step.stage_id][step.iter_id]
+    if not stage.is_output:  # whose callers store it: Ansor's replay passes over it
+        stage.storage_align(axis, step.factor, step.offset)
 
 
 def _compute_at(r: Replay, step: ComputeAtStep, steps: Sequence[Step]) -> None:

@@ -137,6 +137,11 @@ def _bind(
             continue
         if not isinstance(value, np.ndarray):
             raise ValueError(f"parameter {param.name} of {func.name} takes an array")
+        if isinstance(value, np.ma.MaskedArray):
+            raise ValueError(
+                f"parameter {param.name} of {func.name} takes an array without a mask; pass its "
+                ".filled(VALUE), or its .data"
+            )
         flat = np.ascontiguousarray(value).reshape(-1)
         if not np.shares_memory(flat, value) and value.size:
             copies.append((value, flat))

@@ -27,6 +27,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.user_file import failure_in, load_object, require_trusted
 from autosched.user_source import require_source, source_digest
 from autosched.words import visible
+from autosched.workloads.given_array import given_array
 from autosched.workloads.workload import Array, normalised, shape_of
 
 FORMS = ("uniform", "normal", "integers", "constant", "file", "function")
@@ -136,9 +137,10 @@ class ChosenInput:
         path, _, name = self.value.rpartition(":")
         require_source(where, self.value, self.digest)
         try:
-            return np.asarray(function(rng, shape, dtype))
+            made = function(rng, shape, dtype)
         except (Exception, SystemExit) as error:
             raise ConfigError(f"{where}: {failure_in(path, error, name)}") from error
+        return given_array(where, made)
 
 
 def parse_inputs(data: Any) -> tuple[tuple[str, ChosenInput], ...]:
@@ -195,7 +197,7 @@ def fitted(
     result = list(arrays)
     for k, tensor in enumerate(tensors):
         if tensor.name in made:
-            array = np.asarray(made[tensor.name], order="C")
+            array = given_array(f"{where}: {tensor.name}", made[tensor.name])
             shape, dtype = shape_of(tensor), tensor.dtype.numpy
             _require_fit(f"{where}: {tensor.name}", array, shape, dtype)
             ends = array.min(), array.max()

@@ -27,9 +27,10 @@ from autosched.user_source import source_digest
 from autosched.words import count
 from autosched.workloads.chosen_inputs import fitted
 from autosched.workloads.evaluate import evaluate
+from autosched.workloads.given_array import given_array
 from autosched.workloads.index_values import drawn_values, index_values
 from autosched.workloads.numpy_version import NumpyVersion
-from autosched.workloads.workload import Array, random_inputs
+from autosched.workloads.workload import Array, random_inputs, shape_of
 
 
 @dataclass(frozen=True)
@@ -155,13 +156,13 @@ class PythonWorkload:
             )
         arrays = []
         for result, tensor in zip(results, outputs, strict=True):
-            try:
-                arrays.append(np.asarray(result, tensor.dtype.numpy, order="C"))
-            except (TypeError, ValueError) as error:
+            array = given_array(f"{self._where('reference')}: {tensor.name}", result)
+            if array.shape != shape_of(tensor):
                 raise ConfigError(
-                    f"{self._where('reference')} returned no array of {tensor.dtype} for "
-                    f"{tensor.name}: {error}"
-                ) from error
+                    f"{self._where('reference')}: {tensor.name}: expected shape "
+                    f"{shape_of(tensor)}, found {array.shape}"
+                )
+            arrays.append(np.asarray(array, tensor.dtype.numpy, order="C"))
         return arrays
 
     def _referred(self, function: Callable[..., Any], inputs: Sequence[Array]) -> Sequence[Any]:

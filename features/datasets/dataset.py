@@ -7,12 +7,14 @@ twice, for times and then for rows, so that memory does not grow with the rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autosched import arguments
 from autosched.errors import ConfigError
 from autosched.features.datasets.datasheet import datasheet, without_features
 from autosched.features.datasets.sample import SPLIT_NAMES, Index, Sample, index_of
@@ -26,7 +28,7 @@ FORMATS = (".npz", ".csv", ".parquet")
 
 def export(
     samples: Iterable[Sample],
-    path: Path,
+    path: str | os.PathLike[str],
     shares: Sequence[float] | None = None,
     by: str = "workload",
     seed: int = 0,
@@ -43,6 +45,7 @@ def export(
     `samples` has less the second time (a pipe), and when a file of another kind has one of the two
     names, unless `overwrite` is set.
     """
+    path = arguments.file_path("path", path)
     if path.suffix not in FORMATS:
         raise ConfigError(f"{path}: expected a file name ending in {', '.join(FORMATS)}")
     require_export(path, overwrite=overwrite)

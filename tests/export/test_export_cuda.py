@@ -137,6 +137,8 @@ def test_the_module_runs_the_kernel(folder: Path) -> None:
     assert ("load", "a cubin") in driver.log
     with pytest.raises(ValueError, match=r"matmul: argument 1 \(A\) must have shape \(16, 16\)"):
         kernel(a[:8], b)
+    with pytest.raises(ValueError, match=r"no kernel 'nope' in matmul_exported; it has matmul$"):
+        found.load("nope", driver)
 
 
 def test_files_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.errors import ConfigError
 from autosched.measure.build import Builder, BuildResult
 from autosched.measure.check import Seen
 from autosched.measure.interrupt import MeasureLostError
@@ -44,6 +45,20 @@ def task() -> Task:
 def measurer(task: Task) -> Iterator[Measurer]:
     with Measurer.create(build_timeout=PATIENT, options=FAST, check="all") as found:
         yield found
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"workers": 0}, "workers: expected at least 1, found 0"),
+        ({"check": "sometimes"}, "check: expected one of best, all, none, found 'sometimes'"),
+        ({"target": "gpu"}, "target: expected one of cpu, cuda, found 'gpu'"),
+        ({"build_timeout": 0}, "build_timeout: expected a number above 0, found 0"),
+    ],
+)
+def test_what_no_run_has_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Measurer.create(**given)
 
 
 def test_a_batch_keeps_its_order_and_its_failures(measurer: Measurer, task: Task) -> None:

@@ -54,7 +54,7 @@ WRONG = {
     "raises": "'no such name'; correct it, or check",
     "leaves": "failed: ",
     "ends the process": "failed: the process died with exit status 3",
-    "wrong shape": "it returned an array of shape (7,) for B, expected (8,)",
+    "wrong shape": "double_reference: B: expected shape (8,), found (7,)",
     "too many": "returned 3 arrays",
     "no arrays": "failed: ",
 }

@@ -11,6 +11,7 @@ from autosched import records
 from autosched.errors import ConfigError
 from autosched.measure.records import read_log
 from autosched.measure.standing import best_of
+from autosched.records.writing import RecordWriter
 from autosched.state.steps import steps_to_json
 from kit.records import FAST, SLOW, drawn, entry, failed, lines_of, record, write
 
@@ -157,6 +158,25 @@ def test_what_is_read_and_what_is_there_are_never_written_over(tmp_path: Path, m
     assert source.read_bytes() == before
     assert (tmp_path / "there").read_text() == "mine"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_of_two_at_once_the_later_one_is_told(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = write(tmp_path / "a", [record(0)]), tmp_path / "out"
+
+    begin = RecordWriter.__init__
+
+    def interrupted(self: RecordWriter, *args: Any, **named: Any) -> None:
+        begin(self, *args, **named)
+        out.write_text("another's")
+
+    monkeypatch.setattr(RecordWriter, "__init__", interrupted)
+    with pytest.raises(ConfigError, match="out exists; give another name with -o, or --force"):
+        make(source, out)
+    assert out.read_text() == "another's"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "out"]
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,11 @@ def test_calls_that_are_refused(kernel: CpuKernel, arrays: tuple[Array, Array, A
             a, b, _frozen(c)
         ),
         "bind needs the output C too": lambda: kernel.bind(A=a, B=b),
+        r"argument 1 \(A\) is a masked array, whose mask is not seen": lambda: kernel(
+            np.ma.array(a, mask=a > 0), b
+        ),
+        r"argument 2 \(B\) is a masked array": lambda: kernel(A=a, B=np.ma.array(b)),
+        r"argument 3 \(C\) is a masked array": lambda: kernel(a, b, np.ma.array(c)),
     }
     for text, way in refusals.items():
         with pytest.raises(MeasureError, match=text):

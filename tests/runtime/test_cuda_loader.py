@@ -207,6 +207,8 @@ def test_outputs_that_do_not_fit(driver: FakeDriver) -> None:
         kernel(arrays()[0], np.zeros(SHAPE, np.int64))
     with pytest.raises(ValueError, match="found list"):
         kernel(arrays()[0], [[0.0]])
+    with pytest.raises(ValueError, match=r"argument 2 \(B\) is a masked array"):
+        kernel(arrays()[0], np.ma.array(arrays()[1], mask=True))
     kernel(a, a, c)  # inputs may be one array
 
 

@@ -169,6 +169,7 @@ def test_what_the_function_cannot_see_is_refused_before_it_runs() -> None:
         ((1, 2.0, True, [1.0], B), "argument 4 (A_handle): a list cannot be passed"),
         ((2**64, 2.0, True, A), "argument 1 (n): the integer 18446744073709551616 has more"),
         ((2**31, 2.0, True, A, B), "argument 1 (n) must fit int32, found 2147483648"),
+        ((1, 2.0, True, np.ma.array(A), B), "argument 4 (A_handle) is a masked array"),
         ((1, 2.0, True, A.astype("complex64"), B), "elements of type complex64 cannot be passed"),
     ):
         with pytest.raises(MeasureError) as caught:

@@ -22,8 +22,8 @@ from autosched.measure.records import SCHEMA, Record, read_log
 from autosched.measure.result import MeasureResult
 from autosched.runtime.cpu import CpuKernel
 from autosched.search.options import SearchOptions
+from autosched.session import api, kernel_cache
 from autosched.session import kernel as kernel_module
-from autosched.session import kernel_cache
 from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.session.settings import TuneSettings
 from autosched.target import cpu_target
@@ -267,16 +267,20 @@ def test_what_cannot_be_built_is_told_and_left_out(
     assert ask() is found  # and tells nothing
 
 
-def test_records_of_another_cpu_are_not_taken_silently(
-    ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ask(tune="missing")
-    (file,) = KernelCache(folder).files()
+def make_of_another_cpu(file: Path) -> None:
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for line in lines:
         if "environment" in line and "hash" in line:
             line["environment"]["cpu"] = "Another CPU"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_records_of_another_cpu_are_not_taken_silently(
+    ask: Ask, measurer: UseMeasurer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(tune="missing")
+    (file,) = KernelCache(folder).files()
+    make_of_another_cpu(file)
     forget(monkeypatch)
     made = fresh(measurer)
     with pytest.warns(UserWarning, match=r'measured on Another CPU and not on this.*"missing"'):
@@ -287,6 +291,32 @@ def test_records_of_another_cpu_are_not_taken_silently(
     assert ask(tune="missing").origin.here
     assert len(made) == 1
     assert ask().origin.here  # its own come first, however fast the others were
+
+
+def test_what_a_cluster_measured_is_not_measured_at_every_call(
+    ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes' records are not of this machine, which it never measures on."""
+    runs: list[TuneSettings] = []
+    tune = api.run
+
+    def on_nodes(tasks: Sequence[Task], settings: TuneSettings) -> Any:
+        runs.append(settings)
+        result = tune(tasks, replace(settings, hosts=None))
+        make_of_another_cpu(Path(str(settings.records)))
+        return result
+
+    monkeypatch.setattr(kernel_module, "run", on_nodes)
+    settings = TuneSettings(batch=4, cost_model="random", hosts="ray://there:10001")
+    for _ in range(2):
+        forget(monkeypatch)
+        with pytest.warns(UserWarning, match=r'"missing" without settings\.hosts finds out'):
+            found = ask(tune="missing", settings=settings)
+        assert found.origin.cpu == "Another CPU"
+    assert [each.hosts for each in runs] == [settings.hosts]
+    with pytest.warns(UserWarning, match='"missing" finds out'):  # of the nodes again
+        ask(tune="missing", settings=replace(settings, hosts=None))
+    assert len(runs) == 2
 
 
 def test_a_task_of_another_cpu_is_tuned_for_this_one(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from autosched import te
+from autosched.errors import ConfigError
 from autosched.layout import LayoutOption
 from autosched.state.dag import ComputeDAG
 from autosched.state.layout_rewrite import rewrite_layout
@@ -107,6 +110,9 @@ def test_nothing_to_do() -> None:
     ):
         assert rewritten.dag is dag
     assert not rewrite_layout(unmarked, (), LayoutOption.FOR_PRE_TRANSFORMED).changes
+    option: Any = "pre-transformed"
+    with pytest.raises(ConfigError, match=r"layout: expected a LayoutOption, .*'pre-transformed'"):
+        rewrite_layout(dag, STEPS, option)
 
 
 @pytest.mark.parametrize("option", [1, 2])

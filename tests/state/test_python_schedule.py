@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from autosched import te, workloads
+from autosched.driver import lower_steps
 from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
 from autosched.state.steps import steps_from_json
+from autosched.target import cpu_target
 from autosched.te.schedule.schedule import Schedule
 
 CPU = [
@@ -99,6 +101,15 @@ def test_caches_threads_and_alignment() -> None:
         "B_shared_singleton = s[B_shared].fuse()",
     ):
         assert line in code.splitlines()
+
+
+def test_the_alignment_of_an_output_is_passed_over() -> None:
+    """As Ansor's replay does: records may hold it, and callers store the array."""
+    dag = ComputeDAG(workloads.get("matmul").tensors(M=16, N=32, K=8))
+    steps = steps_from_json([["SA", 2, 0, 32, 1]])
+    assert "storage_align" not in python_schedule(dag, steps)
+    assert described(dag.apply_steps(steps)[0]) == described(dag.apply_steps(())[0])
+    lower_steps(dag, steps, cpu_target())
 
 
 def test_a_pragma_of_a_record_is_no_code() -> None:

@@ -288,6 +288,8 @@ def test_arguments_are_checked(tir: type[Programs]) -> None:
         interp.run(func, [])
     with pytest.raises(ValueError, match="found an array of float32"):
         interp.run(func, [np.zeros(4, "float32")])
+    with pytest.raises(ValueError, match="takes an array without a mask"):
+        interp.run(func, [np.ma.zeros(4, "int32")])
     with pytest.raises(ValueError, match=r"shape \(4,\), found an array of int32 of shape \(5,\)"):
         interp.run(func, [np.zeros(5, "int32")])
     strided = np.zeros(8, "int32")[::2]

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
-from autosched.te.bounds.thread_scope import thread_rank
+from autosched.te.bounds.thread_scope import is_virtual_thread, thread_rank
 from autosched.te.operations.operation import ScanOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_one
@@ -110,15 +110,33 @@ class _Kernel:
         return seq(_BARRIER, body) if self._must_wait(s) else body
 
     def _must_wait(self, step: AttrStmt) -> bool:
-        """Whether a thread reads in `step` what another thread of its block has stored."""
+        """Whether a thread reads in `step` what another thread of its block has stored, too."""
         wait = False
         for tensor, indices in _reads(step):
             read = self._on_axes(indices)
             for store in self.stores.get(tensor, ()):
-                if tensor in self.uncertain or not self._is_own(store, read):
+                missed = self._missed(store)
+                if missed or tensor in self.uncertain or not self._is_own(store, read):
                     self._check_blocks(step, tensor, store, read)
+                    self._check_alike(step, tensor, missed)
                     wait = True
         return wait
+
+    def _missed(self, store: Indices) -> list[str]:
+        """The axes along which all threads store the same elements."""
+        stored = set().union(*map(free_vars, store))
+        axes = self.tags.keys() - self.same.keys() - stored
+        return sorted(self.tags[v] for v in axes if not is_virtual_thread(self.tags[v]))
+
+    def _check_alike(self, step: AttrStmt, tensor: Tensor, missed: Sequence[str]) -> None:
+        """ScheduleError where all blocks store the states, each for itself."""
+        tags = " and ".join(tag for tag in missed if thread_rank(tag) == 0)
+        if tags:
+            raise ScheduleError(
+                f"schedule_ops: stage {step.node.name}: all blocks along {tags} store the same "
+                f"elements of {tensor.name} and read them in the next step; bind to {tags} an axis "
+                "of the update and of the first steps, or leave it out of env_threads"
+            )
 
     def _on_threads(self, indices: Iterable[Expr]) -> list[int]:
         """The dimensions whose indices depend on threads."""

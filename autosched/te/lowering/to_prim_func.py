@@ -28,6 +28,7 @@ from autosched.tir.walk import map_children, map_expr_children
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
+    from autosched.te.schedule.stage import Stage
 
 
 def schedule_to_prim_func(
@@ -37,7 +38,7 @@ def schedule_to_prim_func(
 
     Every tensor becomes a buffer of its declared shape: a parameter, or storage realized where the
     schedule computes it. ScheduleError when the schedule is illegal, an input is not an argument,
-    or an argument is inlined.
+    or an argument is inlined or has storage of its own (storage_align).
     """
     for arg in args:
         stage = sch.stage_map.get(arg.op) if isinstance(arg, Tensor) else None
@@ -46,9 +47,19 @@ def schedule_to_prim_func(
                 f"to_prim_func {name}: tensor {stage.op.name} is an argument, but its stage is "
                 "inlined and nothing would store it; leave one of the two out"
             )
+        if stage is not None and _is_aligned(stage):
+            raise ScheduleError(
+                f"to_prim_func {name}: tensor {stage.op.name} is an argument, which is stored as "
+                "callers store it, and its stage asks for another storage (storage_align); leave "
+                "one of the two out"
+            )
     normalized = sch.normalize()
     body = schedule_ops(normalized, infer_bound(normalized))
     return to_prim_func(body, args, name)
+
+
+def _is_aligned(stage: Stage) -> bool:
+    return any(attr.dim_align_factor for attr in stage.iter_var_attrs.values())
 
 
 def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from autosched.errors import ScheduleError
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce
 from autosched.tir.stmt import Stmt
 from autosched.tir.walk import pre_order
+from autosched.words import count
 
 LAYOUT_FREE = "layout_free_placeholders"  # attribute: tensors that may be stored otherwise
 CONST_TENSOR_ATTR = "auto_scheduler_simplify_const_tensor_indices"
@@ -45,8 +47,12 @@ class Operation:
         return ()
 
     def output(self, index: int = 0) -> Tensor:
-        """The tensor of output `index`."""
-        return self.outputs[index]
+        """The tensor of output `index`. Raises ScheduleError where there is none."""
+        try:
+            return self.outputs[index]
+        except IndexError:
+            number = count(len(self.outputs), "output")
+            raise ScheduleError(f"output: {self.name} has {number}, found index {index}") from None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"

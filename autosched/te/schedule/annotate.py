@@ -187,7 +187,8 @@ def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> N
 def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None:
     """Pad the stage's own storage: the stride of `axis` becomes factor * k + offset (elements).
 
-    `axis` is a data axis of the tensor, it need not be a loop any more.
+    `axis` is a data axis of the tensor, it need not be a loop any more. Arguments of a function are
+    stored as its callers store them: an output is refused here, another tensor when it is lowered.
 
     before AS = s.cache_read(A, "shared", [B]):
         realize(A.shared[0:16, 0:16], float32, "shared")
@@ -225,5 +226,8 @@ def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None
             axis,
             f"factor and offset are non-negative numbers of elements, found {factor}, {offset}",
         )
+    if stage.is_output:
+        why = "an output is stored as callers store it; align a stage that cache_write makes"
+        raise refuse("storage_align", stage, axis, why)
     attr = _changed(stage, axis)
     attr.dim_align_factor, attr.dim_align_offset = int(factor), int(offset)

@@ -215,8 +215,9 @@ def double_buffer(stage: Stage) -> None:
 def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
     """Start the threads at the scan's own stage, so that its update and init stages share them.
 
-    Before a step that reads what other threads of the block have stored they wait for each other.
-    Blocks cannot: lowering raises ScheduleError where a step reads what other blocks have stored.
+    Before a step that reads what other threads of the block have stored, too, they wait for each
+    other. Blocks cannot: lowering raises ScheduleError where a step reads what other blocks have
+    stored, too.
 
     before:
         for i in range(32):
@@ -229,6 +230,7 @@ def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
         for i in range(32):
             scan[0, i] = A[0, i]
         for scan.idx in range(7):
+            tvm_storage_sync("shared")
             for i_1 in range(32):
                 scan[scan.idx + 1, i_1] = scan[scan.idx + 1 - 1, i_1] + A[scan.idx + 1, i_1]
     """

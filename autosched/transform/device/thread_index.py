@@ -213,15 +213,24 @@ def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:
     return env, shape
 
 
-def is_uniform(e: Expr, threads: Collection[Var], common: Collection[str] = ()) -> bool:
+def is_uniform(
+    e: Expr,
+    threads: Collection[Var],
+    common: Collection[str] = (),
+    alike: Callable[[Var], bool] = lambda pointer: False,
+) -> bool:
     """True when `e` has one value for all threads of a block, whose variables are `threads`.
 
-    An element of memory counts as one value where its scope is in `common`.
+    An element of memory counts as one value where its scope is in `common`, or its pointer `alike`.
     """
     if isinstance(e, Call) and e.op == "tvm_thread_invariant":
         return True
     reads = any(
-        (isinstance(part, BufferLoad) and part.buffer.scope not in common)
+        (
+            isinstance(part, BufferLoad)
+            and part.buffer.scope not in common
+            and not alike(part.buffer.data)
+        )
         or (isinstance(part, Call) and part.op == "ptx_lane_id")
         for part in pre_order(e)
     )

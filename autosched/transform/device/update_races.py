@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from autosched.errors import ScheduleError
 from autosched.tir.constants import is_one
-from autosched.tir.expr import BufferLoad, Expr, Var
-from autosched.tir.stmt import AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While
-from autosched.tir.walk import child_stmts, pre_order, stmts
+from autosched.tir.dtype import int32
+from autosched.tir.expr import BufferLoad, Call, Expr, Var
+from autosched.tir.stmt import (
+    AttrStmt,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
+from autosched.tir.walk import all_exprs, child_stmts, pre_order, stmts
 from autosched.transform.device.thread_index import is_uniform
 
 Axes = Mapping[str, frozenset[Var]]
@@ -21,8 +30,9 @@ def check_updates(region: AttrStmt, scope: str, function: str) -> None:
     A reduction in shared memory no loop of which is bound to threadIdx is one, and one in global
     memory beside a stage that is bound to more axes. Where an index, or something around the
     statement, depends on the axis, its threads do not all meet; an element that they all can read
-    is the same for all. Blocks meet in global memory only; each warp has memory of scope warp for
-    itself, where all axes together are looked at.
+    is the same for all, and so is one of each thread's own into which all store alike. Blocks meet
+    in global memory only; each warp has memory of scope warp for itself, where all axes together
+    are looked at.
     """
     axes: dict[str, frozenset[Var]] = {}
     for s in stmts(region):
@@ -32,38 +42,102 @@ def check_updates(region: AttrStmt, scope: str, function: str) -> None:
                 axes[tag] = axes.get(tag, frozenset()) | {s.node.var}
     if scope == "warp" and axes:
         axes = {" and ".join(sorted(axes)): frozenset[Var]().union(*axes.values())}
-    _check(region, scope, function, axes)
+    _Check(region, scope, function, axes).stmt(region, axes)
 
 
-def _check(s: Stmt, scope: str, function: str, axes: Axes) -> None:
-    """`axes` are those along which all threads come to `s` alike."""
-    match s:
-        case AttrStmt(key="hand_threaded"):
+class _Check:
+    def __init__(self, region: AttrStmt, scope: str, function: str, axes: Axes) -> None:
+        self.region = region
+        self.scope = scope
+        self.function = function
+        self.axes = axes
+        self._differing: dict[str, set[Var]] = {}
+
+    def stmt(self, s: Stmt, axes: Axes) -> None:
+        """`axes` are those along which all threads come to `s` alike."""
+        match s:
+            case AttrStmt(key="hand_threaded"):
+                return
+            case LetStmt():
+                same = self._uniform(axes, s.value)
+                axes = {tag: v if tag in same else v | {s.var} for tag, v in axes.items()}
+            case For() | IfThenElse() | While():
+                axes = self._uniform(axes, *_decisive(s))
+            case BufferStore() if s.buffer.scope == self.scope and _updates(s):
+                missed = " and ".join(sorted(self._uniform(axes, *_places(s))))
+                if missed:
+                    raise ScheduleError(
+                        f"ThreadSync: {self.function}: all threads along {missed} add to the same "
+                        f"element of {s.buffer.name} in {self.scope} memory; bind a loop of its "
+                        f"stage to {missed}"
+                    )
+        if not axes:
             return
+        for child in child_stmts(s):
+            self.stmt(child, axes)
+
+    def _uniform(self, axes: Axes, *exprs: Expr) -> Axes:
+        """Those of `axes` along which each of `exprs` has one value for all threads."""
+
+        def alike(tag: str) -> Callable[[Var], bool]:
+            return lambda pointer: pointer not in self._differ(tag)
+
+        return {
+            tag: v
+            for tag, v in axes.items()
+            if all(is_uniform(e, v, _common(tag), alike(tag)) for e in exprs)
+        }
+
+    def _differ(self, tag: str) -> set[Var]:
+        """The pointers to memory of whose elements threads along the axis have different ones."""
+        if tag not in self._differing:
+            found = self._differing[tag] = set(self.axes[tag])
+            facts = [*_facts(self.region, ()), *_escaped(self.region)]
+            number = 0
+            while number < len(found):  # what is made of what differs may differ
+                number = len(found)
+                for var, exprs in facts:
+                    if var not in found and not all(
+                        is_uniform(e, found, _common(tag), lambda p: p not in found) for e in exprs
+                    ):
+                        found.add(var)
+        return self._differing[tag]
+
+
+_UNKNOWN = Call(int32, "ptx_lane_id", ())  # what differs from thread to thread
+
+
+def _facts(s: Stmt, around: tuple[Expr, ...]) -> Iterator[tuple[Var, tuple[Expr, ...]]]:
+    """Variables and pointers, each with what decides on the values that it has, or leads to."""
+    match s:
         case LetStmt():
-            same = _uniform(axes, s.value)
-            axes = {tag: v if tag in same else v | {s.var} for tag, v in axes.items()}
-        case For():
-            axes = _uniform(axes, s.min, s.extent)
-        case IfThenElse() | While():
-            axes = _uniform(axes, s.condition)
-        case BufferStore() if s.buffer.scope == scope and _updates(s):
-            predicate = () if s.predicate is None else (s.predicate,)
-            missed = " and ".join(sorted(_uniform(axes, *s.indices, *predicate)))
-            if missed:
-                raise ScheduleError(
-                    f"ThreadSync: {function}: all threads along {missed} add to the same element "
-                    f"of {s.buffer.name} in {scope} memory; bind a loop of its stage to {missed}"
-                )
-    if not axes:
-        return
+            yield s.var, (s.value,)
+        case For() | IfThenElse() | While():
+            around = (*around, *_decisive(s))
+        case BufferStore():
+            yield s.buffer.data, (s.value, *_places(s), *around)
     for child in child_stmts(s):
-        _check(child, scope, function, axes)
+        yield from _facts(child, around)
 
 
-def _uniform(axes: Axes, *exprs: Expr) -> Axes:
-    """Those of `axes` along which each of `exprs` has one value for all threads."""
-    return {tag: v for tag, v in axes.items() if all(is_uniform(e, v, _common(tag)) for e in exprs)}
+def _escaped(region: Stmt) -> Iterator[tuple[Var, tuple[Expr, ...]]]:
+    """The pointers that calls are passed, which may store whatever they like there."""
+    for e in all_exprs(region):
+        if isinstance(e, Var) and e.dtype.is_handle:
+            yield e, (_UNKNOWN,)
+        elif isinstance(e, Call):
+            for part in e.args:
+                if isinstance(part, BufferLoad):
+                    yield part.buffer.data, (_UNKNOWN,)
+
+
+def _decisive(s: For | IfThenElse | While) -> tuple[Expr, ...]:
+    """What decides how often the body is carried out."""
+    return (s.min, s.extent) if isinstance(s, For) else (s.condition,)
+
+
+def _places(s: BufferStore) -> tuple[Expr, ...]:
+    return s.indices if s.predicate is None else (*s.indices, s.predicate)
 
 
 def _common(tag: str) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ import difflib
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from autosched.arguments import found, integer
 from autosched.errors import ConfigError, ScheduleError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.transform.framework.pass_names import pass_names
@@ -44,17 +45,58 @@ class Instrument(Protocol):
         """A pass has made `program`."""
 
 
+PHASES = (0, 1, 2, 3)
+"""At the start; before loops are rewritten; after they are unrolled; after the last clean-up."""
+
+
+class Limit(NamedTuple):
+    """Which values of a type are taken, and how messages put it."""
+
+    fits: Callable[[Any], bool]
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
     """The type of a configuration value and the value when it is not given.
 
-    A dict holds the options of one pass: those of `default`, each with its own default value.
+    A dict holds the options of one pass: some of `options`, each with its own default value.
     """
 
     type: type
     default: Any
+    limit: Limit | None = None
+    options: Mapping[str, ConfigKey] = field(default_factory=dict)
+
+    def require(self, where: str, what: str, value: Any) -> None:
+        """Raise ConfigError, which begins with `where`, unless this is a value of `what`."""
+        kind = type(value)
+        if kind is not self.type:
+            raise ConfigError(f"{where}: {what} must be a {self.type.__name__}, found {value!r}")
+        if self.limit is not None and not self.limit.fits(value):
+            raise ConfigError(f"{where}: {what} must be {self.limit.text}, found {value!r}")
+        for name, option in value.items() if self.options else ():
+            if name not in self.options:
+                raise ConfigError(
+                    f"{where}: {what} has no option {name!r}; expected {', '.join(self.options)}"
+                )
+            self.options[name].require(where, f"{name!r} of {what}", option)
 
 
+def _are_entries(value: Sequence[Any]) -> bool:
+    """Whether these are pairs of a phase and a pass, an object rather than its class."""
+    return all(
+        isinstance(entry, list | tuple)
+        and len(entry) == 2
+        and entry[0] in PHASES
+        and isinstance(getattr(entry[1], "info", None), PassInfo)
+        for entry in value
+    )
+
+
+_SPLIT_LOOP = Limit(lambda n: n == 1 or (n >= 0 and n % 2 == 0), "0, 1 or an even number")
+_COUNT = Limit(lambda n: n >= 0, "at least 0")
+_ENTRIES = Limit(_are_entries, "pairs [phase, pass] with phases of 0 to 3 and objects of passes")
 _FLAG = ConfigKey(bool, False)
 
 CONFIG_KEYS: dict[str, ConfigKey] = {
@@ -64,17 +106,19 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     "tir.disable_cse_tir": _FLAG,
     "tir.instrument_lwp": _FLAG,
     "tir.instr_siblings": ConfigKey(bool, True),
-    "tir.lwp_max_depth": ConfigKey(int, 0),
-    "tir.lwp_min_height": ConfigKey(int, 1),
+    "tir.lwp_max_depth": ConfigKey(int, 0, _COUNT),
+    "tir.lwp_min_height": ConfigKey(int, 1, _COUNT),
     "tir.lwp_disable_func_prof": _FLAG,
     "tir.reset_start_id": _FLAG,
-    "tir.add_lower_pass": ConfigKey(list, []),
-    "tir.vtcm_capacity": ConfigKey(int, 0),
+    "tir.add_lower_pass": ConfigKey(list, [], _ENTRIES),
+    "tir.vtcm_capacity": ConfigKey(int, 0, _COUNT),
     "tir.merge_static_smem": ConfigKey(bool, True),
     "tir.ptx_ldg32": _FLAG,
     "tir.use_async_copy": _FLAG,
-    "tir.InjectDoubleBuffer": ConfigKey(dict, {"split_loop": 0}),
-    "tir.RemoveNoOp": ConfigKey(dict, {"use_dataflow_analysis": False}),
+    "tir.InjectDoubleBuffer": ConfigKey(
+        dict, {}, options={"split_loop": ConfigKey(int, 0, _SPLIT_LOOP)}
+    ),
+    "tir.RemoveNoOp": ConfigKey(dict, {}, options={"use_dataflow_analysis": _FLAG}),
 }
 """Every configuration key a context accepts: those of Ansor's that something here reads."""
 
@@ -87,38 +131,23 @@ def check_config(
     keys: Collection[str] = CONFIG_KEYS.keys(),
 ) -> None:
     """Raise ConfigError, beginning with `where`, unless these are values of some of the `keys`."""
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"{where}: config: expected values by their keys, {found(config)}")
     for key, value in config.items():
         if key not in keys:
-            close = difflib.get_close_matches(str(key), keys, 1, _ALIKE)
-            hint = f". Did you mean {close[0]!r}?" if close else ""
-            raise ConfigError(
-                f"{where}: unknown configuration key {key!r}; expected one of "
-                f"{', '.join(sorted(keys))}{hint}"
-            )
+            raise ConfigError(f"{where}: {_unknown_key(key, keys)}")
         known = CONFIG_KEYS[key]
         if value is None:
             raise ConfigError(
                 f"{where}: {key!r} is None; leave the key out to get its default {known.default!r}"
             )
-        if type(value) is not known.type:
-            raise ConfigError(f"{where}: {key!r} must be a {known.type.__name__}, found {value!r}")
-        if known.type is dict:
-            _check_options(where, key, config[key], known.default)
+        known.require(where, repr(key), value)
 
 
-def _check_options(
-    where: str, key: str, options: Mapping[str, Any], known: Mapping[str, Any]
-) -> None:
-    for name, value in options.items():
-        if name not in known:
-            raise ConfigError(
-                f"{where}: {key!r} has no option {name!r}; expected {', '.join(known)}"
-            )
-        if type(value) is not type(known[name]):
-            raise ConfigError(
-                f"{where}: {name!r} of {key!r} must be a {type(known[name]).__name__}, "
-                f"found {value!r}"
-            )
+def _unknown_key(key: Any, keys: Collection[str]) -> str:
+    close = difflib.get_close_matches(str(key), keys, 1, _ALIKE)
+    hint = f". Did you mean {close[0]!r}?" if close else ""
+    return f"unknown configuration key {key!r}; expected one of {', '.join(sorted(keys))}{hint}"
 
 
 @dataclass(eq=False)
@@ -143,10 +172,9 @@ class PassContext:
 
     def __post_init__(self) -> None:
         self.instruments = list(self.instruments)
+        integer("PassContext: opt_level", self.opt_level)
         check_config(self.config)
-        own = [
-            each for entry in self.config.get("tir.add_lower_pass", ()) for each in _parts(entry)
-        ]
+        own = [pass_ for _, pass_ in self.config.get("tir.add_lower_pass", ())]
         self.required_pass = pass_names("PassContext: required_pass", self.required_pass, own)
         self.disabled_pass = pass_names("PassContext: disabled_pass", self.disabled_pass, own)
 
@@ -178,12 +206,16 @@ class PassContext:
     def setting(self, key: str) -> Any:
         """The configured value of `key`, or the default registered for it.
 
-        The options of a pass that are not given have their defaults.
+        The options of a pass that are not given have their defaults. Raises ConfigError for another
+        key.
         """
-        default = CONFIG_KEYS[key].default
-        if isinstance(default, dict):
-            return {**default, **self.config.get(key, {})}
-        return self.config.get(key, default)
+        if key not in CONFIG_KEYS:
+            raise ConfigError(f"PassContext: {_unknown_key(key, CONFIG_KEYS)}")
+        known = CONFIG_KEYS[key]
+        value = self.config.get(key, known.default)
+        if known.options:
+            return {**{name: each.default for name, each in known.options.items()}, **value}
+        return value
 
     def pass_enabled(self, info: PassInfo) -> bool:
         """Disabled passes never run, required ones always; others by opt_level."""
@@ -214,8 +246,11 @@ class PassContext:
     def run(self, info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
         """`fn(program)` seen by the instruments, which may veto a pass that is not required.
 
-        Raises ScheduleError when a divisor of integers turns out to be 0 whatever the data are.
+        Raises ScheduleError when a divisor of integers turns out to be 0 whatever the data are, and
+        ConfigError for what is no program.
         """
+        if not isinstance(program, PrimFunc | IRModule):
+            raise ConfigError(f"{info.name}: expected a PrimFunc or IRModule, {found(program)}")
         if not self.instruments and self.trace is None:
             return _applied(info, fn, program)
         if info.name not in self.required_pass:
@@ -258,11 +293,6 @@ class _Outer:
     def run_after_pass(self, program: Program, info: PassInfo) -> None:
         for each in self.context.instruments:
             each.run_after_pass(program, info)
-
-
-def _parts(entry: Any) -> Iterable[Any]:
-    """Those of an entry of `tir.add_lower_pass`, which is checked when it runs."""
-    return entry if isinstance(entry, list | tuple) else ()
 
 
 def _applied(info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
+from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.transform.framework.context import PassContext, PassInfo, Program
@@ -149,7 +150,7 @@ class Sequential:
     """Passes run in order, each one when the context enables it, after those it requires.
 
     Passes that others require are looked up by name in `registry`; ConfigError for a name that is
-    not there.
+    not there, and for what is no pass.
 
         >>> from autosched.tir.parser import parse_func
         >>> from autosched.transform.expressions.simplify import Simplify
@@ -169,6 +170,15 @@ class Sequential:
     label: str = "Sequential"
     registry: Mapping[str, Callable[[], Pass]] = field(default_factory=dict)
     name: ClassVar[str] = "Sequential"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.passes, list | tuple):
+            raise ConfigError(f"Sequential: expected a tuple of passes, {found(self.passes)}")
+        for pass_ in self.passes:
+            if isinstance(pass_, type) or not hasattr(pass_, "info"):
+                raise ConfigError(
+                    f"Sequential: expected objects of passes, e.g. Simplify(), {found(pass_)}"
+                )
 
     @property
     def info(self) -> PassInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from autosched.errors import ConfigError, ScheduleError
+from autosched.errors import ScheduleError
 from autosched.tir.buffer import Buffer
 from autosched.tir.constants import is_one, is_zero
 from autosched.tir.dtype import bool_
@@ -26,13 +26,14 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.substitute_stmt import substitute_stmt
 from autosched.tir.walk import free_vars, map_children, stmts, unique_exprs
-from autosched.transform.framework.context import PassContext
+from autosched.transform.framework.context import CONFIG_KEYS, PassContext
 from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.storage.widen_allocate import widen_allocate
 
 _KEY = "double_buffer_scope"
 _CONFIG = "tir.InjectDoubleBuffer"
+_SPLIT_LOOP = CONFIG_KEYS[_CONFIG].options["split_loop"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,9 @@ class InjectDoubleBuffer(FunctionPass):
     name: ClassVar[str] = "InjectDoubleBuffer"
     split_loop: int = 0
 
+    def __post_init__(self) -> None:
+        _SPLIT_LOOP.require(self.name, "split_loop", self.split_loop)
+
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         marked = {
             s.node.data if isinstance(s.node, Buffer) else s.node
@@ -103,10 +107,6 @@ class InjectDoubleBuffer(FunctionPass):
         if not marked:
             return func
         split = self.split_loop or ctx.setting(_CONFIG)["split_loop"]
-        if split < 0 or (split % 2 and split != 1):
-            raise ConfigError(
-                f"InjectDoubleBuffer: split_loop must be 0, 1 or an even number, found {split}"
-            )
         return func.with_body(_DoubleBuffer(marked, split).stmt(func.body))
 
 

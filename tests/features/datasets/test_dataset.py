@@ -46,7 +46,7 @@ SAMPLES = [
 
 def test_npz(tmp_path: Path) -> None:
     path = tmp_path / "d.npz"
-    dataset.export(SAMPLES, path, None, "workload", 0)
+    dataset.export(SAMPLES, str(path), None, "workload", 0)
     data = np.load(path, allow_pickle=False)
     assert data["features"].shape == (11, NUM_FEATURES)
     assert data["features"].dtype == np.float32

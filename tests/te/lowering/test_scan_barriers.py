@@ -203,6 +203,31 @@ def test_first_steps_that_all_threads_store(init: bool) -> None:
     scan.check()
 
 
+@pytest.mark.parametrize("right", [0, 1])
+def test_threads_that_all_store_all_states_wait_for_each_other(right: int) -> None:
+    """No loop is bound: each thread stored what others were reading, the same again."""
+    scan = Scan(right=right)
+    scan.start(t=COLUMNS)
+    assert BARRIER in scan.text()
+    scan.check()
+
+
+@pytest.mark.parametrize("stages", ["none", "update"])
+def test_blocks_that_all_store_the_same_states_are_refused(stages: str) -> None:
+    scan = Scan()
+    threads = scan.start(b=ROWS, t=COLUMNS)
+    if stages == "none":
+        scan.bind(columns, threads)
+    else:
+        scan.bind(rows_and_columns, threads, init=False)
+    message = (
+        "schedule_ops: stage scan: all blocks along blockIdx.x store the same elements of scan and "
+        "read them in the next step; bind to blockIdx.x an axis of the update and of the first"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        scan.text()
+
+
 def test_a_predicate_leaves_out_threads_that_read() -> None:
     scan = Scan()
     threads = scan.start(t=COLUMNS)

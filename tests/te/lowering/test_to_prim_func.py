@@ -111,6 +111,19 @@ def test_more_elements_than_indices() -> None:
     schedule_to_prim_func(s, [C])
 
 
+def test_an_argument_has_no_storage_of_its_own() -> None:
+    """The alignment of a tensor in between was passed over where it is an argument."""
+    A = te.placeholder((8, 8), name="A")
+    B = te.compute((8, 8), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((8, 8), lambda i, j: B[i, j] * 2.0, name="C")
+    s = te.create_schedule(C.op)
+    s[B].storage_align(compute_of(B).axis[0], 32, 1)
+    schedule_to_prim_func(s, [A, C])
+    message = r"to_prim_func main: tensor B is an argument, .* another storage \(storage_align\)"
+    with pytest.raises(ScheduleError, match=message):
+        schedule_to_prim_func(s, [A, B, C])
+
+
 def test_more_elements_than_indices_where_rows_are_aligned() -> None:
     """Their number had wrapped to one below zero, of which nothing was allocated."""
     A = te.placeholder((1000,), name="A")

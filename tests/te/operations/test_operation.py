@@ -1,6 +1,9 @@
 """Operations and their tensors."""
 
+import pytest
+
 from autosched import te
+from autosched.errors import ScheduleError
 from autosched.te.operations.operation import tensor_loads
 
 
@@ -19,3 +22,5 @@ def test_roots_are_data_axes_then_reduction_axes() -> None:
     assert B.op.attrs == {"hint": 1}
     assert A.op.root_iter_vars == ()
     assert B.op.output(0) is B
+    with pytest.raises(ScheduleError, match="output: B has 1 output, found index 1"):
+        B.op.output(1)

@@ -61,8 +61,11 @@ def test_copies_do_not_share_annotations(stage: Stage) -> None:
     assert [key for key, _ in copy.iter_var_attrs[i].pragmas] == ["first", "second"]
 
 
-def test_storage_align_works_on_axes_that_are_no_loops_any_more(stage: Stage) -> None:
-    i, _ = stage.leaf_iter_vars
+def test_storage_align_works_on_axes_that_are_no_loops_any_more() -> None:
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] * 2.0, name="B")
+    stage = te.create_schedule(te.compute((16,), lambda i: B[i] + 1.0, name="C").op)[B]
+    (i,) = stage.leaf_iter_vars
     stage.split(i, factor=4)
     stage.storage_align(i, 32, 1)
     attr = stage.iter_var_attrs[i]
@@ -126,6 +129,10 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     "align a reduction": (
         lambda s, i, k: s.storage_align(k, 8, 0),
         r"storage_align: stage C, axis k: its tensor has no such dimension",
+    ),
+    "align an output": (
+        lambda s, i, k: s.storage_align(i, 8, 0),
+        r"storage_align: stage C, axis i: an output is stored as callers store it; align a stage",
     ),
     "pragma without a name": (
         lambda s, i, k: s.pragma(i, 3),

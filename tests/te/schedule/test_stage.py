@@ -35,6 +35,7 @@ def test_a_copy_has_every_field_and_lists_of_its_own() -> None:
 
 def test_reset_keeps_what_is_known_of_the_axes() -> None:
     stage = _stage()
+    stage.is_output = False
     i, j = stage.leaf_iter_vars
     stage.storage_align(i, 8, 1)
     _, inner = stage.split(j, factor=2)

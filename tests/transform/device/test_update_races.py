@@ -33,6 +33,7 @@ def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
         "if S[1] > 0.0:\n        S[0] = S[0] + A[3]",
         "for k in range(int32(A[3])):\n        S[0] = S[0] + A[k]",
         "S[int32(A[3])] = S[int32(A[3])] + A[3]",
+        "S[threadIdx.x] = A[threadIdx.x]\n    if S[1] > 0.0:\n        S[0] = S[0] + A[3]",
     ],
 )
 def test_updates_of_all_threads_are_refused(store: str) -> None:
@@ -59,6 +60,75 @@ def test_others_are_not(store: str, threads: int) -> None:
     synced = str(ThreadSync()(func))
     assert store.splitlines()[-1].strip() in synced
     assert ("tvm_storage_sync" in synced) == (threads > 1)
+
+
+REGISTERS = """\
+def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
+    launch(threadIdx.x, 32)
+    S = allocate((32,), float32, "shared")
+    L = allocate((4,), float32, "local")
+    M = allocate((4,), float32, "local")
+    {fill}
+    M[0] = L[1] + 1.0
+    if M[0] > 0.0:
+        S[0] = S[0] + A[3]
+    B[threadIdx.x] = S[0]
+"""
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        "L[1] = A[3]",
+        "for k in range(4):\n        L[k] = S[k]",
+        "if A[2] > 0.0:\n        L[1] = 2.0\n    L[0] = L[1]",
+    ],
+)
+def test_what_each_thread_has_for_itself_may_be_the_same_for_all(fill: str) -> None:
+    """A condition on such memory was taken to keep threads apart."""
+    func = parse_func(REGISTERS.format(fill=fill))
+    with pytest.raises(ScheduleError, match=r"all threads along threadIdx.x add to the same elem"):
+        ThreadSync()(func)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        "L[1] = A[threadIdx.x]",
+        "L[1] = 0.0\n    if threadIdx.x == 0:\n        L[1] = 1.0",
+        "t: int32 = threadIdx.x\n    L[1] = float32(t)",
+        "for k in range(threadIdx.x):\n        L[1] = A[k]",
+        "L[threadIdx.x] = 1.0",
+        'L[1] = 0.0\n    call_extern("load", address_of(L[1]))',
+    ],
+)
+def test_what_each_thread_has_for_itself_may_differ(fill: str) -> None:
+    ThreadSync()(parse_func(REGISTERS.format(fill=fill)))
+
+
+def guarded_by_registers(largest: bool) -> tuple[Schedule, list[Tensor]]:
+    """A reduction whose `where` reads a flag that each thread computes for itself."""
+    A = te.placeholder((8, 9), name="A")
+    F = te.compute((1,), lambda i: A[0, i], name="F")
+    k = te.reduce_axis((0, 9), "k")
+    reduce = te.max if largest else te.sum
+    S = te.compute((8,), lambda i: reduce(A[i, k], axis=k, where=F[0] > 0.0), name="S")
+    B = te.compute((8,), lambda i: S[i] * 2.0, name="B")
+    s = te.create_schedule(B.op)
+    outer, inner = s[B].split(B.op.axis[0], factor=4)
+    s[B].bind(outer, te.thread_axis("blockIdx.x"))
+    s[B].bind(inner, te.thread_axis("threadIdx.x"))
+    for stage, scope in ((s[S], "shared"), (s[F], "local")):
+        stage.set_scope(scope)
+        stage.compute_at(s[B], outer)
+    return s, [A, B]
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_a_condition_on_registers_from_a_schedule(largest: bool) -> None:
+    """It was lowered, and the interpreter found the race."""
+    with pytest.raises(ScheduleError, match=r"bind a loop of its stage to threadIdx.x"):
+        lower(*guarded_by_registers(largest), cuda_target())
 
 
 def reduction_in_shared_memory(bound: bool) -> tuple[Schedule, list[Tensor]]:

@@ -58,6 +58,36 @@ def test_none_and_wrong_types_are_refused() -> None:
         PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})
     with pytest.raises(ConfigError, match=r"'split_loop' of .* must be a int, found True"):
         PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": True}})
+    given: Any = [("tir.noalias", False)]
+    with pytest.raises(ConfigError, match="config: expected values by their keys, found"):
+        PassContext(config=given)
+    level: Any = "3"
+    with pytest.raises(ConfigError, match="PassContext: opt_level: expected an integer, found '3'"):
+        PassContext(opt_level=level)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("tir.InjectDoubleBuffer", {"split_loop": -5}, "'split_loop' .* 0, 1 or an even number"),
+        ("tir.InjectDoubleBuffer", {"split_loop": 3}, "'split_loop' .* 0, 1 or an even .* found 3"),
+        ("tir.InjectDoubleBuffer", {"split_loop": -2}, "'split_loop' of 'tir.InjectDoubleBuffer'"),
+        ("tir.lwp_max_depth", -1, "'tir.lwp_max_depth' must be at least 0, found -1"),
+        ("tir.lwp_min_height", -1, "'tir.lwp_min_height' must be at least 0, found -1"),
+        ("tir.vtcm_capacity", -1, "'tir.vtcm_capacity' must be at least 0, found -1"),
+        (
+            "tir.add_lower_pass",
+            [[7, Mark()]],
+            r"must be pairs \[phase, pass\] .*, found \[\[7, Mark",
+        ),
+        ("tir.add_lower_pass", [Mark()], "must be pairs"),
+        ("tir.add_lower_pass", [[0, Mark]], "objects of passes, found .*class"),
+        ("tir.add_lower_pass", [[0, lambda func: func]], "objects of passes, found"),
+    ],
+)
+def test_values_that_no_pass_takes_are_refused_at_once(key: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"PassContext: .*{message}"):
+        PassContext(config={key: value})
 
 
 @pytest.mark.parametrize("key", ["disabled_pass", "required_pass"])
@@ -105,6 +135,8 @@ def test_settings_and_defaults() -> None:
     ctx = PassContext(config={"tir.noalias": False})
     assert ctx.setting("tir.noalias") is False
     assert ctx.setting("tir.disable_vectorize") is False
+    with pytest.raises(ConfigError, match=r"configuration key 'tir\.noalia'; expected one"):
+        ctx.setting("tir.noalia")
 
 
 def test_contexts_nest() -> None:

@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -95,6 +95,21 @@ def test_sequences_nest_and_run_what_is_required(make_func: MakeFunc) -> None:
 def test_required_passes_are_not_remembered(make_func: MakeFunc) -> None:
     twice = Sequential((Needs("c"), Needs("d")), registry={"First": lambda: Tag("1")})
     assert twice(make_func(nop())).attrs["tags"] == "1c1d"
+
+
+@pytest.mark.parametrize("passes", [(Keep,), ("Keep",), Keep(), [Tag("a"), None]])
+def test_what_is_no_pass_is_refused(passes: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=r"Sequential: expected (a tuple|objects) of passes.* found"
+    ):
+        Sequential(passes)
+
+
+@pytest.mark.parametrize("program", [3, None, nop()])
+def test_what_is_no_program_is_refused(program: Any) -> None:
+    for pass_ in (Tag("a"), Keep(), Sequential((Tag("a"),), "some")):
+        with pytest.raises(ConfigError, match=r"(Tag|Keep|some): expected a PrimFunc or IRModule"):
+            pass_(program)
 
 
 def test_unknown_required_pass(make_func: MakeFunc) -> None:

@@ -1,0 +1,180 @@
+"""Which bytes of a buffer a statement touches, where some loops are counted out.
+
+`S[k % 3 * 256 + threadIdx.x]` of float32 touches the bytes 1024 to 2047 where k is 1: the terms of
+the loops that are counted out have values, and the others have bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from autosched.arith import Analyzer
+from autosched.tir.expr import LT, Call, Expr, IntImm, Ramp, Range, Var
+from autosched.tir.gpu import WARP
+from autosched.tir.linear import linear
+from autosched.tir.stmt import AttrStmt, For, Stmt
+from autosched.tir.walk import free_vars, stmts
+from autosched.transform.device.thread_access import Access, accesses_of
+from autosched.transform.device.thread_index import LANE, evaluate
+
+_SCOPES = ("shared", "shared.dyn")
+_MOST = 1 << 40  # bytes; beyond that bounds are none
+_NOTHING_KNOWN = -_MOST, _MOST
+
+Values = Mapping[Var, int]
+
+
+_Key = tuple[Access, frozenset[Var], tuple[Expr, ...]]
+
+
+class Bytes(NamedTuple):
+    """The bytes from `low` to `high` of the memory at the pointer `data`."""
+
+    data: Var
+    low: int
+    high: int
+
+    def meets(self, other: Bytes) -> bool:
+        """Whether there is a byte of both."""
+        return self.data is other.data and self.low <= other.high and other.low <= self.high
+
+
+class TouchedBytes:
+    """What the statements of a kernel touch of the memory of a block."""
+
+    def __init__(self, kernel: Stmt) -> None:
+        self._analyzer = Analyzer()
+        self._analyzer.bind(LANE, Range.of(WARP))
+        for s in stmts(kernel):
+            if isinstance(s, AttrStmt) and s.key == "thread_extent":
+                self._analyzer.bind(s.node.var, Range.of(s.value), override=True)
+            elif isinstance(s, For):
+                self._analyzer.bind(s.loop_var, Range(s.min, s.extent), override=True)
+        self._accesses: dict[Stmt, list[Access]] = {}
+        self._conditions: tuple[Expr, ...] = ()
+        self._rest: dict[_Key, tuple[int, int]] = {}
+
+    def of(self, s: Stmt, values: Values) -> list[Bytes]:
+        """What `s` itself touches, in order; the loops that are counted out have these `values`."""
+        return [self._bytes(access, values) for access in self._accesses_of(s)]
+
+    @contextmanager
+    def where(self, condition: Expr) -> Iterator[None]:
+        """What is touched inside of this is touched where the condition holds."""
+        outside = self._conditions
+        self._conditions = *outside, condition
+        try:
+            with self._analyzer.constraint(condition):
+                yield
+        finally:
+            self._conditions = outside
+
+    def deciding(self, s: Stmt, counted: frozenset[Var]) -> Iterator[Expr]:
+        """The terms of the loops that are `counted` out, which decide on what `s` touches."""
+        for access in self._accesses_of(s):
+            yield from _terms(access, counted)
+
+    def _accesses_of(self, s: Stmt) -> list[Access]:
+        found = self._accesses.get(s)
+        if found is None:
+            found = [a for scope in _SCOPES for a in accesses_of(s, scope, {})]
+            self._accesses[s] = found
+        return found
+
+    def _bytes(self, access: Access, values: Values) -> Bytes:
+        counted = frozenset(values)
+        key = access, counted, self._conditions
+        if key not in self._rest:
+            self._rest[key] = self._rest_of(access, counted)
+        low, high = self._rest[key]
+        size = access.dtype.bytes * access.dtype.lanes
+        if (low, high) == _NOTHING_KNOWN:
+            return Bytes(access.data, low, high)
+        env = {var: np.asarray(value, np.int64) for var, value in values.items()}
+        for term, factor in _terms(access, counted).items():
+            value = evaluate(term, env)
+            if value is None:
+                return Bytes(access.data, *_NOTHING_KNOWN)
+            low, high = low + factor * int(value), high + factor * int(value)
+        return Bytes(access.data, low * size, (high + 1) * size - 1)
+
+    def _rest_of(self, access: Access, counted: frozenset[Var]) -> tuple[int, int]:
+        """The bounds, in elements, of what is left of an index without the terms of `counted`."""
+        if access.place is None:
+            return _NOTHING_KNOWN
+        base, beyond = _scalar(access.place.index)
+        if base is None:
+            return _NOTHING_KNOWN
+        for span in access.place.inner:
+            extent = Range(IntImm(span.low, span.var.dtype), IntImm(span.extent, span.var.dtype))
+            self._analyzer.bind(span.var, extent, override=True)
+        constant, terms = linear(base)
+        rest = {t: factor for t, factor in terms.items() if t not in _terms(access, counted)}
+        if any(free_vars(term) & counted for term in rest):
+            return _NOTHING_KNOWN
+        low = high = constant
+        ends: dict[Expr, int] = {}
+        for term, factor in rest.items():
+            bound = self._bound(term)
+            if bound is None:
+                return _NOTHING_KNOWN
+            low += min(factor * bound[0], factor * bound[1])
+            ends[term] = max(factor * bound[0], factor * bound[1])
+        high += sum(ends.values()) - self._cut(rest, ends) + beyond
+        return low, high
+
+    def _bound(self, e: Expr) -> tuple[int, int] | None:
+        """The least and the greatest value; None where they are not known."""
+        if isinstance(e, Call) and e.op in ("bitwise_xor", "bitwise_or"):
+            bounds = [self._bound(part) for part in e.args]
+            if any(bound is None or bound[0] < 0 for bound in bounds):
+                return None
+            bits = max(bound[1].bit_length() for bound in bounds if bound is not None)
+            sets = [self._analyzer.modular_set(part) for part in e.args]
+            step = gcd(1 << bits, *(n for found in sets for n in (found.coeff, found.base)))
+            return 0, (1 << bits) - (step & -step)
+        found = self._analyzer.const_int_bound(e)
+        known = max(-found.min_value, found.max_value) < _MOST
+        return (found.min_value, found.max_value) if known else None
+
+    def _cut(self, rest: Mapping[Expr, int], ends: Mapping[Expr, int]) -> int:
+        """How much less than the sum of `ends` a condition lets the sum of all terms be.
+
+        `a * 75 + b < 1750` does so for `a * 600 + b * 8`, whatever else is added.
+        """
+        most = 0
+        for condition in self._conditions:
+            if not isinstance(condition, LT) or not isinstance(condition.b, IntImm):
+                continue
+            constant, terms = linear(condition.a)
+            times = {divmod(rest.get(t, 0), factor) for t, factor in terms.items()}
+            if len(times) != 1:
+                continue
+            ((factor, remainder),) = times
+            if factor > 0 and not remainder:
+                limit = factor * (condition.b.value - 1 - constant)
+                most = max(most, sum(ends[t] for t in terms) - limit)
+        return most
+
+
+def _terms(access: Access, counted: frozenset[Var]) -> dict[Expr, int]:
+    """The terms of an index in which there are loops that are counted out, and nothing else."""
+    base = None if access.place is None else _scalar(access.place.index)[0]
+    if base is None:
+        return {}
+    terms = linear(base)[1]
+    return {t: factor for t, factor in terms.items() if free_vars(t) and free_vars(t) <= counted}
+
+
+def _scalar(index: Expr) -> tuple[Expr | None, int]:
+    """The first element of an index, and how many elements lie behind it; None for a gather."""
+    if index.dtype.lanes == 1:
+        return index, 0
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value >= 0:
+        return index.base, index.stride.value * (index.lanes - 1)
+    return None, 0
