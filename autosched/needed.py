@@ -34,6 +34,16 @@ def needed(name: str, remedy: str, broken: str = "") -> Any:
         raise _broken(name, error, broken or remedy) from error
 
 
+def mended(remedy: str) -> str:
+    """What to do about a package whose import fails: `remedy`, unless Python itself may be why."""
+    if sys.flags.optimize < 2:
+        return remedy
+    return (
+        "Python runs without docstrings, which some packages need: leave out -OO and "
+        f"PYTHONOPTIMIZE=2; where that does not help, {remedy}"
+    )
+
+
 def needed_for(use: str, name: str, install: str) -> Any:
     """As `needed`, for a `use` such as "a plot"; `install` is what pip is to install."""
     package = name.partition(".")[0]
@@ -63,4 +73,4 @@ def as_if_missing(package: str) -> Iterator[None]:
 def _broken(name: str, error: Exception, remedy: str) -> ConfigError:
     why = visible(told(error).splitlines()[0])
     package = name.partition(".")[0]
-    return ConfigError(f"{package} is installed and cannot be imported ({why}); {remedy}")
+    return ConfigError(f"{package} is installed and cannot be imported ({why}); {mended(remedy)}")

@@ -17,7 +17,7 @@ from autosched.errors import ConfigError
 from autosched.features.ansor.rows import FeatureRows
 from autosched.needed import XGBOOST, needed
 from autosched.output_file import FileKind, replacing, require_replaceable
-from autosched.search.model_file import MOST_BYTES, ModelFileError, checked_model, unpacked
+from autosched.search.model_file import ModelFileError, checked_model, read_most, unpacked
 
 Scores = npt.NDArray[np.float32]
 MEMBERS = 8
@@ -212,7 +212,7 @@ class XGBoostModel:
         booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
             with Path(path).open("rb") as file:  # a device may have no end
-                raw = file.read(MOST_BYTES + 1)
+                raw = read_most(file)
             text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
             _load_with(booster, text, self._params["nthread"])
         except ModelFileError as error:

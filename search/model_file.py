@@ -13,13 +13,14 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 MOST_BYTES = 1 << 28
 """Of a model, when unpacked."""
+_PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _ROOT = 2**31 - 1  # the parent that a root has
 _DEEPEST = 64  # ours have a depth of 5
@@ -35,6 +36,23 @@ class ModelFileError(ValueError):
     """The file is no model of ours; the text says where and why."""
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_most(file: _Readable) -> bytes:
+    """What the file holds; one byte too many of what is too large, or has no end.
+
+    Asked for all at once, Python takes memory for the most that it may be.
+    """
+    pieces: list[bytes] = []
+    left = MOST_BYTES + 1
+    while left and (piece := file.read(min(left, _PIECE))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
 def unpacked(raw: bytes) -> bytes:
     """`raw`, without gzip. Raises ModelFileError when it is damaged or too large."""
     data, verb = raw, "has"
@@ -42,7 +60,7 @@ def unpacked(raw: bytes) -> bytes:
         verb = "unpacks to"
         try:
             with gzip.open(io.BytesIO(raw)) as file:
-                data = file.read(MOST_BYTES + 1)
+                data = read_most(file)
         except (OSError, EOFError, zlib.error) as error:
             raise ModelFileError(str(error)) from error
     if len(data) > MOST_BYTES:

@@ -1,5 +1,7 @@
 """Packages that are missing or broken are named, with what to do."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,3 +80,18 @@ def test_a_model_says_that_xgboost_is_broken(
     model.prepare()
     with pytest.raises(ConfigError, match=r"^xgboost is .* \(OSError: bad\); .*doctor says more$"):
         model.fit([np.zeros((1, 4), np.float32)], [1.0])
+
+
+def test_a_python_without_docstrings(tmp_path: Path) -> None:
+    """XGBoost joins docstrings while it is imported: installing it anew does not help."""
+    (tmp_path / "joined.py").write_text('"""Text."""\n__doc__.strip()\n')
+    code = (
+        "from autosched.errors import ConfigError\nfrom autosched.needed import needed\n"
+        "try: needed('joined', 'install it')\nexcept ConfigError as error: print(error)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}"}
+    says = subprocess.run(
+        [sys.executable, "-OO", "-B", "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert says.stdout.startswith("joined is installed and cannot be imported (AttributeError:")
+    assert says.stdout.endswith("PYTHONOPTIMIZE=2; where that does not help, install it\n")

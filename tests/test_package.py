@@ -1,12 +1,14 @@
 """The package as it is installed: one import name, and modules of the user's beside it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import autosched
 
+ROOT = Path(__file__).parents[1]
 HOSTILE = "raise SystemExit('a file of the user was run as a module of ours')\n"
 NAMES = ("features", "measure", "search", "random", "json", "worker")
 
@@ -50,6 +52,28 @@ def test_importing_loads_no_extra() -> None:
         "print({'plotly', 'jinja2', 'pandas', 'torch', 'ray'}.intersection(sys.modules))"
     )
     assert run(Path.cwd(), "-c", code) == "set()\n"
+
+
+def test_a_source_distribution_has_what_the_readme_reads(tmp_path: Path) -> None:
+    """It had the tests without what they import, and no configurations."""
+    command = [*(sys.executable, "-W", "error", "-c", "from setuptools import setup; setup()")]
+    done = subprocess.run(
+        [*command, "--quiet", "egg_info", "--egg-base", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    files = set((tmp_path / "autosched.egg-info" / "SOURCES.txt").read_text().splitlines())
+    assert not [name for name in files if name.startswith(("tests", "benchmarks"))]
+    wanted = [*(ROOT / "configs").glob("*"), *(ROOT / "docs").rglob("*.md")]
+    wanted += [*ROOT.glob("autosched/**/*.ubj.gz"), *ROOT.glob("autosched/report/templates/*")]
+    wanted += [*ROOT.glob("autosched/**/*.py"), ROOT / "search" / "tuner.py"]
+    names = [str(path.relative_to(ROOT)) for path in wanted]
+    assert {re.sub(r"^(features|measure|search)/", r"autosched/\1/", n) for n in names} <= files
+    readme = (ROOT / "README.md").read_text()
+    assert set(re.findall(r"\b(?:configs|docs)/[\w/]+\.\w+", readme)) <= files
+    assert {"autosched/py.typed", "LICENSE", "CHANGELOG.md"} <= files
 
 
 def test_every_public_name_exists() -> None:

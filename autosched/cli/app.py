@@ -5,6 +5,7 @@ Exit status: 0 done; 2 the user's input is wrong; 3 nothing valid was measured; 
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -15,13 +16,14 @@ from autosched import __version__
 from autosched.cli.cache_app import cache_app
 from autosched.cli.candidates_app import arena, build, failures, replay, report, show
 from autosched.cli.complete import operators
-from autosched.cli.console import open_closed_streams, plain, warn
+from autosched.cli.console import err, open_closed_streams, plain, warn
 from autosched.cli.dataset_app import dataset_app
 from autosched.cli.help import Group, examples, fit, start
 from autosched.cli.interrupt import interrupts_end, interrupts_raise
 from autosched.cli.options import TARGETS, Json
 from autosched.cli.records_app import records_app
 from autosched.cli.tuning_app import lower, tune
+from autosched.display.console import tell
 from autosched.errors import AutoschedError
 
 _INTERRUPTED = 130
@@ -171,7 +173,9 @@ def run() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except _UsageError as error:
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        tell(err, text.getvalue().rstrip("\n"))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted")
@@ -181,6 +185,12 @@ def run() -> None:
         sys.exit(2)
     except OSError as error:
         warn(f"error: {error}")
+        sys.exit(2)
+    except MemoryError as error:
+        warn(
+            f"error: {': '.join(['not enough memory', *map(str, error.args)])}; see what limits it "
+            "(ulimit -v, docker --memory), or end other programs"
+        )
         sys.exit(2)
     finally:
         interrupts_end()

@@ -89,7 +89,7 @@ def wrapped(text: str, width: int | None, indent: str = "", hanging: str = "") -
         return [indent + text]
     return textwrap.wrap(
         text,
-        width,
+        max(width, 1),  # of a narrow terminal indents may leave nothing
         initial_indent=indent,
         subsequent_indent=indent + hanging,
         break_long_words=False,
@@ -116,7 +116,9 @@ def warning(text: str) -> None:
 
 def text_width() -> int | None:
     """Columns of the terminal, or what COLUMNS says; None where nothing limits a line."""
-    return out.width if out.is_terminal or "COLUMNS" in os.environ else None
+    columns = os.environ.get("COLUMNS", "")
+    said = columns.isdecimal() and int(columns) > 0
+    return out.width if said or out.is_terminal else None
 
 
 def open_closed_streams() -> None:

@@ -11,6 +11,7 @@ from autosched import __version__
 from autosched.cli import doctor_process
 from autosched.cli.diagnosis import Finding, Level
 from autosched.errors import MeasureError
+from autosched.needed import mended
 from autosched.process.worker import Worker
 from autosched.words import last_line
 
@@ -54,7 +55,7 @@ def _packages(process: Worker) -> list[Finding]:
             remedy = f"pip install --force-reinstall {name}"
             if name == "xgboost":
                 remedy = "pip uninstall xgboost xgboost-cpu, then pip install xgboost-cpu"
-            broken.append(Finding(Level.BROKEN, name, text, remedy))
+            broken.append(Finding(Level.BROKEN, name, text, mended(remedy)))
     own = f"autosched {__version__}, Python {platform.python_version()}"
     system = f"{platform.system()} {platform.release()}"
     return [Finding(Level.OK, "versions", ", ".join([own, *versions, system])), *broken]

@@ -34,7 +34,8 @@ def read_yaml(path: Path) -> Any:
     """
     try:
         if path.exists() and not path.is_file():
-            kind = "a folder" if path.is_dir() else "a device or pipe"
+            pipe = "a device or pipe; write it to a file, which records are called after"
+            kind = "a folder" if path.is_dir() else pipe
             raise ConfigError(f"cannot read the configuration file {path}: it is {kind}")
         if kind_of(path) is FileKind.RECORDS:
             raise ConfigError(

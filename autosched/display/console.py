@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from typing import IO, Any
 
 from rich.console import Console
@@ -29,7 +30,10 @@ def literal_console(**options: Any) -> Console:
 
     It respects NO_COLOR and drops colours where the stream is not a terminal.
     """
-    return _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
+    console = _Console(soft_wrap=True, highlight=False, markup=False, emoji=False, **options)
+    if console.width < 1:  # COLUMNS=0: not known
+        console.width = shutil.get_terminal_size().columns
+    return console
 
 
 def lines_only(text: str) -> str:

@@ -54,6 +54,9 @@ _MOST_READS = 100
 
 _NO_QUEUE = -1, 0
 
+# A process runs as this one does: packages may fail to import without docstrings (-OO).
+_OPTIMIZED = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+
 # The parent's path comes after the worker's own, and the current folder never: a module of the
 # user's that has the name of one in the standard library or an installed package is not run.
 _START = """
@@ -156,7 +159,15 @@ class Worker:
         with here, there:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-c", _START, *(p for p in sys.path if p), "--"),
+                    *(
+                        sys.executable,
+                        "-P",
+                        *_OPTIMIZED,
+                        "-c",
+                        _START,
+                        *(p for p in sys.path if p),
+                        "--",
+                    ),
                     *(self._factory, str(there.fileno()), str(self._memory_limit)),
                     *map(str, queue),
                 ],

@@ -25,6 +25,7 @@ from autosched.measure.record_log import RecordLog
 from autosched.measure.records import LogContents, Record
 from autosched.measure.result import Failure
 from autosched.measure.tolerance import tolerances
+from autosched.output_file import real_path
 from autosched.referee.check import Verdict, check_candidate
 from autosched.runtime.cpu import load
 from autosched.session.this_cpu import is_this_cpu
@@ -122,7 +123,8 @@ def export(
 
 
 def _require_no_file(folder: Path) -> None:
-    """ConfigError where a folder, or one that it is in, is a file."""
+    """ConfigError where a folder, or one that it is in, is a file, or there is none to begin at."""
+    real_path(folder)
     try:
         found = next((p for p in (folder, *folder.parents) if p.exists()), folder)
         if not found.exists() or found.is_dir():

@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 from subprocess import Popen
 from typing import Any, Never
+from unittest.mock import Mock
 
 import pydantic
 import pytest
 from typer.testing import CliRunner
 
 import autosched
+from autosched.cli import schema
 from autosched.cli.app import app, front_of
 from autosched.cli.console import plain
 from autosched.cli.tuning_app import tune
@@ -146,6 +148,29 @@ def test_messages_that_cannot_be_written_are_lost(
         assert cli("records", "convert", log, "-o", "v.log", "--to", "ansor-v0.6").status == 0
     done = cli("records", "convert", log, "-o", "w.log", "--to", "ansor-v0.6")
     assert done.err == "3 records written to w.log\n", "those of before do not come later"
+
+
+def test_wrong_usage_that_cannot_be_told_is_status_2(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`autosched --bogus 2> /dev/full` ended with 1."""
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert cli("--bogus").status == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "error: not enough memory; see what limits it (ulimit -v, docker"),
+        (MemoryError("of 3 GiB"), "error: not enough memory: of 3 GiB; see what limits it"),
+    ],
+)
+def test_memory_that_runs_out_is_no_traceback(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: MemoryError, says: str
+) -> None:
+    monkeypatch.setattr(schema, "run", Mock(side_effect=error))
+    done = cli("schema")
+    assert (done.status, done.out) == (2, "") and done.err.startswith(says)
 
 
 def test_closed_streams_are_no_traceback(tmp_path: Path, log: Path) -> None:

@@ -149,6 +149,22 @@ def test_messages_are_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch
         assert all(len(line) <= columns for line in lines if columns)
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "3"])
+def test_a_width_that_nothing_fits_or_that_is_not_known(
+    cli: Cli, log: Path, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were a ValueError: 0 stands for a width that is not known, as of some terminals."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    wide = cli("records", "best", log)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(console, "out", literal_console())
+    narrow = cli("records", "best", log)
+    assert (narrow.status, narrow.err) == (0, "")
+    assert "matmul(M=16," in narrow.out.split()
+    assert (narrow.out == wide.out) is (columns == "0")
+    assert (console.out.width == int(columns)) is (columns != "0")
+
+
 def test_lines_of_reports_are_wrapped_beside_their_labels(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

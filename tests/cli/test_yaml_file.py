@@ -50,5 +50,5 @@ def test_what_is_no_configuration_is_refused(
 
 
 def test_a_device_is_no_configuration() -> None:
-    with pytest.raises(ConfigError, match="/dev/zero: it is a device or pipe"):
+    with pytest.raises(ConfigError, match="/dev/zero: it is a device or pipe; write it to"):
         load_config("/dev/zero")

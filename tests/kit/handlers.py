@@ -4,6 +4,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,8 @@ def make_handler() -> Callable[[Any], Any]:
                 if child:
                     os.waitpid(child, 0)
                 return value
+            case ("optimize",):
+                return sys.flags.optimize
             case ("garbage threshold",):
                 return gc.get_threshold()
             case ("pid",):

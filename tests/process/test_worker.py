@@ -285,6 +285,23 @@ def test_variables_of_the_environment() -> None:
         found.stop()
 
 
+def test_a_process_has_docstrings_where_this_one_has() -> None:
+    """`python -OO -m autosched doctor` found nothing wrong with what `tune` could not import."""
+    program = (
+        "from autosched.process.worker import Worker; found = Worker('kit.handlers:make_handler')\n"
+        "print(found.call(('optimize',), 300.0, 'run')); found.stop()"
+    )
+    paths = os.pathsep.join(p for p in sys.path if p)
+    for flags in ([], ["-O"], ["-OO"]):
+        done = subprocess.run(
+            [sys.executable, "-B", *flags, "-c", program],
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == f"{len(''.join(flags)[1:])}\n", done.stderr
+
+
 class Unkillable(Worker):
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,15 @@ def test_deep_trees_and_large_files_are_refused(
     file.write_text("[" * 100_000)
     with pytest.raises(ConfigError, match="it is not XGBoost's JSON"):
         XGBoostModel().load(file)
+
+
+def test_memory_is_taken_for_what_there_is(tmp_path: Path) -> None:
+    """256 MiB were, for any model: with `ulimit -v` at 700 MB tuning ended in a MemoryError."""
+    (tmp_path / "m.json.gz").write_bytes(gzip.compress(json.dumps(tiny_model()).encode()))
+    XGBoostModel().load(tmp_path / "m.json.gz")  # which imports what it needs
+    tracemalloc.start()
+    try:
+        XGBoostModel().load(tmp_path / "m.json.gz")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()

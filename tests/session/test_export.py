@@ -59,6 +59,15 @@ def test_a_record_without_a_cpu_is_built_for_this_one(
     assert any("was never compared with NumPy" in text for text in words)
 
 
+def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All was built before; the words were `No such file or directory`."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match=r"^a/out leads nowhere: the current folder was deleted"):
+        export([record(matmul(8))], Path("a/out"))
+
+
 @pytest.mark.parametrize("place", ["file", "file/out", "file/a/b"])
 def test_a_file_is_no_folder(place: str, tmp_path: Path) -> None:
     """All was built before; the words were `File exists`."""
