@@ -120,6 +120,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         scales={"+avx512f", "+avx512vl", "+avx512dq"} <= features,
         has_masks="+avx512vl" in features,
         permutes_bytes="+avx512vbmi" in features,
+        converts_halves=not features.isdisjoint(("+f16c", "+avx512f", "+neon")),
         addressed=cache(partial(computed_addresses, func.body)),
         updated=cache(partial(updated_buffers, func.body)),
         deciding=cache(partial(deciding_variables, func.body)),

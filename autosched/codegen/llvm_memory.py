@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from autosched.codegen.flat_access import only_index
 from autosched.codegen.llvm_builder import FunctionBuilder
+from autosched.codegen.llvm_guarded import gather, guarded_load, guarded_store, scatter
 from autosched.codegen.llvm_masks import is_masked, masked_load, masked_store
 from autosched.codegen.llvm_module import Terms
-from autosched.codegen.llvm_types import llvm_type, memory_type, splat, suffix
+from autosched.codegen.llvm_types import llvm_type, memory_type
 from autosched.errors import CompileError
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType, bool_
@@ -117,8 +118,8 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
             raw = masked_load(b, buffer, address(b, buffer, base), lanes)
         case Ramp(base, IntImm(1), _) if mask is None:
             raw = b.emit(f"load {memory}, ptr {address(b, buffer, base)}, align {align}")
-        case Ramp(base, IntImm(1), _):
-            raw = _masked_load(b, buffer, address(b, buffer, base), lanes, mask)
+        case Ramp(base, IntImm(1), _) if mask is not None:
+            raw = guarded_load(b, buffer, address(b, buffer, base), lanes, mask)
         case Ramp(base, IntImm(-1), _) if mask is None:
             start = address(b, buffer, base - (lanes - 1))
             whole = b.emit(f"load {memory}, ptr {start}, align {align}")
@@ -289,22 +290,6 @@ def _guarded_scalar(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str |
     return b.emit(f"load {element}, ptr {safe}, align {buffer.dtype.bytes}")
 
 
-def _masked_load(
-    b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int, mask: str | None
-) -> str:
-    kind = memory_type(buffer.dtype.with_lanes(lanes))
-    name = f"llvm.masked.load.{_memory_suffix(buffer.dtype, lanes)}.p0"
-    b.module.declare(name, f"{kind} @(ptr, i32, <{lanes} x i1>, {kind})")
-    return b.emit(
-        f"call {kind} @{name}(ptr {pointer}, i32 {buffer.dtype.bytes}, <{lanes} x i1> {mask}, "
-        f"{kind} zeroinitializer)"
-    )
-
-
-def _memory_suffix(dtype: DType, lanes: int) -> str:
-    return f"v{lanes}i8" if dtype.is_bool else suffix(dtype.with_lanes(lanes))
-
-
 def _lane_addresses(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
     """The vector of addresses of a vector index."""
     lanes = index.dtype.lanes
@@ -348,13 +333,7 @@ def _gather(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -
     kind = f"<{lanes} x {element}>"
     align = buffer.dtype.bytes
     if mask is not None or (b.module.has_gather and align >= 4 and lanes >= 4):
-        pointers = _lane_addresses(b, buffer, index)
-        name = f"llvm.masked.gather.{_memory_suffix(buffer.dtype, lanes)}.v{lanes}p0"
-        b.module.declare(name, f"{kind} @(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})")
-        return b.emit(
-            f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {align}, "
-            f"<{lanes} x i1> {mask or splat(1, bool_.with_lanes(lanes))}, {kind} zeroinitializer)"
-        )
+        return gather(b, buffer, _lane_addresses(b, buffer, index), lanes, mask)
     result = "poison"
     for lane, pointer in enumerate(_each_address(b, buffer, index)):
         one = b.emit(f"load {element}, ptr {pointer}, align {align}")
@@ -377,14 +356,8 @@ def store(
             masked_store(b, buffer, address(b, buffer, base), stored, lanes)
         case Ramp(base, IntImm(1), _) if mask is None:
             b.line(f"store {kind} {stored}, ptr {address(b, buffer, base)}, align {align}")
-        case Ramp(base, IntImm(1), _):
-            name = f"llvm.masked.store.{_memory_suffix(buffer.dtype, lanes)}.p0"
-            b.module.declare(name, f"void @({kind}, ptr, i32, <{lanes} x i1>)")
-            pointer = address(b, buffer, base)
-            b.line(
-                f"call void @{name}({kind} {stored}, ptr {pointer}, i32 {align}, "
-                f"<{lanes} x i1> {mask})"
-            )
+        case Ramp(base, IntImm(1), _) if mask is not None:
+            guarded_store(b, buffer, address(b, buffer, base), stored, lanes, mask)
         case _ if lanes == 1:
             b.line(f"store {kind} {stored}, ptr {address(b, buffer, index)}, align {align}")
         case _:
@@ -399,13 +372,7 @@ def _scatter(
     element = memory_type(buffer.dtype)
     kind = f"<{lanes} x {element}>"
     if mask is not None or (b.module.has_scatter and align >= 4 and lanes >= 4):
-        pointers = _lane_addresses(b, buffer, index)
-        name = f"llvm.masked.scatter.{_memory_suffix(buffer.dtype, lanes)}.v{lanes}p0"
-        b.module.declare(name, f"void @({kind}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
-        b.line(
-            f"call void @{name}({kind} {stored}, <{lanes} x ptr> {pointers}, i32 {align}, "
-            f"<{lanes} x i1> {mask or splat(1, bool_.with_lanes(lanes))})"
-        )
+        scatter(b, buffer, _lane_addresses(b, buffer, index), stored, lanes, mask)
         return
     for lane, pointer in enumerate(_each_address(b, buffer, index)):
         one = b.emit(f"extractelement {kind} {stored}, i32 {lane}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from autosched.codegen.llvm_half import half_functions
 from autosched.tir.expr import Expr, Var
 
 if TYPE_CHECKING:
@@ -44,26 +45,14 @@ class Region:
         self.pointers: dict[tuple[Var, str, Terms], str] = {}
 
 
-_NARROWED = """\
-define linkonce_odr hidden half @__truncdfhf2(double %x) {
-  %single = fptrunc double %x to float
-  %half = fptrunc float %single to half
-  ret half %half
-}
-@llvm.compiler.used = appending global [1 x ptr] [ptr @__truncdfhf2], section "llvm.metadata"
-"""
-"""What LLVM calls where it finds the sign of a double copied to a half, as in a float64 that is
-rounded to 8 bits and made a float16; of the result it takes the sign. It is in the libraries of
-some compilers only, and in no running Python."""
-
-
 @dataclass
 class ModuleBuilder:
     """What the functions of one module share: declarations, globals, metadata, finished text.
 
     `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
     with a power of two (with it, AVX-512's others for floats), `has_masks` whether any can leave
-    lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI).
+    lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI),
+    `converts_halves` whether some convert float16.
     `scalar_loops` counts innermost loops that compute scalars, `of_vectors` has the hints of the
     others, by the place of their node in `metadata`; `local` are the functions that
     others of the module may call, `helpers` the text of those that code generation calls, by their
@@ -82,6 +71,7 @@ class ModuleBuilder:
     scales: bool
     has_masks: bool
     permutes_bytes: bool
+    converts_halves: bool
     declarations: dict[str, str] = field(default_factory=dict)
     globals: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -133,4 +123,4 @@ class ModuleBuilder:
         parts += [*self.globals, *self.declarations.values(), *self.helpers.values()]
         parts += [*self.functions, *self.metadata]
         text = "\n".join(parts) + "\n"
-        return text + _NARROWED if " half " in text and " double " in text else text
+        return text + half_functions(text, self.converts_halves)

@@ -124,8 +124,12 @@ def _reduction(
 
     tensor = te.compute((shape[0],), value, name=name)
     (array,) = arrays
-    result = (np.max, np.min, np.sum)[way](array, axis=1)
-    return Source(tensor, result.astype(array.dtype))
+    if way == 2:
+        return Source(tensor, np.sum(array, axis=1).astype(array.dtype))
+    # Of infinities alone it is the number that it begins from (docs/expressions.md).
+    kind = DType(dtype)
+    begin = np.full((shape[0], 1), (kind.min_value, kind.max_value)[way], kind.numpy)
+    return Source(tensor, (np.max, np.min)[way](np.hstack([begin, array]), axis=1))
 
 
 def _used(tensor: Tensor) -> set[Tensor]:

@@ -1,0 +1,56 @@
+"""Accesses of many lanes under a mask: in parts, right on CPUs with instructions for it or not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosched.codegen.llvm import emit_llvm
+from autosched.codegen.llvm_guarded import AT_ONCE
+from autosched.driver import lower_func
+from autosched.runtime.cpu import build_artifact, load
+from autosched.runtime.native import processor
+from autosched.target import Target, cpu_target
+from autosched.tir import interp
+from autosched.tir.parser import parse_func
+
+HERE = cpu_target(1)
+OLD = replace(HERE, cpu="x86-64", features="", vector_bytes=16)
+TARGETS = [HERE, OLD] if processor() == "x86_64" else [HERE]
+STORES = {
+    "load": "Y[i] = if_then_else(A[i] < B[i], B[i], A[i])",
+    "store": "if A[i] < B[i]:\n            Y[i] = A[i] + B[i]",
+    "gather": "Y[i] = if_then_else(A[i] < B[i], B[LAST - i], A[i])",
+    "scatter": "if A[i] < B[i]:\n            Y[LAST - i] = B[i]",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["here", "old"][: len(TARGETS)])
+@pytest.mark.parametrize("lanes", [4 * AT_ONCE, 2 * AT_ONCE + 9])
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64"])
+@pytest.mark.parametrize("access", STORES)
+def test_many_lanes_are_touched_in_parts(
+    access: str, dtype: str, lanes: int, target: Target
+) -> None:
+    params = ", ".join(f"{name}: Buffer(({lanes},), {dtype})" for name in "ABY")
+    func = parse_func(
+        f"def main({params}):\n    attrs(tir.noalias=False)\n"  # or odd lanes are cut before
+        f"    for i in vectorized({lanes}):\n        {STORES[access]}\n".replace(
+            "LAST", str(lanes - 1)
+        )
+    )
+    lowered = lower_func(func, target)
+    text = emit_llvm(lowered, target)
+    of_data = rf"@llvm\.masked\.{access}\.v(\d+)\S*\(.*x i1> %"  # other masks are constants
+    found = [int(n) for n in re.findall(of_data, text)]
+    parts = [AT_ONCE] * (lanes // AT_ONCE) + [lanes % AT_ONCE] * (lanes % AT_ONCE > 0)
+    assert found[: len(parts)] == parts
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 5, lanes).astype(dtype) for _ in range(3)]
+    wanted = [x.copy() for x in arrays]
+    interp.run(func, wanted)
+    load(build_artifact(lowered, target))(*arrays)
+    np.testing.assert_array_equal(arrays[2], wanted[2])
