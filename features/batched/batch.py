@@ -14,6 +14,7 @@ from autosched.features.ansor.rows import FeatureRows
 from autosched.features.batched.alike import Alike, parts_of, population_of, some_of
 from autosched.features.batched.build_nest import build_nest
 from autosched.features.batched.counts import Known
+from autosched.features.batched.freed import keep_freed
 from autosched.features.batched.limits import Limits, refused_by_size
 from autosched.features.batched.mixed import Texts
 from autosched.features.batched.nest import Population
@@ -79,6 +80,7 @@ class BatchedFeatures:
 
     def __init__(self, dag: ComputeDAG, target: Target, ansor_limits: bool = True) -> None:
         """With `ansor_limits`, shared memory counts as in `verify_gpu`."""
+        keep_freed()
         self._dag, self._target = dag, target
         self._ansor_limits = ansor_limits
         self._as_ansor = True

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
+
 from autosched.features.batched.context import Condition
 from autosched.features.batched.forms import QUOTIENT, Flags, Form, Forms, Ints
 from autosched.features.batched.plan import Loops
@@ -39,7 +41,10 @@ def origin_values(
     stand_in: Callable[[str, int], Var],
 ) -> Origin:
     """The old axes of `loops`; `stand_in` has variables for what the texts are made of."""
-    found = Origin(dict(zip(loops.leaves, leaves, strict=True)))
+    found = Origin({})
+    for k, value in zip(loops.leaves, leaves, strict=True):
+        # a loop of extent 1 is 0 there, though what splits it further reaches beyond it
+        found.values[k] = forms.scaled(value, (extents[k] > 1).astype(np.int64))
     values = found.values
     for relation in reversed(loops.relations):
         if len(relation) == 4:

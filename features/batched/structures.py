@@ -30,27 +30,13 @@ class Members(NamedTuple):
     numbers: Ints | None
 
 
-class _Layout(NamedTuple):
-    """Of steps whose types are known: the positions of those that may have numbers, all others.
-
-    `factors`: some of them factor a sum.
-    """
-
-    numbered: list[int]
-    rest: Callable[[Sequence[Step]], tuple[Step, ...]]
-    factors: bool
-
-
 class Structures:
     """Knows structures by keys that are the same from call to call."""
 
     def __init__(self) -> None:
-        self._layouts: dict[Kinds, _Layout] = {}
-        self._rests: dict[tuple[Any, ...], int] = {}
-        self._known: dict[tuple[int, ...], int] = {}  # by ids: a step's own hash takes longer
         self._tokens: dict[tuple[type[Step], Any], int] = {}
         self._fields: dict[type[Step], attrgetter[Any]] = {}
-        self._by_id: dict[int, int] = {}
+        self._by_id: dict[int, int] = {}  # a step's own hash takes longer
         self._kept: list[Step] = []  # so that their ids are their own
 
     def sorted(self, candidates: Sequence[Sequence[Step]]) -> Iterator[tuple[Key, Members]]:
@@ -58,45 +44,47 @@ class Structures:
 
         Of products in slices their number says what is computed: it is in the key, too.
         """
-        by_kinds: dict[Kinds, list[int]] = defaultdict(list)
+        by_number: dict[int, list[int]] = defaultdict(list)
         for n, steps in enumerate(candidates):
-            by_kinds[tuple(map(type, steps))].append(n)
-        for kinds, places in by_kinds.items():
-            yield from self._of_kinds(kinds, places, [candidates[n] for n in places])
+            by_number[len(steps)].append(n)
+        for places in by_number.values():
+            columns = list(zip(*[candidates[n] for n in places], strict=True))
+            kinds = [list(map(type, column)) for column in columns]
+            for those in _alike(kinds, len(places)):
+                own = tuple([column[those[0]] for column in kinds])
+                chosen = _chosen(those)
+                yield from self._of_kinds(own, chosen(places), list(map(chosen, columns)))
 
     def _of_kinds(
-        self, kinds: Kinds, places: list[int], candidates: list[Sequence[Step]]
+        self, kinds: Kinds, places: Sequence[int], steps: Sequence[Sequence[Any]]
     ) -> Iterator[tuple[Key, Members]]:
-        """The structures of candidates whose steps are of the same types, a column for each step
-        that has numbers."""
-        layout = self._layouts.get(kinds)
-        if layout is None:
-            layout = self._layouts[kinds] = _layout_of(kinds)
-        forms: list[list[Any]] = [[self._rest(layout.rest(steps)) for steps in candidates]]
+        """The structures of candidates whose steps are of the same types, with a column for each
+        step."""
+        told: list[list[Any]] = []
         columns: list[list[Numbers]] = []
-        for k in layout.numbered:
-            own = [steps[k] for steps in candidates]
-            numbers = list(map(_LENGTHS, own)) if kinds[k] is SplitStep else _limits(own)
-            columns.append(numbers)
-            forms += (list(map(_FORMS[kinds[k]], own)), list(map(len, numbers)))
-        if layout.factors:
-            forms.append([tuple([s[k] for k, _ in sliced_products(s)]) for s in candidates])
-        alike: dict[Key, list[int]] = defaultdict(list)
-        for n, form in enumerate(zip(*forms, strict=True)):
-            alike[form].append(n)
-        for form, those in alike.items():
-            some = [[numbers[n] for n in those] for numbers in columns]
-            yield (kinds, *form), Members([places[n] for n in those], _table(some, len(those)))
+        for kind, own in zip(kinds, steps, strict=True):
+            if kind in (SplitStep, PragmaStep):
+                numbers, *said = _lengths(own) if kind is SplitStep else _pragmas(own)
+                columns.append(numbers)
+                told += (*said, list(map(len, numbers)))
+            else:
+                told.append(self._tokens_of(own))
+        if RfactorStep in kinds:
+            candidates = zip(*steps, strict=True)
+            told.append([tuple([s[k] for k, _ in sliced_products(s)]) for s in candidates])
+        for those in _alike(told, len(places)):
+            key, chosen = (kinds, *[column[those[0]] for column in told]), _chosen(those)
+            table = _table(list(map(chosen, columns)), len(those))
+            yield key, Members(list(chosen(places)), table)
 
-    def _rest(self, rest: tuple[Step, ...]) -> int:
-        """The number of steps that have none themselves."""
-        number = self._known.get(tuple(map(id, rest)))
-        if number is not None:
-            return number
-        number = self._rests.setdefault(tuple(map(self._token, rest)), len(self._rests))
-        if len(self._known) < _MOST_STEPS and all(id(step) in self._by_id for step in rest):
-            self._known[tuple(map(id, rest))] = number
-        return number
+    def _tokens_of(self, steps: Sequence[Step]) -> list[int]:
+        """The same number for equal steps without numbers; most are objects that are known."""
+        ids = list(map(id, steps))
+        if ids.count(ids[0]) == len(ids):
+            return [self._token(steps[0])] * len(ids)
+        tokens = list(map(self._by_id.get, ids))
+        known = [token for token in tokens if token is not None]
+        return known if len(known) == len(tokens) else list(map(self._token, steps))
 
     def _token(self, step: Step) -> int:
         token = self._by_id.get(id(step))
@@ -113,22 +101,35 @@ class Structures:
         return token
 
 
-def _layout_of(kinds: Kinds) -> _Layout:
-    numbered = [k for k, kind in enumerate(kinds) if kind in _FORMS]
-    rest = [k for k in range(len(kinds)) if k not in numbered]
-    return _Layout(numbered, _those(rest), RfactorStep in kinds)
-
-
-def _those(places: list[int]) -> Callable[[Sequence[Step]], tuple[Step, ...]]:
-    """Gets what is at these places, as a tuple."""
+def _chosen(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Gets what is at these places."""
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda steps: tuple([steps[k] for k in places])
+    return lambda column: [column[places[0]]]
 
 
-def _limits(pragmas: list[Any]) -> list[Numbers]:
-    """The number of each pragma that has one."""
-    return [() if (n := _named(p.pragma)[1]) is None else (n,) for p in pragmas]
+def _alike(columns: list[list[Any]], count: int) -> list[list[int]]:
+    """The places, of `count`, at which all columns say the same, in order of appearance."""
+    varied = [column for column in columns if column.count(column[0]) < count]
+    if not varied:
+        return [list(range(count))]
+    found: dict[Key, list[int]] = defaultdict(list)
+    for n, key in enumerate(zip(*varied, strict=True)):
+        found[key].append(n)
+    return list(found.values())
+
+
+def _lengths(splits: Sequence[Any]) -> list[list[Any]]:
+    """The lengths of each split, and columns of what it says besides."""
+    return [list(map(read, splits)) for read in _OF_SPLIT]
+
+
+def _pragmas(pragmas: Sequence[Any]) -> list[list[Any]]:
+    """The number of each pragma that has one, and columns of what it says besides."""
+    stages, loops, texts = (list(map(read, pragmas)) for read in _OF_PRAGMA)
+    named = {text: _named(text) for text in set(texts)}
+    numbers = {text: () if number is None else (number,) for text, (_, number) in named.items()}
+    return [[numbers[text] for text in texts], stages, loops, [named[text][0] for text in texts]]
 
 
 @lru_cache(maxsize=1024)
@@ -138,19 +139,11 @@ def _named(pragma: str) -> tuple[str, int | None]:
     return (pragma, None) if number is None else (pragma.partition("$")[0], number)
 
 
-def _pragma_form(step: Any) -> tuple[int, int, str]:
-    return step.stage_id, step.iter_id, _named(step.pragma)[0]
+_OF_SPLIT = tuple(map(attrgetter, ("lengths", "stage_id", "iter_id", "inner_to_outer")))
+_OF_PRAGMA = tuple(map(attrgetter, ("stage_id", "iter_id", "pragma")))
 
 
-_LENGTHS = attrgetter("lengths")
-_FORMS: dict[type[Step], Callable[[Any], Any]] = {
-    SplitStep: attrgetter("stage_id", "iter_id", "inner_to_outer"),
-    PragmaStep: _pragma_form,
-}
-"""What steps with numbers say besides these."""
-
-
-def _table(columns: list[list[Numbers]], count: int) -> Ints | None:
+def _table(columns: Sequence[Sequence[Numbers]], count: int) -> Ints | None:
     """(candidate, number): the numbers of all columns, in each of which there are as many for every
     candidate; None where some are no numbers of 64 bits."""
     parts = [np.ones((count, 0), np.int64)]

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from autosched.features.ansor.names import CURVE_POINTS
+from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.columns import MOST_REGISTERS
 from autosched.features.autosched_1.estimate import FLOAT_OPS
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.autosched_1.names import ACCESS_WIDTH, MAX_BUFFERS, SCOPES
+from autosched.features.autosched_1.names import (
+    ACCESS_WIDTH,
+    COLUMNS,
+    MAX_BUFFERS,
+    SCALED,
+    SCOPES,
+)
 from autosched.features.batched.along_loops import marks, marks_from_last
-from autosched.features.batched.autosched_1.nests import Floats
 from autosched.features.batched.autosched_1.stores_of_row import Column, Estimated, Row, in_order
 from autosched.features.batched.columns import AccessColumns, Tables
 from autosched.features.batched.forms import Flags, Ints
 from autosched.features.walk.access import ACCESS_TYPES, READ_WRITE
 from autosched.state.iterator import Annotation
 
+_IS_SCALED = [k in SCALED for k in range(len(COLUMNS))]
+_AT_ONCE = 16  # columns of which logarithms are taken
 _KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
 
 
-def row_columns(row: Row, tables: Tables, machine: Machine, block: Floats) -> None:
+def row_columns(row: Row, tables: Tables, machine: Machine, block: FeatureRows) -> None:
     """Write the columns of a row but those of the program into `block`, (columns, candidates)."""
     for k, store in enumerate(row.stores):
         here = row.most == k
@@ -37,9 +46,33 @@ def row_columns(row: Row, tables: Tables, machine: Machine, block: Floats) -> No
                 np.copyto(block, found, where=here)
 
 
-def _write(block: Floats, columns: Iterator[Column]) -> None:
-    for k, values in enumerate(columns):
+def _write(block: FeatureRows, columns: Iterable[Column], first: int = 0) -> None:
+    """Write these from column `first` on, logarithms where the set has them."""
+    waiting: dict[int, Column] = {}
+    for k, values in enumerate(columns, first):
+        if not _IS_SCALED[k]:
+            block[k] = values
+        elif isinstance(values, int | float):
+            block[k] = _scaled_number(values)
+        else:
+            waiting[k] = values
+            if len(waiting) == _AT_ONCE:
+                _write_scaled(block, waiting)
+                waiting.clear()
+    if waiting:
+        _write_scaled(block, waiting)
+
+
+def _write_scaled(block: FeatureRows, columns: dict[int, Column]) -> None:
+    table = np.stack(list(columns.values())) + 1.0
+    np.log2(table, out=table)
+    for k, values in zip(columns, table, strict=True):
         block[k] = values
+
+
+@lru_cache(maxsize=1024)
+def _scaled_number(value: float) -> float:
+    return float(np.log2(value + 1.0))
 
 
 class _Own:
@@ -123,30 +156,29 @@ class _Own:
 
     def _accesses(self) -> Iterator[Column]:
         facts = self.facts
-        block = np.zeros((len(facts.accesses), ACCESS_WIDTH, self.forms.count))
-        keys = []
+        slots, keys = [], []
+        larger_first = np.argsort(-np.array(facts.element_bytes), kind="stable")
         level = self.forms.full(len(self.loops))
         outside = facts.outside(level)
         times = facts.iterations // facts.at(facts.inner, outside)
         for k in range(len(facts.accesses)):
             lines = facts.at(facts.lines[k], outside) * times
             keys.append(lines)
-            for column, values in enumerate(self._slot(k, lines)):
-                block[k, column] = values
-        order = np.lexsort(
-            (
-                np.repeat(-np.array(facts.element_bytes)[:, None], self.forms.count, axis=1),
-                -np.stack(keys).astype(np.float64),
-            ),
-            axis=0,
-        )
-        result = np.zeros((MAX_BUFFERS, *block.shape[1:]))
+            slots.append(list(self._slot(k, lines)))
+        moved = -np.stack(keys)[larger_first].astype(np.float64)
+        order = larger_first[np.argsort(moved, axis=0, kind="stable")]
         order = order[:MAX_BUFFERS]
         if (order == order[:, :1]).all():
-            result[: len(order)] = block[order[:, 0]]
+            for place in order[:, 0]:
+                yield from slots[place]
         else:
-            result[: len(order)] = np.take_along_axis(block, order[:, None, :], axis=0)
-        yield from result.reshape(-1, self.forms.count)
+            block = np.empty((len(slots), ACCESS_WIDTH, self.forms.count))
+            for own, columns in zip(block, slots, strict=True):
+                for column, values in zip(own, columns, strict=True):
+                    column[:] = values
+            for places in order:
+                yield from np.take_along_axis(block, places[None, None], axis=0)[0]
+        yield from (0,) * (ACCESS_WIDTH * (MAX_BUFFERS - len(order)))
 
     def _slot(self, k: int, lines: Ints) -> Iterator[Column]:
         facts, access, size = self.facts, self.facts.accesses[k], self.facts.element_bytes[k]
@@ -333,7 +365,7 @@ def _occupancy(threads: Ints, shared: Ints, local: Ints, machine: Machine) -> Co
     return np.minimum(1.0, blocks * threads / machine.sm_threads)
 
 
-def program_columns(rows: list[Row], blocks: Sequence[Floats], ordered: Sequence[Ints]) -> None:
+def program_columns(rows: list[Row], blocks: FeatureRows, ordered: Sequence[Ints]) -> None:
     """Write the columns of the program, and of the rows in it, at the end of each block.
 
     `ordered` has for each place the number of the row that is there, by candidate.
@@ -375,4 +407,4 @@ def program_columns(rows: list[Row], blocks: Sequence[Floats], ordered: Sequence
             row.ops / np.maximum(1.0, ops),
             row.iterations / np.maximum(1, iterations),
         ]
-        _write(block[-len(own) - len(program) :], iter([*own, *program]))
+        _write(block, [*own, *program], len(block) - len(own) - len(program))

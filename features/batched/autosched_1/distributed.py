@@ -153,11 +153,10 @@ def is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
     """`nest.loop_nest.is_injective` of the loops inside."""
     moving = inside & (own != 0) & (extent > 1)
     stride = np.where(moving, np.abs(own), 0)
-    order = np.argsort(stride, axis=0)
+    order = np.argsort(stride, axis=0, kind="stable")
     found = np.ones(extent.shape[1], bool)
     reach = np.ones(extent.shape[1], np.int64)
-    sorted_by = [taken(table, order) for table in (moving, stride, extent)]
-    for here, width, times in zip(*sorted_by, strict=True):
-        found &= ~here | (width >= reach)
-        reach = np.where(here, width * (times - 1) + reach, reach)
+    for width, times in zip(taken(stride, order), taken(extent, order), strict=True):
+        found &= (width == 0) | (width >= reach)
+        reach += width * (times - 1)
     return found

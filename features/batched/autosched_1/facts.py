@@ -320,10 +320,12 @@ def storage_of(nest: Nest, buffer: int) -> list[Ints]:
 
 def _run(region: list[Ints], storage: list[Ints], size: int) -> tuple[Ints, Ints]:
     """Contiguous bytes, and how many runs of them there are, by level."""
-    run: Ints = np.full_like(region[0], size) if region else np.full((1, 1), size, np.int64)
+    if not region:
+        return np.full((1, 1), size, np.int64), np.ones((1, 1), np.int64)
+    run: Ints = size * region[-1]
     runs = np.ones_like(run)
-    joins: Flags = np.ones(run.shape, bool)
-    for d in range(len(region) - 1, -1, -1):
+    joins: Flags = region[-1] == storage[-1]
+    for d in range(len(region) - 2, -1, -1):
         run = np.where(joins, run * region[d], run)
         runs = np.where(joins, runs, runs * region[d])
         joins = joins & (region[d] == storage[d])

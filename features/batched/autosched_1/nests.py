@@ -133,10 +133,13 @@ class Wanted:
 
 def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
     """What is asked of a store, without outer loops that let two iterations write the same."""
+    start, rest = start.copy(), facts.forms.every
+    while len(rest):
+        tables = facts.extent, facts.strides[0], facts.present, facts.depth[:-1]
+        extent, own, present, depth = [picked(table, rest) for table in tables]
+        rest = rest[~is_injective(extent, own, present & (depth >= start[rest]))]
+        start[rest] += 1
     inside = facts.present & (facts.depth[:-1] >= start)
-    while (again := ~is_injective(facts.extent, facts.strides[0], inside)).any():
-        start = start + again
-        inside = inside & (facts.depth[:-1] >= start)
     conditional = np.zeros_like(inside)
     lanes = np.zeros_like(facts.extent)
     weight = np.full(facts.forms.count, value.weight)

@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.features.ansor.rows import FeatureRows
 from autosched.features.autosched_1.machine import Machine
-from autosched.features.autosched_1.names import COLUMNS, SCALED
+from autosched.features.autosched_1.names import COLUMNS
 from autosched.features.batched.autosched_1.columns import program_columns, row_columns
 from autosched.features.batched.autosched_1.device.estimate import estimated_on_device
 from autosched.features.batched.autosched_1.facts import Facts
@@ -47,10 +47,9 @@ from autosched.features.batched.forms import Ints
 from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.ops import PARTIAL, RESULT, ProgramOps
 from autosched.features.batched.rows import PopulationRows
-from autosched.features.batched.stores import Floats, make_stores
+from autosched.features.batched.stores import make_stores
 
 _IN_CACHE = 64  # candidates whose columns stay in the nearest cache while they change places
-_SCALED = np.isin(np.arange(len(COLUMNS)), SCALED)[:, None]
 _MAD, _ADDSUB, _MUL = range(3)
 
 
@@ -100,34 +99,30 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
         by_buffer[item.facts.store.buffer].append(item)
     rows = [row_of(items, _allocation(nest, items), machine) for items in by_buffer.values()]
     count = nest.forms.count
-    block = np.empty((len(rows), len(COLUMNS), count))
+    block = np.empty((len(rows), len(COLUMNS), count), np.float32)
     every = list(dict.fromkeys(item.facts.store for item in stores))
     tables = Tables(nest, every, stored_first=True)
     for row, own in zip(rows, block, strict=True):
         row_columns(row, tables, machine, own)
     first = np.stack([first_place(items) for items in by_buffer.values()])
     order = np.argsort(first, axis=0)
-    program_columns(rows, list(block), list(order))
+    program_columns(rows, block, list(order))
     names = [nest.ops.buffers[buffer].name for buffer in by_buffer]
-    values = _scaled_in_order(block, order)
+    values = _in_order(block, order)
     return PopulationRows(values, order, names, nest.forms, np.zeros(count, bool))
 
 
-def _scaled_in_order(block: Floats, order: Ints) -> FeatureRows:
+def _in_order(block: FeatureRows, order: Ints) -> FeatureRows:
     """(candidate, row, column): a block by (row, column, candidate), each candidate's rows in the
-    `order` that it has by (place, candidate), and logarithms where columns have them."""
+    `order` that it has by (place, candidate)."""
     rows, columns, count = block.shape
-    values = np.empty((count * rows, columns), np.float32)
+    values = np.empty((count, rows, columns), np.float32)
+    every, places = np.arange(count), np.argsort(order, axis=0)
     for start in range(0, count, _IN_CACHE):
-        some = block[:, :, start : start + _IN_CACHE].copy()
-        np.add(some, 1.0, out=some, where=_SCALED)
-        np.log2(some, out=some, where=_SCALED)
-        turned = some.transpose(2, 0, 1).astype(np.float32, order="C").reshape(-1, columns)
-        first = np.arange(0, len(turned), rows)[:, None]
-        at = (first + order[:, start : start + _IN_CACHE].T).ravel()
-        out = values[start * rows : start * rows + len(turned)]
-        turned.take(at, axis=0, out=out, mode="clip")  # other modes copy `out`
-    return values.reshape(count, rows, columns)
+        some = slice(start, start + _IN_CACHE)
+        for own, place in zip(block, places, strict=True):
+            values[every[some], place[some]] = own[:, some].T
+    return values
 
 
 def prepared(

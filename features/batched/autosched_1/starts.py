@@ -114,7 +114,7 @@ def _is_once(forms: Forms, stage: Stage) -> Flags:
                 strides.append(np.where(runs, np.abs(term.scale), 0))
                 extents.append(np.where(runs, forms.extents[slot], 1))
         if strides:
-            order = np.argsort(np.stack(strides), axis=0)
+            order = np.argsort(np.stack(strides), axis=0, kind="stable")
             stride = taken(np.stack(strides), order)
             last = taken(np.stack(extents), order) - 1
             reach = 1 + sums(stride * last) - stride * last

@@ -84,3 +84,34 @@ def test_a_start_that_stays_behind_what_left_its_loop_goes_one_by_one(
     (rows,) = batched.rows_of([steps])
     assert _bits(rows) == _bits(rows_of_steps(task.dag, steps, task.target, "autosched-1"))
     assert batched.share.reasons["a reduction whose start may move"] == 1
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_candidates_of_one_program_have_their_own_order(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P[...] = ...; Q[...] = ...; Y[...] = ... or Q first, and P in a loop of Y."""
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
+    expression = "P[i, k] = A[i, k] + 1; Q[k, i] = B[i, k] * 2; Y[i, k] = P[i, k] * Q[k, i]"
+    shapes = {"A": (8, 16), "B": (8, 16)}
+    task = Task.from_expression(expression, shapes, target=TARGET)
+    written: list[list[JsonStep]] = [[], [["CA", 1, 4, 0]], [["CA", 3, 4, 0]], []]
+    every = [steps_from_json(steps) for steps in written]
+    batched = SETS[name](task.dag, task.target)
+    for steps, rows in zip(every, batched.rows_of(every), strict=True):
+        assert _bits(rows) == _bits(rows_of_steps(task.dag, steps, task.target, name))
+    assert (batched.share.one_by_one, batched.share.programs) == (0, 1)
+
+
+def test_of_accesses_of_as_many_lines_those_of_larger_elements_come_first() -> None:
+    """All three access one line, `a` one byte of it at a time."""
+    task = Task.from_expression(
+        "Y[i] = b[i] + a[i]; Z[i] = a[i] - b[i]",
+        {"a": (8,), "b": (8,)},
+        dtype={"a": "int8", "b": "int32"},
+        target=TARGET,
+    )
+    batched = BatchedTuningFeatures(task.dag, task.target)
+    want = _bits(rows_of_steps(task.dag, (), task.target, "autosched-1"))
+    assert [_bits(rows) for rows in batched.rows_of([()] * 4)] == [want] * 4
+    assert batched.share.one_by_one == 0

@@ -63,6 +63,36 @@ def test_splits_into_other_numbers_of_loops_are_apart() -> None:
     assert found == [[0, 2], [1, 3]]
 
 
+def test_equal_steps_of_one_population_are_one() -> None:
+    """Of candidates with as many steps and with others, which are objects of their own."""
+    task = Task.from_workload("matmul", target=cpu_target(threads=2), M=64, N=48, K=40)
+    found = _sampled(task, 32)
+    copies = [tuple([replace(step) for step in steps]) for steps in found]
+    both: list[Steps] = [*found, (), *copies, ()]
+    structures = dict(Structures().sorted(both))
+    alone = dict(Structures().sorted(found))
+    assert len(structures) == len(alone) + 1
+    for members in structures.values():
+        originals = [n for n in members.places if n <= len(found)]
+        assert members.places == sorted([*originals, *(n + len(found) + 1 for n in originals)])
+
+
+def test_pragmas_with_and_without_numbers_are_apart() -> None:
+    texts = [f"{LIMIT}16", "debug_skip_region", f"{LIMIT}64", "debug_skip_region"]
+    found = dict(Structures().sorted([(PragmaStep(0, 0, text),) for text in texts]))
+    numbers = [m.numbers.tolist() for m in found.values() if m.numbers is not None]
+    assert [members.places for members in found.values()] == [[0, 2], [1, 3]]
+    assert numbers == [[[16], [64]], [[], []]]
+
+
+def test_splits_of_other_stages_loops_or_directions_are_apart() -> None:
+    splits = [SplitStep(0, 0, 64, (4,)), SplitStep(1, 0, 64, (4,)), SplitStep(0, 1, 64, (4,))]
+    every: list[Steps] = [(split,) for split in [*splits, replace(splits[0], inner_to_outer=False)]]
+    every += [(PragmaStep(0, 0, LIMIT + "4"),), (PragmaStep(1, 0, LIMIT + "4"),)]
+    every += [(PragmaStep(0, 1, LIMIT + "4"),), (PragmaStep(0, 0, "software_pipeline$4"),)]
+    assert len(dict(Structures().sorted(every * 2))) == len(every)
+
+
 def test_numbers_of_slices_are_in_the_key() -> None:
     task = Task.from_workload("matmul", target=cuda_target(), M=32, N=32, K=4096)
     space = SearchSpace(task, SearchOptions())

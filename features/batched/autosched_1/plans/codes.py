@@ -17,7 +17,7 @@ from autosched.features.batched.autosched_1.plans.orders import (
     plain_visits,
     tiled_visits,
 )
-from autosched.features.batched.autosched_1.plans.tiles import Problems, cost_of, problems_of
+from autosched.features.batched.autosched_1.plans.tiles import cost_of, problems_of
 from autosched.features.batched.autosched_1.plans.walks import Visits
 from autosched.features.batched.autosched_1.plans.windows import unrolled, with_windows
 from autosched.features.batched.forms import Flags, Ints
@@ -72,17 +72,17 @@ def _at_once(stores: Stores, core: Core) -> Codes:
     scattered = (nests.lane != 0) & (nests.lane != 1)
     reduces = stores.updates & ~scattered & nests.reduces.any(axis=0)
     as_they_are, others = scattered.nonzero()[0], (~scattered).nonzero()[0]
-    parts = parts_of(nests.of(others), fit, (stores.folds & reduces)[others])
+    parts = parts_of(nests.only(~scattered), fit, (stores.folds & reduces)[others])
     of = others[parts.of]
     tiled = reduces[of]
-    reductions = parts.nests.of(tiled)
-    reductions.there &= (reductions.extent > 1) | _only_reduction(reductions)
-    problems = problems_of(reductions, stores.weight[of[tiled]], core, fit)
-    pieces = [
-        _plain(nests.of(as_they_are), core, fit, stores.weight[as_they_are]),
-        _plain(parts.nests.of(~tiled), core, fit, stores.weight[of[~tiled]]),
-        _tiled(reductions, problems, stores.element, fit),
-    ]
+    pieces = []
+    if len(as_they_are):
+        pieces.append(_plain(nests.of(as_they_are), core, fit, stores.weight[as_they_are]))
+    if not tiled.all():
+        pieces.append(_plain(parts.nests.only(~tiled), core, fit, stores.weight[of[~tiled]]))
+    if tiled.any():
+        weight = stores.weight[of[tiled]]
+        pieces.append(_tiled(parts.nests.only(tiled), weight, stores.element, core, fit))
     which = np.concatenate([as_they_are, of[~tiled], of[tiled]])
     order = [np.zeros(len(as_they_are), np.intp), parts.order[~tiled], parts.order[tiled]]
     return _put_together(pieces, which, np.concatenate(order), given.count)
@@ -116,9 +116,10 @@ def _plain(nests: Nests, core: Core, fit: int, weight: Floats) -> _Pieces:
     return _Pieces(numbers, plain_visits(nests), nests.iterations)
 
 
-def _tiled(nests: Nests, problems: Problems, element: int, fit: int) -> _Pieces:
+def _tiled(nests: Nests, weight: Floats, element: int, core: Core, fit: int) -> _Pieces:
     """Reductions with their tiles."""
-    problems, windows = with_windows(nests, problems, fit)
+    nests.there &= (nests.extent > 1) | _only_reduction(nests)
+    problems, windows = with_windows(nests, problems_of(nests, weight, core, fit), fit)
     best = least_moved(nests, problems, windows, element, fit)
     every = np.arange(nests.count)
     order = order_of(nests, problems, every, best.tile, best.short)

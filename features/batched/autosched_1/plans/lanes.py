@@ -68,6 +68,10 @@ class Nests:
         """Copies of these nests."""
         return Nests(*[picked(getattr(self, field.name), those) for field in fields(self)])
 
+    def only(self, those: Flags) -> Nests:
+        """These nests: itself where all are."""
+        return self if those.all() else self.of(those)
+
 
 _BY_LOOP = ("there", "extent", "own", "conditional", "lanes", "reads", "blocks")
 

@@ -49,15 +49,12 @@ class TileTable:
 @lru_cache(maxsize=8)
 def tile_table(limit: int) -> TileTable:
     """The tiles in the order of preference: larger inner factors first."""
-    tiles: list[tuple[int, ...]] = [()]
-    for _ in range(_DIMS):
-        tiles = [
-            (factor, *tile)
-            for tile in tiles
-            for factor in range(1, limit // int(np.prod(tile, dtype=np.int64)) + 1)
-        ]
-    tiles.sort(key=lambda tile: [-factor for factor in reversed(tile)])
-    factors = np.array(tiles, np.int64).T.copy()
+    factors: Ints = np.ones((0, 1), np.int64)
+    for _ in range(_DIMS):  # outwards, to each of the tiles all factors that there is room for
+        most = limit // factors.prod(axis=0)
+        of = np.repeat(np.arange(len(most)), most)
+        rank = np.arange(len(of)) - (most.cumsum() - most)[of]
+        factors = np.concatenate([(most[of] - rank)[None], factors[:, of]])
     copies = [
         np.where((bits >> np.arange(_DIMS) & 1)[:, None], factors, 1).prod(axis=0)
         for bits in range(1 << _DIMS)

@@ -73,7 +73,9 @@ def touched(moving: Moving, line: int) -> Touched:
     sets, own = _sets(sequences)
     found = _of_sets(sequences, sets, line)
     tables = (found.lines, found.runs, found.pages, found.needed)
-    return Touched(which.reshape(moving.moves.shape[1:]), moving.moves, *[t[own] for t in tables])
+    return Touched(
+        which.reshape(moving.moves.shape[1:]), moving.moves, *[table.take(own) for table in tables]
+    )
 
 
 def _keys_of_sequences(moving: Moving) -> Keys:
@@ -160,9 +162,8 @@ def _of_sets(sequences: _Sequences, sets: _Sets, line: int) -> _Found:
     """What the loops of each set touch, which are put in the order of their strides."""
     number = sets.number
     inside = np.arange(int(number.max(initial=0)))[:, None] < number
-    stride = sequences.stride[: len(inside)].take(sets.sequence, axis=1)
-    stride[~inside] = _FAR
-    order = stride.argsort(axis=0)
+    stride = np.where(inside, sequences.stride[: len(inside)].take(sets.sequence, axis=1), _FAR)
+    order = stride.argsort(axis=0, kind="stable")
     extent = sequences.extent.take(order * np.intp(len(sequences.number)) + sets.sequence)
     element = sequences.element[sets.sequence]
     return _counted(_Runs(taken(stride, order), extent, number, element, line), line)

@@ -150,7 +150,7 @@ def _rolled(problems: Problems, of: _Intp, tile: _Intp, steps: Ints) -> tuple[Fl
 def elements(strides: Ints, extents: Ints) -> Ints:
     """`nest.window.elements` of loops by (loop, nest)."""
     strides = np.where((strides != 0) & (extents > 1), np.abs(strides), _FAR)
-    order = np.argsort(strides, axis=0)
+    order = np.argsort(strides, axis=0, kind="stable")
     strides = taken(strides, order)
     extents = taken(extents, order)
     product = np.ones_like(strides[0])
