@@ -1,5 +1,9 @@
 """Tensor expressions: declaring tensor programs and scheduling them."""
 
+from operator import add as add
+from operator import mul as multiply
+from operator import sub as subtract
+
 from autosched.te.bounds.scan_fix_point import scan_fix_points
 from autosched.te.intrin.registry import statements as tensor_instruction
 from autosched.te.operations import elementwise as elementwise
@@ -22,10 +26,12 @@ from autosched.te.operations.intrinsics import (
     atan2,
     atanh,
     bitwise_and,
+    bitwise_not,
     bitwise_or,
     bitwise_xor,
     call_extern,
     ceil,
+    clz,
     copysign,
     cos,
     cosh,
@@ -37,11 +43,15 @@ from autosched.te.operations.intrinsics import (
     floor,
     fmod,
     hypot,
+    isfinite,
+    isinf,
+    isnan,
     log,
     log1p,
     log2,
     log10,
     nearbyint,
+    popcount,
     power,
     round,
     rsqrt,
@@ -56,6 +66,7 @@ from autosched.te.operations.intrinsics import (
     trunc,
 )
 from autosched.te.operations.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp
+from autosched.te.operations.other_names import OF_TE, missing
 from autosched.te.operations.reduction import comm_reducer, max, min, prod, sum
 from autosched.te.operations.scan import scan
 from autosched.te.operations.tensor import Tensor, TensorRegion
@@ -89,6 +100,14 @@ from autosched.tir.op import (
     not_ as logical_not,
 )
 
+div = truncdiv
+fabs = abs
+indexdiv = floordiv
+indexmod = floormod
+logical_and = all
+logical_or = any
+pow = power
+
 __all__ = [
     "ComputeOp",
     "ExternOp",
@@ -106,6 +125,7 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "add",
     "all",
     "any",
     "asin",
@@ -114,11 +134,13 @@ __all__ = [
     "atan2",
     "atanh",
     "bitwise_and",
+    "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
     "call_extern",
     "cast",
     "ceil",
+    "clz",
     "comm_reducer",
     "compute",
     "const",
@@ -128,6 +150,7 @@ __all__ = [
     "create_schedule",
     "decl_buffer",
     "decl_tensor_intrin",
+    "div",
     "eq",
     "erf",
     "exp",
@@ -135,25 +158,36 @@ __all__ = [
     "exp10",
     "expm1",
     "extern",
+    "fabs",
     "floor",
     "floordiv",
     "floormod",
     "fmod",
     "hypot",
     "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "isfinite",
+    "isinf",
+    "isnan",
     "likely",
     "log",
     "log1p",
     "log2",
     "log10",
+    "logical_and",
     "logical_not",
+    "logical_or",
     "max",
     "max_value",
     "min",
     "min_value",
+    "multiply",
     "ne",
     "nearbyint",
     "placeholder",
+    "popcount",
+    "pow",
     "power",
     "prod",
     "reduce_axis",
@@ -169,6 +203,7 @@ __all__ = [
     "sinh",
     "size_var",
     "sqrt",
+    "subtract",
     "sum",
     "tan",
     "tanh",
@@ -179,3 +214,8 @@ __all__ = [
     "truncmod",
     "var",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Says what to write for names that TVM's te and NumPy have, and that are others here."""
+    raise missing("autosched.te", name, OF_TE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from autosched.tir.dtype import DType, TypeLike, int32
 from autosched.tir.expr import BufferLoad, Expr, IntImm, IterVar, Scalar, Var, pointer
@@ -76,6 +76,9 @@ class Buffer:
             and self.strides == other.strides
             and (self.strides != () or self.shape[1:] == other.shape[1:])
         )
+
+    in_expressions: ClassVar[str] = "buffer.data is its pointer, buffer[i] an element"
+    __iter__: ClassVar[None] = None
 
     def __getitem__(
         self, indices: Expr | IterVar | int | tuple[Expr | IterVar | int, ...]

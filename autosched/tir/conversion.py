@@ -31,7 +31,7 @@ _F32 = struct.Struct("<f")
 def const(value: Scalar, dtype: TypeLike | None = None) -> Expr:
     """The constant `value`; without `dtype` an int32 (int64 when too large), bool or float32.
 
-    Floats round to their type. Raises ValueError for an integer that the type cannot hold.
+    Floats round to their type. Raises ValueError for a number that an integer type cannot hold.
     """
     kind = value.__class__
     if kind is int and (dtype is int32 or dtype is None):
@@ -63,8 +63,12 @@ def _any_const(value: Scalar, dtype: TypeLike | None) -> Expr:
             with np.errstate(over="ignore"):
                 number = float(dtype.numpy.type(number))
         return FloatImm(number, dtype)
+    if dtype.is_bool:
+        return IntImm(int(value != 0), dtype)
+    if isinstance(value, float | np.floating) and not value.is_integer():
+        raise ValueError(f"const: {value} is no {dtype}; round it, or give a float type")
     number = int(value)
-    if wrapped(number, dtype) != number and not dtype.is_bool:
+    if wrapped(number, dtype) != number:
         raise ValueError(
             f"const: {number} is no {dtype}, which holds {dtype.min_value} to {dtype.max_value}; "
             "give a wider type, or cast a constant of one to wrap it"
@@ -108,11 +112,25 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
         return value.var
     if isinstance(value, Comparison):
         return value.condition()
-    if isinstance(value, bool | int | float | np.number | np.bool_):
-        return const(value, dtype)  # type: ignore[arg-type]  # numpy scalars behave as Python's
     if isinstance(value, str):
         return StringImm(value)
-    raise TypeError(f"expected an expression or a number, found {type(value).__name__} {value!r}")
+    return const(number(value), dtype)
+
+
+def number(value: Any) -> Scalar:
+    """`value`, which is a number, or an array of NumPy's that holds one. TypeError for others."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        return value  # type: ignore[return-value]  # numpy scalars behave as Python's
+    shown = f"{type(value).__name__} {value!r}"
+    remedy = getattr(type(value), "in_expressions", "")
+    if isinstance(value, np.ndarray):
+        shown = f"an array of shape {value.shape}"
+        remedy = "make it an input (te.placeholder), and read its elements"
+    raise TypeError(
+        f"expected an expression or a number, found {shown}{'; ' if remedy else ''}{remedy}"
+    )
 
 
 def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
@@ -171,6 +189,8 @@ def _unify_types(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 def _adapt(value: Operators | Scalar, dtype: DType) -> Expr:
     if isinstance(value, Operators):
         return as_expr(value)
+    if value.__class__ is not int and value.__class__ is not float:
+        value = number(value)
     element = dtype.element
     if element.is_custom:
         return const(value, element)

@@ -163,6 +163,14 @@ class DType:
             return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
         return (1 << (self.bits - (self.code == "int"))) - 1
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """`numpy`, by the name under which NumPy looks for it: `array.astype(A.dtype)`."""
+        return self.numpy
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
     @cached_property
     def numpy(self) -> np.dtype[Any]:
         """NumPy's type of one lane (bfloat16 and 8-bit floats through ml_dtypes)."""

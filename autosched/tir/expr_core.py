@@ -70,6 +70,10 @@ class Expr(Operators):
     def __repr__(self) -> str:
         return _printer.to_text(self)
 
+    def __format__(self, spec: str) -> str:
+        """The text, or a constant's number, as `f"{A.shape[0]:5d}"` wants it."""
+        return format(getattr(self, "value", repr(self)), spec) if spec else repr(self)
+
     def __bool__(self) -> bool:
         raise TypeError(
             f"the truth value of the symbolic expression {self!r} is not known; use te.all, "
@@ -135,6 +139,9 @@ class IntImm(Expr):
     def __index__(self) -> int:
         return self.value
 
+    def __int__(self) -> int:
+        return self.value
+
     def __float__(self) -> float:
         return float(self.value)
 
@@ -160,6 +167,9 @@ class FloatImm(Expr):
 
     def __float__(self) -> float:
         return self.value
+
+    def __int__(self) -> int:
+        return int(self.value)
 
 
 class StringImm(Expr):

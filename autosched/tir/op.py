@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from autosched.tir import expr, iteration, operators
 from autosched.tir.conversion import (
     Operand,
@@ -100,6 +102,7 @@ __all__ = [
     "truncdiv",
     "truncmod",
     "unify",
+    "whole",
 ]
 
 MOST_FACTORS = 64
@@ -341,8 +344,10 @@ def not_(a: Operand) -> Expr:
 
 def power(a: Operand, b: Operand) -> Expr:
     """a ** b: products where b is an integer from 0 to 64, a root where it is 0.5."""
-    if isinstance(a, operators.Operators) and type(b) is int and 0 <= b <= MOST_FACTORS:
-        return _repeated(as_expr(a), b)
+    factors = b.value if isinstance(b, IntImm) else b
+    if isinstance(a, operators.Operators) and isinstance(factors, int | np.integer):
+        if 0 <= factors <= MOST_FACTORS:
+            return _repeated(as_expr(a), int(factors))
     x, y = unify(a, b)
     if not x.dtype.is_float:
         raise TypeError(
@@ -370,6 +375,12 @@ def abs_(a: Operand) -> Expr:
     if e.dtype.is_float:
         return call("fabs", e)
     return select(ge(e, 0), e, neg(e)) if e.dtype.is_int else e
+
+
+def whole(name: str, a: Operand) -> Expr:
+    """`a` made whole by intrinsic `name`, e.g. floor; integers are."""
+    e = as_expr(a)
+    return call(name, e) if e.dtype.is_float else e
 
 
 def _of_bits(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Number
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from autosched.tir.dtype import TypeLike
+from autosched.tir.numpy_functions import NumpyFunctions
 
 if TYPE_CHECKING:
     from autosched.tir import op as _op  # `op.py` binds itself here when it is loaded
@@ -13,7 +17,25 @@ if TYPE_CHECKING:
     from autosched.tir.expr_core import Expr
 
 
-class Operators:
+_declaring: ContextVar[bool] = ContextVar("declaring", default=False)
+
+
+@contextmanager
+def declaring() -> Iterator[None]:
+    """While a function declares what is computed: there == of expressions has no truth value."""
+    token = _declaring.set(True)
+    try:
+        yield
+    finally:
+        _declaring.reset(token)
+
+
+def is_declaring() -> bool:
+    """Whether a function declares what is computed."""
+    return _declaring.get()
+
+
+class Operators(NumpyFunctions):
     """Base of what arithmetic, comparisons and bits make expressions of."""
 
     __slots__ = ()
@@ -69,11 +91,47 @@ class Operators:
     def __rpow__(self, other: Operand) -> Expr:
         return _op.power(other, self)
 
+    def __divmod__(self, other: Operand) -> tuple[Expr, Expr]:
+        return _op.floordiv(self, other), _op.floormod(self, other)
+
+    def __rdivmod__(self, other: Operand) -> tuple[Expr, Expr]:
+        return _op.floordiv(other, self), _op.floormod(other, self)
+
     def __neg__(self) -> Expr:
         return _op.neg(self)
 
+    def __pos__(self) -> Expr:
+        return _op.as_expr(self)
+
     def __abs__(self) -> Expr:
         return _op.abs_(self)
+
+    def __round__(self, digits: int | None = None) -> Expr:
+        """To the nearest whole number, of two the even one, as Python's and NumPy's are."""
+        if digits is not None:
+            raise TypeError(f"round({_op.as_expr(self)!r}, {digits}): only to whole numbers")
+        return _op.whole("nearbyint", self)
+
+    def __floor__(self) -> Expr:
+        return _op.whole("floor", self)
+
+    def __ceil__(self) -> Expr:
+        return _op.whole("ceil", self)
+
+    def __trunc__(self) -> Expr:
+        return _op.whole("trunc", self)
+
+    def __int__(self) -> int:
+        self._no_number("int", "te.cast('int32', ...)")
+
+    def __float__(self) -> float:
+        self._no_number("float", "te.cast('float32', ...) or a function of te, e.g. te.exp")
+
+    def _no_number(self, wanted: str, remedy: str) -> NoReturn:
+        raise TypeError(
+            f"{wanted}() of {_op.as_expr(self)!r}, whose value is known when the kernel runs: "
+            f"write {remedy}"
+        )
 
     def __and__(self, other: Operand) -> Expr:
         return _op.bit_and(self, other)
@@ -120,6 +178,10 @@ class Operators:
     def __ge__(self, other: Operand) -> Expr:
         return _op.ge(self, other)
 
+    def equal(self, other: Operand) -> Expr:
+        """The condition self == other."""
+        return _op.eq(self, other)
+
     def astype(self, dtype: TypeLike) -> Expr:
         """This value converted to `dtype`."""
         return _op.cast(dtype, self)
@@ -129,36 +191,37 @@ class Comparison(Operators):
     """`a == b` or `a != b`: the condition on their values wherever an expression is expected.
 
     As a truth value (of `if`, `in`, collections) it says whether both are one object, as equal
-    nodes are. With a number, which none is, constants are compared, and others raise TypeError.
+    nodes are. With a number, which none is, constants are compared, and others raise TypeError; so
+    do those of two expressions in a function that declares what is computed.
     """
 
-    __slots__ = ("a", "b", "equal")
+    __slots__ = ("a", "b", "is_equal")
 
-    def __init__(self, a: Operators, b: Operand, equal: bool) -> None:
+    def __init__(self, a: Operators, b: Operand, is_equal: bool) -> None:
         self.a = a
         self.b = b
-        self.equal = equal
+        self.is_equal = is_equal
 
     def __repr__(self) -> str:
         a, b = _op.as_expr(self.a), _op.as_expr(self.b)
-        return f"{a!r} {'==' if self.equal else '!='} {b!r}"
+        return f"{a!r} {'==' if self.is_equal else '!='} {b!r}"
 
     def __bool__(self) -> bool:
-        if isinstance(self.b, Number):
+        if isinstance(self.b, Number) or (self.a is not self.b and is_declaring()):
             try:
                 return bool(self.condition())
             except TypeError:
-                e, name = _op.as_expr(self.a), "eq" if self.equal else "ne"
+                e, name = _op.as_expr(self.a), "eq" if self.is_equal else "ne"
                 raise TypeError(
                     f"the truth value of {self!r} is not known, and was asked for (by if, and, or, "
                     "not or in); join conditions by te.all and te.any, choose by te.if_then_else, "
                     f"and write te.{name}({e!r}, {self.b!r}) to be plain"
                 ) from None
-        return (self.a is self.b) is self.equal
+        return (self.a is self.b) is self.is_equal
 
     def condition(self) -> Expr:
         """The condition on the values."""
-        return (_op.eq if self.equal else _op.ne)(self.a, self.b)
+        return (_op.eq if self.is_equal else _op.ne)(self.a, self.b)
 
 
 def _compared(a: Operators, b: object, equal: bool) -> bool:

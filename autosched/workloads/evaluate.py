@@ -19,7 +19,7 @@ from autosched.te.operations.graph import post_order_ops
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_one
-from autosched.tir.dtype import DType, float32
+from autosched.tir.dtype import DType, float32, int64
 from autosched.tir.expr import (
     Add,
     BinaryExpr,
@@ -40,6 +40,7 @@ from autosched.tir.expr import (
     Select,
     Var,
 )
+from autosched.tir.interp_math import integer_call
 from autosched.tir.jumps import jumps
 from autosched.tir.numpy_binary import BINARY
 from autosched.tir.op import add, all_, const, ge, lt
@@ -253,6 +254,8 @@ class _Grid:
             case Call("shift_left" | "shift_right" as name, (a, b)):
                 count = self(b) & (e.dtype.bits - 1)  # modulo the bits, as kernels take it
                 return _wrapped(np.asarray(CALLS[name](self(a), count)), e.dtype)
+            case Call("popcount" | "clz" as name, (a,)):
+                return np.asarray(integer_call(name, a.dtype, int64, self(a)))
             case Call(name, args) if name in CALLS:
                 with np.errstate(all="ignore"):
                     found = CALLS[name](*map(self, args))

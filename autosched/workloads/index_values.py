@@ -6,13 +6,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 from autosched.errors import ConfigError
+from autosched.te.bounds.reads import Read, analyzer_of, range_of
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.dtype import int64
 from autosched.tir.expr import Cast, Expr, IntImm, ProducerLoad, Range, Var
 from autosched.tir.linear import linear
 from autosched.tir.walk import rewrite_expr, substitute, uses
-from autosched.workloads.reads import Read, analyzer_of, range_of, reads_of
+from autosched.workloads.reads import reads_of
 from autosched.workloads.workload import MAX_SIZE
 
 

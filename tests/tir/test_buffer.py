@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import float32, handle
 from autosched.tir.expr import BufferLoad, IntImm, Range, Var
@@ -62,3 +63,11 @@ def test_regions_of_seed_document_002() -> None:
 def test_where_equal_indices_are_equally_far(view: Buffer, alike: bool) -> None:
     plain = decl_buffer((4, 4), name="A")
     assert view.is_laid_out_as(plain) is plain.is_laid_out_as(view) is alike
+
+
+def test_buffers_are_not_iterated() -> None:
+    """It never ended."""
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(decl_buffer((4,)))
+    with pytest.raises(TypeError, match=r"found Buffer .*; buffer\.data is its pointer"):
+        op.as_expr(decl_buffer((4,)))

@@ -55,3 +55,11 @@ def test_types_of_numpy(kind: type[np.generic]) -> None:
 def test_what_is_no_type(kind: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a type such as 'float32' or numpy\.float32, "):
         DType(kind)
+
+
+@pytest.mark.parametrize("name", ["float16", "int8", "bool", "bfloat16"])
+def test_numpy_takes_a_type_for_its_own(name: str) -> None:
+    """`array.astype(A.dtype)`, as where types are text."""
+    A = te.placeholder((3,), name, name="A")
+    assert np.zeros(3).astype(A.dtype).dtype == A.dtype.numpy
+    assert f"{A.dtype:>9}" == name.rjust(9)

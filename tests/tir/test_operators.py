@@ -1,5 +1,6 @@
 """Python's operators on expressions: what they make, and what == is as a truth value."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -150,3 +151,46 @@ def test_types_are_equal_to_their_names() -> None:
     assert kind == "float32" and kind == np.float32 and kind == np.dtype("float32")
     assert kind != "float16" and kind != "no type" and kind != 3 and kind is not None
     assert kind in ("float16", "float32") and {kind: 1}[kind] == 1
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda a, b: a == b and a > 1,
+        lambda a, b: a == b or a > 1,
+        lambda a, b: not a != b,  # noqa: SIM202
+        lambda a, b: all([a == b, a == b]),
+        lambda a, b: True if a == b else a > 1,
+    ],
+)
+def test_in_a_function_of_te_compute_equal_expressions_have_no_truth_value(
+    condition: Callable[..., bool],
+) -> None:
+    """That of the objects was taken: half of the condition was gone, without a word."""
+    A, B = (te.placeholder((8,), name=name) for name in "AB")
+    with pytest.raises(TypeError, match=r"the truth value of A\[i\] [=!]= B\[i\] is not known"):
+        te.compute((8,), lambda i: te.if_then_else(condition(A[i], B[i]), 1.0, 0.0))
+    same = te.compute((8,), lambda i: A[i] if i == i else B[i])
+    assert same.op.inputs == (A,)
+
+
+def test_python_functions_of_expressions() -> None:
+    assert repr(round(X)) == "nearbyint(x)" and round(I) is I
+    assert repr(math.floor(X)) == "floor(x)" and repr(math.ceil(X)) == "ceil(x)"
+    assert repr(math.trunc(X)) == "trunc(x)" and math.trunc(I) is I
+    assert divmod(I, 4) == (I // 4, I % 4) and divmod(9, I) == (9 // I, 9 % I)
+    assert +X is X and I.equal(3) is te.eq(I, 3)
+    with pytest.raises(TypeError, match=r"round\(x, 2\): only to whole numbers"):
+        round(X, 2)
+
+
+def test_no_number_is_known_of_an_expression() -> None:
+    with pytest.raises(TypeError, match=r"int\(\) of i, .* write te\.cast\('int32', \.\.\.\)"):
+        int(I)
+    with pytest.raises(TypeError, match=r"float\(\) of x, .* a function of te, e\.g\. te\.exp"):
+        math.exp(X)
+    assert int(IntImm(3)) == 3 and int(FloatImm(3.0)) == 3 and float(FloatImm(0.5)) == 0.5
+
+
+def test_constants_are_formatted_as_numbers() -> None:
+    assert f"{IntImm(8):3d}|{FloatImm(0.5):.2f}|{I:>3}|{I + 1}" == "  8|0.50|  i|i + 1"

@@ -226,7 +226,7 @@ def vectorized(**config: bool) -> str:
 
 def common_subexpressions(**config: bool) -> str:
     _, args = vectorized_copies()
-    repeated = te.compute((8, 8), lambda i, j: args[0][i * 8 + j] * args[0][i * 8 + j + 1])
+    repeated = te.compute((7, 8), lambda i, j: args[0][i * 8 + j] * args[0][i * 8 + j + 1])
     func = schedule_to_prim_func(te.create_schedule(repeated.op), [args[0], repeated])
     with PassContext(config=config):
         return to_text(PASSES["CommonSubexprElimTIR"]()(func))

@@ -95,3 +95,15 @@ def test_arithmetic_on_indices_that_would_wrap_is_refused(
 def test_data_may_wrap() -> None:
     a = te.placeholder((16,), "int32", name="A")
     check_overflow("p", [a, te.compute((16,), lambda i: a[i] * a[i] + i, name="B")])
+
+
+def test_arithmetic_on_what_is_chosen() -> None:
+    """Values of if_then_else were taken for any of their type."""
+    n, p = 16, 3
+    mirrored = te.placeholder((n,), name="A")
+
+    def inside(i: Var) -> Expr:
+        j = te.if_then_else(i - p < 0, p - i, i - p)
+        return te.if_then_else(j >= n, 2 * (n - 1) - j, j)
+
+    check_overflow("p", [mirrored, te.compute((n + 2 * p,), lambda i: mirrored[inside(i)])])

@@ -10,6 +10,7 @@ from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.te.lowering.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
 from autosched.te.lowering.schedule_ops import schedule_ops
+from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.tir.buffer import Buffer, decl_buffer
@@ -24,7 +25,7 @@ from autosched.tir.stmt import (
     ProducerStore,
     Stmt,
 )
-from autosched.tir.walk import map_children, map_expr_children
+from autosched.tir.walk import free_vars, map_children, map_expr_children
 
 if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
@@ -38,8 +39,10 @@ def schedule_to_prim_func(
 
     Every tensor becomes a buffer of its declared shape: a parameter, or storage realized where the
     schedule computes it. ScheduleError when the schedule is illegal, an input is not an argument,
-    or an argument is inlined or has storage of its own (storage_align).
+    an argument is inlined or has storage of its own (storage_align), or an operation reads at a
+    variable that nothing gives a value.
     """
+    _check_variables(sch, args, name)
     for arg in args:
         stage = sch.stage_map.get(arg.op) if isinstance(arg, Tensor) else None
         if stage is not None and stage.attach_type is AttachType.INLINE:
@@ -56,6 +59,24 @@ def schedule_to_prim_func(
     normalized = sch.normalize()
     body = schedule_ops(normalized, infer_bound(normalized))
     return to_prim_func(body, args, name)
+
+
+def _check_variables(sch: Schedule, args: Sequence[Tensor | Var], name: str) -> None:
+    known = {arg for arg in args if isinstance(arg, Var)}
+    for arg in args:
+        if isinstance(arg, Tensor):
+            known.update(*map(free_vars, arg.shape))
+    for stage in sch.stages:
+        op = stage.op
+        if isinstance(op, ComputeOp):
+            own = {axis.var for axis in op.root_iter_vars}
+            unknown = frozenset().union(*map(free_vars, op.body)) - own - known
+            if unknown:
+                names = ", ".join(sorted(var.name for var in unknown))
+                raise ScheduleError(
+                    f"to_prim_func {name}: {op.name} uses {names}, no axis of it and no argument; "
+                    "reduce over it (te.sum(..., axis=...)), or add it to the arguments"
+                )
 
 
 def _is_aligned(stage: Stage) -> bool:

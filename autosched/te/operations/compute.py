@@ -6,6 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from autosched.arguments import found
 from autosched.te.operations.operation import ComputeOp, PlaceholderOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_compute import IntrinCall, tensor_compute
@@ -19,12 +22,14 @@ from autosched.tir.expr import (
     Range,
     Reduce,
     SizeVar,
+    StringImm,
     Var,
 )
 from autosched.tir.op import Operand, as_expr, cast
+from autosched.tir.operators import declaring
 from autosched.tir.walk import free_vars, loads, pre_order
 
-Shape = Sequence[Expr | int] | Expr | int
+Shape = Sequence[Expr | int] | Expr | int | np.ndarray[Any, Any]
 
 MAX_NESTING = 1200
 """Levels of an expression: a sum written as a + b + c + ... has one for each term."""
@@ -45,7 +50,9 @@ def as_shape(shape: Shape) -> tuple[Expr, ...]:
 
     Numbers of 8 or 16 bits become int32, which indices are; ValueError for variables of them.
     """
-    sizes = shape if isinstance(shape, Sequence) else (shape,)
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
+    sizes = shape if isinstance(shape, Sequence) and not isinstance(shape, str) else (shape,)
     return tuple(_as_extent(as_expr(size)) for size in sizes)
 
 
@@ -95,7 +102,11 @@ def as_range(dom: Range | Sequence[Operand], what: str) -> Range:
     if isinstance(dom, Range):
         low, extent = _wide(dom.min), _wide(dom.extent)
         return dom if low is dom.min and extent is dom.extent else Range(low, extent)
+    if not isinstance(dom, Sequence) or isinstance(dom, str | range) or len(dom) != 2:
+        raise ValueError(f"{what}: a domain is (low, high), {found(dom)}")
     low, high = (_wide(as_expr(end)) for end in dom)
+    if not (low.dtype.is_int and high.dtype.is_int):
+        raise ValueError(f"{what}: the ends of a domain are integers, {found(dom)}")
     dtype = as_expr(high - low).dtype
     if isinstance(low, IntImm) and isinstance(high, IntImm):
         values = high.value - low.value
@@ -144,11 +155,20 @@ def thread_axis(
 def axis_names(fcompute: Callable[..., Any], ndim: int) -> list[str]:
     """Names of the axes: the parameters of `fcompute`; `*i` gives i0, i1 and so on.
 
-    They may be fewer than the `ndim` dimensions of the result, not more.
+    They may be fewer than the `ndim` dimensions of the result, not more but for those that have
+    defaults: `lambda i, j, size=size: ...`.
     """
+    if not callable(fcompute):
+        raise TypeError(
+            "te.compute takes a function of the indices after the shape, e.g. lambda i, j: "
+            f"A[i, j] + 1, {found(fcompute)}"
+        )
     parameters = inspect.signature(fcompute).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in positional]
+    taken = [p for p in parameters if p.kind in positional]
+    while len(taken) > ndim and taken[-1].default is not inspect.Parameter.empty:
+        taken.pop()
+    names = [p.name for p in taken]
     rest = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL]
     if rest:
         names += [f"{rest[0]}{k}" for k in range(ndim - len(names))]
@@ -197,7 +217,8 @@ def compute(
         IterVar(Range.of(extent), Var(axis, extent.dtype), IterKind.DATA_PAR)
         for axis, extent in zip(names, extents, strict=False)
     ]
-    result = fcompute(*(iv.var for iv in axes))
+    with declaring():
+        result = fcompute(*(iv.var for iv in axes))
     if isinstance(result, IntrinCall):
         filled = tensor_compute(name, axes, extents, result, tag, attrs)
         return filled.outputs if len(filled.outputs) > 1 else filled.output(0)
@@ -258,6 +279,9 @@ def check_body(name: str, body: Sequence[Expr]) -> None:
             f"te.compute {name}: the expression nests {depth} deep, at most {MAX_NESTING} are "
             "taken; compute parts of it in tensors of their own, or use te.sum over an axis"
         )
+    for e in body:
+        if isinstance(e, StringImm):
+            raise ValueError(f"te.compute {name}: the function returned the text {e!r}")
     first = body[0]
     if isinstance(first, Reduce):
         whole = tuple(

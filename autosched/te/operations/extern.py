@@ -10,15 +10,15 @@ from autosched.te.operations.operation import ExternOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import as_stmt
 from autosched.tir.buffer import Buffer, decl_buffer
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, TypeLike
 
 
 def extern(
     shape: Sequence[Any],
-    inputs: Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
     fcompute: Callable[[list[Buffer], list[Buffer]], Any],
     name: str = "extern",
-    dtype: str | Sequence[str] | None = None,
+    dtype: TypeLike | Sequence[TypeLike] | None = None,
     in_buffers: Sequence[Buffer] | None = None,
     out_buffers: Sequence[Buffer] | None = None,
     tag: str = "",
@@ -34,6 +34,7 @@ def extern(
 
         C = te.extern((n,), [A], call)
     """
+    inputs = [inputs] if isinstance(inputs, Tensor) else inputs
     several = bool(shape) and isinstance(shape[0], Sequence)
     shapes = [as_shape(s) for s in (shape if several else [shape])]
     if dtype is None:
@@ -41,10 +42,10 @@ def extern(
         if len(types) != 1:
             raise ValueError(f"te.extern {name}: the type of the output is not clear; give dtype")
         dtypes = [types.pop()] * len(shapes)
-    elif isinstance(dtype, str):
-        dtypes = [DType(dtype)] * len(shapes)
-    else:
+    elif isinstance(dtype, Sequence) and not isinstance(dtype, str):
         dtypes = list(map(DType, dtype))
+    else:
+        dtypes = [DType(dtype)] * len(shapes)
     if len(dtypes) != len(shapes):
         raise ValueError(f"te.extern {name}: {len(shapes)} outputs, {len(dtypes)} types")
     ins = list(in_buffers or (decl_buffer(t.shape, t.dtype, t.op.name) for t in inputs))
@@ -53,6 +54,9 @@ def extern(
     )
     if len(ins) != len(inputs) or len(outs) != len(shapes):
         raise ValueError(f"te.extern {name}: one buffer is needed for every input and output")
-    body = as_stmt(fcompute(ins, outs))
+    made = fcompute(ins, outs)
+    if made is None:
+        raise ValueError(f"te.extern {name}: the function returned no statement and no call")
+    body = as_stmt(made)
     op = ExternOp(name, inputs, ins, outs, body, tag, attrs)
     return list(op.outputs) if several else op.output(0)

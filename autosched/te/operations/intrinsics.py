@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autosched.tir import op
-from autosched.tir.dtype import DType
+from autosched.tir.dtype import DType, bool_, int32
 from autosched.tir.expr import Call, Expr, StringImm
 from autosched.tir.op import Operand
 
@@ -24,6 +24,30 @@ def _unary(name: str) -> Unary:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{name}(x), elementwise on floats."
+    return function
+
+
+def _classifying(name: str) -> Unary:
+    def function(x: Operand) -> Expr:
+        e = op.as_expr(x)
+        if not e.dtype.is_float:
+            raise TypeError(f"te.{name} takes a float, found {e.dtype}")
+        return op.call(name, e, dtype=bool_.with_lanes(e.dtype.lanes))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x), a truth value, elementwise on floats."
+    return function
+
+
+def _counting(name: str) -> Unary:
+    def function(x: Operand) -> Expr:
+        e = op.as_expr(x)
+        if not e.dtype.is_integral or e.dtype.is_bool:
+            raise TypeError(f"te.{name} takes an integer, found {e.dtype}")
+        return op.call(name, e, dtype=int32.with_lanes(e.dtype.lanes) if name == "clz" else None)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x), elementwise on the bits of integers."
     return function
 
 
@@ -70,6 +94,11 @@ cosh = _unary("cosh")
 asinh = _unary("asinh")
 acosh = _unary("acosh")
 atanh = _unary("atanh")
+isnan = _classifying("isnan")
+isinf = _classifying("isinf")
+isfinite = _classifying("isfinite")
+popcount = _counting("popcount")
+clz = _counting("clz")
 floor = _unary("floor")
 ceil = _unary("ceil")
 trunc = _unary("trunc")
@@ -86,6 +115,11 @@ bitwise_xor = _binary("bitwise_xor", _BITS)
 shift_left = _binary("shift_left", _INTEGERS, more="; y counts modulo their bits")
 abs = op.abs_
 shift_right = _binary("shift_right", _INTEGERS, more="; y counts modulo their bits")
+
+
+def bitwise_not(x: Operand) -> Expr:
+    """~x of the bits of an integer, or of a truth value."""
+    return op.bit_not(x)
 
 
 def _is_type(name: str) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from autosched.arguments import found
 from autosched.errors import ScheduleError
+from autosched.te.operations.other_names import OF_OPERATIONS, OtherNames
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
@@ -22,15 +24,18 @@ CONST_MATRIX = "const_matrix"
 """Attribute of such a matrix: reading it costs nothing, its values do not change features."""
 
 
-class Operation:
+class Operation(OtherNames):
     """Base of all operations: a name, a tag, attributes, and output tensors.
 
     `attrs` holds Ansor's hints, e.g. auto_scheduler_no_split_at_inner or LAYOUT_FREE.
     """
 
     __slots__ = ("__weakref__", "attrs", "name", "outputs", "tag")
+    other_names = OF_OPERATIONS
 
     def __init__(self, name: str, tag: str, attrs: Mapping[str, Any]) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a tensor is text, {found(name)}")
         self.name = name
         self.tag = tag
         self.attrs = dict(attrs)
@@ -74,9 +79,10 @@ class ComputeOp(Operation):
     """`outputs[axis...] = body[...]`; several outputs share the axes.
 
     A body is a plain expression or, for every output alike, a Reduce over `reduce_axis`.
+    `reads_inside`: it is known to read no tensor outside of it (create_schedule asks once).
     """
 
-    __slots__ = ("_inputs", "_loads", "_roots", "axis", "body", "reduce_axis")
+    __slots__ = ("_inputs", "_loads", "_roots", "axis", "body", "reads_inside", "reduce_axis")
 
     def __init__(
         self,
@@ -92,6 +98,7 @@ class ComputeOp(Operation):
         first = self.body[0]
         self.reduce_axis = first.axis if isinstance(first, Reduce) else ()
         self._roots = (*self.axis, *self.reduce_axis)
+        self.reads_inside = False
         self._loads: tuple[ProducerLoad, ...] | None = None
         self._inputs: tuple[Tensor, ...] | None = None
         shape = tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)

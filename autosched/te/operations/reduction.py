@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from autosched.tir import op
+from autosched.tir.conversion import number
 from autosched.tir.dtype import DType
 from autosched.tir.expr import CommReducer, Expr, IterKind, IterVar, Reduce, Var
+from autosched.tir.operators import Operators
 
 
 class Reducer:
@@ -28,6 +31,7 @@ class Reducer:
     def __call__(
         self,
         expr: Any,
+        *operands: Any,
         axis: Any = None,
         where: Any = None,
         init: Any = None,
@@ -35,30 +39,64 @@ class Reducer:
         """The reduction of `expr` (one expression or a tuple) over `axis` where `where` holds.
 
         `init` replaces the identity. A sum of truth values is whether one of them is true; cast
-        them to an integer to count. With an expression in place of the axis the two are
-        combined directly: `te.max(a, b)`. A tuple gives a tuple of components.
+        them to an integer to count. The axis, and then these, may come without their names. With
+        expressions in place of the axis all are combined directly: `te.max(a, b, c)`. A tuple gives
+        a tuple of components.
         """
+        if operands and axis is None and not isinstance(operands[0], IterVar | list | tuple):
+            return self._combined((expr, *operands), where, init)
+        if operands:
+            axis, where, init = self._by_position(operands, (axis, where, init))
         axes = (axis,) if isinstance(axis, IterVar) else axis
-        if not isinstance(axes, Sequence):
-            if axis is None:
-                raise ValueError(f"te.{self.name} needs the axis to reduce over")
-            return self.combine(op.as_expr(expr), op.as_expr(axis))
-        for iv in axes:
+        if axes is None:
+            raise ValueError(f"te.{self.name} needs the axis to reduce over, a te.reduce_axis")
+        for iv in axes if isinstance(axes, Sequence) else (axes,):
             if not isinstance(iv, IterVar) or iv.kind != IterKind.REDUCE:
                 raise ValueError(f"te.{self.name} reduces over te.reduce_axis, found {iv!r}")
+        axes = tuple(axes)
+        if len(set(axes)) < len(axes):
+            raise ValueError(f"te.{self.name} reduces over each axis once, found {axes!r}")
         several = isinstance(expr, tuple | list)
         source = tuple(map(op.as_expr, expr if several else (expr,)))
-        inits = () if init is None else tuple(init if isinstance(init, tuple | list) else (init,))
-        start = tuple(
-            op.cast(e.dtype, op.as_expr(value))
-            for e, value in zip(source, inits, strict=bool(inits))
-        )
+        start = () if init is None else self._start(source, init)
         reducer = self.reducer(several, tuple(e.dtype for e in source))
         condition = None if where is None else op.as_condition(f"te.{self.name}: where", where)
         parts = tuple(
-            Reduce(reducer, source, tuple(axes), condition, k, start) for k in range(len(source))
+            Reduce(reducer, source, axes, condition, k, start) for k in range(len(source))
         )
         return parts if several else parts[0]
+
+    def _start(self, source: Sequence[Expr], init: Any) -> tuple[Expr, ...]:
+        """The values to begin with, in the types of what is reduced."""
+        inits = tuple(init if isinstance(init, tuple | list) else (init,))
+        if len(inits) != len(source):
+            raise ValueError(
+                f"te.{self.name}: init= has {len(inits)} values, {len(source)} are reduced"
+            )
+        return tuple(
+            op.cast(e.dtype, value)
+            if isinstance(value, Operators)
+            else op.const(number(value), e.dtype)
+            for e, value in zip(source, inits, strict=True)
+        )
+
+    def _combined(self, operands: Sequence[Any], where: Any, init: Any) -> Any:
+        """The operands combined with each other, without an axis."""
+        if where is not None or init is not None:
+            raise ValueError(
+                f"te.{self.name}: where= and init= are of a reduction over te.reduce_axis, found "
+                f"{op.as_expr(operands[1])!r} in place of the axis"
+            )
+        return reduce(self.combine, map(op.as_expr, operands))
+
+    def _by_position(self, given: Sequence[Any], named: tuple[Any, Any, Any]) -> list[Any]:
+        """Axis, condition and start, of which `given` are the first."""
+        if len(given) > len(named) or any(x is not None for x in named[: len(given)]):
+            raise TypeError(
+                f"te.{self.name} takes an expression, axis, where and init, each once; found "
+                f"{len(given)} after the expression"
+            )
+        return [*given, *named[len(given) :]]
 
     def reducer(self, several: bool, dtypes: tuple[DType, ...]) -> CommReducer:
         """The CommReducer on values of `dtypes`, made once for each."""

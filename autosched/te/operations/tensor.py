@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from numbers import Number
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from autosched.arith import Analyzer
+from autosched.te.operations.other_names import OF_TENSORS, OtherNames
 from autosched.tir import op
 from autosched.tir.dtype import DType, TypeLike
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Range, Scalar
+from autosched.tir.numpy_functions import NumpyFunctions
 from autosched.tir.op import as_expr
+from autosched.tir.operators import Operators, is_declaring
 
 if TYPE_CHECKING:
     from autosched.te.operations import (
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 Index = Expr | IterVar | int
 
 
-class Tensor:
+class Tensor(NumpyFunctions, OtherNames):
     """Output `value_index` of operation `op`; compared by identity.
 
     An operation creates its tensors once (`op.outputs`), so the same output is the same object.
@@ -31,6 +35,11 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
+    __hash__ = object.__hash__
+    other_names = OF_TENSORS
+    in_expressions: ClassVar[str] = (
+        "read its elements, as te.compute(A.shape, lambda *i: A(*i) + 1) does"
+    )
 
     def __init__(
         self, op: Operation, value_index: int, shape: tuple[Expr, ...], dtype: DType
@@ -52,6 +61,12 @@ class Tensor:
         """The number of dimensions."""
         return len(self.shape)
 
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(f"{self!r} holds no numbers; kernels take arrays in its place")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is not iterated: te.reduce_axis and te.compute go over elements")
+
     def __call__(self, *indices: Expr | IterVar | int) -> Expr:
         """The element at `indices`, like `tensor[indices]`."""
         return self[indices]
@@ -67,11 +82,12 @@ class Tensor:
             indices = (indices,)
         if len(indices) != len(self.shape):
             raise ValueError(
-                f"{self.name} has {len(self.shape)} dimensions, found {len(indices)} indices"
+                f"{self.name} has {len(self.shape)} dimensions, found {len(indices)} indices; give "
+                "one for each, as in A[i, j]"
             )
         if any(isinstance(index, slice) for index in indices):
             return self.region(indices)
-        found = tuple(map(as_expr, indices))
+        found = tuple([self._index(index) for index in indices])
         for index in found:
             if not index.dtype.is_integral or index.dtype.is_bool:
                 raise TypeError(
@@ -79,6 +95,12 @@ class Tensor:
                     "convert it, e.g. te.cast('int32', ...)"
                 )
         return ProducerLoad(self, found)
+
+    def _index(self, index: Any) -> Expr:
+        try:
+            return as_expr(index)
+        except TypeError as error:
+            raise TypeError(f"{self.name}: an index is an integer: {error}") from None
 
     def region(self, indices: Sequence[Any]) -> TensorRegion:
         """The region of the given indices and slices, as in `A[i, 0:8]` or `A[i, :]`."""
@@ -133,6 +155,31 @@ class Tensor:
     def __rmod__(self, other: Expr | Scalar) -> Tensor:
         return _elementwise.combine("mod", op.floormod, other, self)
 
+    def __pow__(self, other: Tensor | Expr | Scalar) -> Tensor:
+        return _elementwise.combine("power", op.power, self, other)
+
+    def __rpow__(self, other: Expr | Scalar) -> Tensor:
+        return _elementwise.combine("power", op.power, other, self)
+
+    def __abs__(self) -> Tensor:
+        return _elementwise.combine("abs", op.abs_, self)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are one object; TypeError where that is not what was meant."""
+        if isinstance(other, Number | Operators) or (
+            isinstance(other, Tensor) and other is not self and is_declaring()
+        ):
+            self._compared(other)
+        return self is other if isinstance(other, Tensor) else NotImplemented
+
+    def _compared(self, other: object) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is compared with {other!r}; compare elements, as te.compute(A.shape, "
+            "lambda *i: A(*i) > 0) does, and objects by `is`"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compared
+
     def __neg__(self) -> Tensor:
         return _elementwise.combine("negative", op.neg, self)
 
@@ -148,6 +195,9 @@ class Tensor:
 class TensorRegion:
     """A box of `tensor`: one range for each dimension."""
 
+    in_expressions: ClassVar[str] = (
+        "regions are arguments of tensor intrinsics; sum over a te.reduce_axis k, of A[i, k]"
+    )
     tensor: Tensor
     ranges: tuple[Range, ...]
 

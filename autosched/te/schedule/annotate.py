@@ -5,6 +5,7 @@ The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.te.relations import AttachType, IterVarAttr
 from autosched.te.schedule.refusal import check_kind, check_thread_tag, leaf_position, refuse
-from autosched.tir.expr import Expr, IterKind, IterVar
+from autosched.tir.expr import Expr, IntImm, IterKind, IterVar
 from autosched.tir.op import as_expr
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ def parallel(stage: Stage, iv: IterVar) -> None:
 def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None = None) -> None:
     """Put the hint `key` = `value` on loop `iv`; keys `unroll` and `vectorize` are primitives.
 
+    Keys that are not known are for passes of your own. Those of TVM without a meaning here are
+    refused, and so is a key that is nearly a known one, and a value that is no number where one is
+    expected.
+
     before:
         for i in range(16):
             for j in range(16):
@@ -135,9 +140,34 @@ def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None =
     if key == "vectorize":
         return vectorize(stage, iv)
     _check_loop("pragma", stage, iv)
+    _check_pragma(stage, iv, key, value)
     attr = _changed(stage, iv)
     attr.pragmas.append((key, None if value is None else as_expr(value)))
     return None
+
+
+_NUMBERS = ("auto_unroll_max_step", "software_pipeline", "unroll_explicit")
+_KNOWN = (*_NUMBERS, "debug_skip_region", "loop_partition_hint", "swizzle", "unroll", "vectorize")
+_OF_TVM = {
+    "import_c": "te.call_extern calls functions",
+    "import_llvm": "te.call_extern calls functions",
+    "parallel": "s[C].parallel(axis) is the primitive",
+    "parallel_barrier_when_finish": "s[C].parallel(axis) waits at its end",
+    "parallel_launch_point": "s[C].parallel(axis) starts the threads",
+    "parallel_stride_pattern": "split the axis, and s[C].parallel(outer)",
+    "tensor_core": "s[C].tensorize(axis, te.tensor_instruction(name))",
+}
+"""Pragmas that TVM obeys, and what is written here."""
+
+
+def _check_pragma(stage: Stage, iv: IterVar, key: str, value: object) -> None:
+    if key in _OF_TVM:
+        raise refuse("pragma", stage, iv, f"{key!r} is none here; {_OF_TVM[key]}")
+    near = get_close_matches(key, _KNOWN, 1, 0.85)
+    if near and near[0] != key:
+        raise refuse("pragma", stage, iv, f"{key!r} is not known; write {near[0]!r}")
+    if key in _NUMBERS and not isinstance(value, Integral | IntImm):
+        raise refuse("pragma", stage, iv, f"{key} takes a whole number, {found(value)}")
 
 
 def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:

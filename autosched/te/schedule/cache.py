@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _check_scope(primitive: str, stage: Stage, scope: str) -> None:
-    if scope not in STORAGE_SCOPES:
+    if not isinstance(scope, str) or scope not in STORAGE_SCOPES:
         known = ", ".join(sorted(STORAGE_SCOPES))
         raise refuse(primitive, stage, None, f"unknown scope {scope!r}; the scopes are {known}")
 
@@ -73,7 +73,10 @@ def cache_read(
     stage = schedule[tensor]
     _check_scope("cache_read", stage, scope)
     source = schedule.current_tensor(tensor)
-    given = [readers] if isinstance(readers, Tensor | Operation) else list(readers)
+    given = [readers] if isinstance(readers, Tensor | Operation) else readers
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        why = f"expected the tensors that read it, e.g. [C], {found(readers)}"
+        raise refuse("cache_read", stage, None, why)
     reading = list(dict.fromkeys(schedule[reader] for reader in given))
     if not reading:
         raise refuse("cache_read", stage, None, f"no reader of {source.name} given")

@@ -14,6 +14,8 @@ from autosched.te.operations.operation import ComputeOp, Operation, PlaceholderO
 from autosched.te.relations import AttachType
 from autosched.te.schedule.refusal import check_thread_tag, leaf_position, refuse
 from autosched.tir.expr import Expr, IterKind, IterVar, Reduce
+from autosched.tir.op import Operand
+from autosched.tir.operators import Comparison
 
 if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
@@ -166,7 +168,7 @@ def set_scope(stage: Stage, scope: str) -> None:
     stage.scope = scope
 
 
-def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
+def set_store_predicate(stage: Stage, predicate: Operand | None) -> None:
     """Store only where `predicate`, over thread indices and root axes, holds.
 
     before x = te.thread_axis("threadIdx.x"); s[B].bind(j, x):
@@ -183,8 +185,10 @@ def set_store_predicate(stage: Stage, predicate: Expr | None) -> None:
     if isinstance(stage.op, ScanOp):
         why = "a scan stores nothing itself; its update and first steps do"
         raise refuse("set_store_predicate", stage, None, why)
+    if isinstance(predicate, Comparison):
+        predicate = predicate.condition()
     if predicate is not None and not isinstance(predicate, Expr):
-        why = f"expected a condition, e.g. te.eq(thread.var, 0), or None, {found(predicate)}"
+        why = f"expected a condition, e.g. thread < 8, or None, {found(predicate)}"
         raise refuse("set_store_predicate", stage, None, why)
     if predicate is not None and not predicate.dtype.is_bool:
         raise refuse("set_store_predicate", stage, None, f"{predicate!r} is not a condition")

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from autosched.arguments import found
 from autosched.errors import ScheduleError
-from autosched.te.operations.graph import post_order_ops, replace_inputs
-from autosched.te.operations.operation import Operation, ScanOp
+from autosched.te.bounds.reads import reads_of
+from autosched.te.operations.graph import post_order_ops, read_graph, replace_inputs
+from autosched.te.operations.operation import ComputeOp, Operation, ScanOp
+from autosched.te.operations.other_names import OF_SCHEDULES, OtherNames
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
 from autosched.te.schedule import auto_inline, cache, groups
@@ -21,13 +23,14 @@ from autosched.te.schedule.stage import Stage
 __all__ = ["Schedule", "Stage", "create_schedule"]
 
 
-class Schedule:
+class Schedule(OtherNames):
     """How the operations behind `outputs` are computed, one Stage each, producers first.
 
     `stage_map` knows the operations given at creation as well as those that replaced them.
     """
 
     __slots__ = ("groups", "outputs", "stage_map", "stages")
+    other_names = OF_SCHEDULES
 
     def __init__(self) -> None:
         self.outputs: list[Operation] = []
@@ -114,7 +117,8 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
     """The schedule that computes `ops` (and all they need) in order, every loop as declared.
 
     Stages are in post-order of a depth-first search from each output, the inputs of an operation
-    in order of first appearance in its body.
+    in order of first appearance in its body. Raises ScheduleError where an operation reads outside
+    of a tensor, whatever its conditions.
     """
     given = ops if isinstance(ops, Sequence) else [ops]
     for op in given:
@@ -128,13 +132,32 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
         raise ScheduleError("create_schedule: no operation given")
     schedule = Schedule()
     schedule.outputs = outputs
-    for op in post_order_ops(outputs):
+    ops = post_order_ops(outputs)
+    _check_reads(ops)
+    for op in ops:
         stage = schedule.insert_stage(len(schedule.stages), op, None)
         stage.is_output = op in outputs
     for op in list(schedule.stage_map):
         if isinstance(op, ScanOp):
             _attach_scan(schedule, op)
     return schedule
+
+
+def _check_reads(ops: Sequence[Operation]) -> None:
+    """Refuse reads outside of tensors; a step of a scan begins later than its axis says."""
+    in_scans = read_graph([op for op in ops if isinstance(op, ScanOp)])
+    unknown = [op for op in ops if isinstance(op, ComputeOp) and not op.reads_inside]
+    for read in reads_of([op for op in unknown if op not in in_scans]):
+        outside = read.outside()
+        if outside is not None:
+            low, high = outside
+            raise ScheduleError(
+                f"create_schedule: {read.op.name} reads {read.tensor.name} at {read.index!r}, "
+                f"elements {low}..{high} of an axis of length {read.size}; choose with "
+                "te.if_then_else, or make the result smaller"
+            )
+    for op in unknown:
+        op.reads_inside = op not in in_scans
 
 
 def _attach_scan(schedule: Schedule, scan: ScanOp) -> None:

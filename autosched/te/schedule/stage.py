@@ -8,12 +8,13 @@ stored). Each leaves the stage as it was when it raises ScheduleError.
 from __future__ import annotations
 
 from autosched.te.operations.operation import Operation
+from autosched.te.operations.other_names import OF_SCHEDULES, OtherNames
 from autosched.te.relations import AttachType, IterVarAttr, Relation
 from autosched.te.schedule import annotate, loop_primitives, placement
 from autosched.tir.expr import Expr, IterVar
 
 
-class Stage:
+class Stage(OtherNames):
     """The loops of one operation.
 
     `op` changes when caching or inlining rewrites it, `origin_op` does not. `leaf_iter_vars` is
@@ -40,6 +41,7 @@ class Stage:
         "scope",
         "store_predicate",
     )
+    other_names = OF_SCHEDULES
 
     def __init__(self, op: Operation) -> None:
         self.op = op

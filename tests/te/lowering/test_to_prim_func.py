@@ -138,3 +138,15 @@ def test_more_elements_than_indices_where_rows_are_aligned() -> None:
     )
     with pytest.raises(ScheduleError, match=message):
         schedule_to_prim_func(s, [A, B])
+
+
+def test_variables_without_a_value_are_refused() -> None:
+    """The code generator found them, which does not know the axis of what they were."""
+    A, n = te.placeholder((4, 8), name="A"), te.var("n")
+    j, k = (te.reduce_axis((0, 8), name) for name in "jk")
+    for body in (lambda i: A[i, k], lambda i: te.sum(A[i, k], axis=j)):
+        B = te.compute((4,), body, name="B")
+        with pytest.raises(ScheduleError, match="to_prim_func main: B uses k, no axis of it and"):
+            schedule_to_prim_func(te.create_schedule(B.op), [A, B])
+    C = te.compute((4,), lambda i: A[i, n], name="C")
+    schedule_to_prim_func(te.create_schedule(C.op), [A, C, n])

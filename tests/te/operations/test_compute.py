@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autosched import te
@@ -145,3 +146,27 @@ def test_sizes_of_few_bits_become_int32() -> None:
     n = te.var("n", "int16")
     with pytest.raises(ValueError, match="an int32 or int64, found n of type int16, in which ind"):
         te.placeholder((n,), name="A")
+
+
+def test_a_function_is_expected() -> None:
+    A = te.placeholder((4,), name="A")
+    with pytest.raises(TypeError, match=r"takes a function of the indices .* found 1\.0 \(float\)"):
+        te.compute((4,), 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'te\.compute B: the function returned the text "A"'):
+        te.compute((4,), lambda i: "A", name="B")
+    assert repr(te.compute((4,), lambda i, s=2.0: A[i] * s).op.body[0]) == "A[i] * 2.0"
+    assert len(te.compute((4, 4), lambda i, j=1: A[i] * j).op.axis) == 2
+
+
+def test_shapes_may_be_arrays() -> None:
+    assert list(map(int, te.placeholder(np.array([4, 8])).shape)) == [4, 8]
+    with pytest.raises(ValueError, match="an extent is an integer"):
+        te.placeholder("8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("domain", [8, "k", (8,), (0, 8, 2), range(8)])
+def test_a_domain_is_a_pair(domain: Any) -> None:
+    with pytest.raises(ValueError, match=r"te.reduce_axis k: a domain is \(low, high\), found"):
+        te.reduce_axis(domain, "k")
+    with pytest.raises(ValueError, match=r"te\.reduce_axis k: the ends of a domain are integers"):
+        te.reduce_axis((0, 8.0), "k")

@@ -76,3 +76,11 @@ def test_symbolic_shapes_must_be_the_same() -> None:
 def test_types_that_have_no_such_operation_are_refused() -> None:
     with pytest.raises(TypeError, match="ambiguous"):
         te.placeholder((4,), "int32") / te.placeholder((4,), "int32")
+
+
+def test_powers_and_absolute_values() -> None:
+    A = te.placeholder((3, 4), name="A")
+    a = drawn((3, 4), "float32") - np.float32(4)
+    check([A], A**2, [a], a**2)
+    check([A], abs(A), [a], np.abs(a))
+    check([A], 2 ** abs(A), [a], 2 ** np.abs(a))

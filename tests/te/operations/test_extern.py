@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from autosched import te
@@ -49,3 +50,11 @@ def test_caching_an_input_of_an_extern() -> None:
     copy = s[E].op
     assert isinstance(copy, ExternOp)
     assert copy.input_buffers == E.op.input_buffers
+
+
+def test_forms_of_arguments() -> None:
+    A = te.placeholder((4,), name="A")
+    B = te.extern((4,), A, _call, dtype=np.float16)
+    assert B.op.inputs == (A,) and B.dtype == "float16"
+    with pytest.raises(ValueError, match=r"te\.extern E: the function returned no statement"):
+        te.extern((4,), [A], lambda ins, outs: None, name="E")

@@ -1,5 +1,7 @@
 """Operations and their tensors."""
 
+from typing import Any
+
 import pytest
 
 from autosched import te
@@ -24,3 +26,9 @@ def test_roots_are_data_axes_then_reduction_axes() -> None:
     assert B.op.output(0) is B
     with pytest.raises(ScheduleError, match="output: B has 1 output, found index 1"):
         B.op.output(1)
+
+
+@pytest.mark.parametrize("name", [None, 5])
+def test_names_are_text(name: Any) -> None:
+    with pytest.raises(TypeError, match=f"the name of a tensor is text, found {name}"):
+        te.placeholder((4,), name=name)

@@ -74,3 +74,46 @@ def test_only_reduce_axes_can_be_reduced() -> None:
         te.sum(A[0, 0], axis=B.op.axis[0])
     with pytest.raises(ValueError, match="needs the axis"):
         te.sum(A[0, 0])
+
+
+def test_several_operands_are_combined() -> None:
+    """The third one, in the place of a condition, was left out."""
+    A, _ = _rows()
+    assert repr(te.max(A[0, 0], A[0, 1], 2.0)) == "max(max(A[0, 0], A[0, 1]), 2.0)"
+    assert te.sum(A[0, 0], 1) is A[0, 0] + 1
+    with pytest.raises(
+        ValueError, match=r"te.max: where= and init= are of a reduction .*A\[0, 1\]"
+    ):
+        te.max(A[0, 0], A[0, 1], where=A[0, 0] > 0)
+
+
+def test_arguments_by_position() -> None:
+    A, k = _rows()
+    named = te.sum(A[0, k], axis=k, where=k.var < 3, init=1)
+    assert te.sum(A[0, k], k, k.var < 3, 1) is named and te.sum(A[0, k], [k], k.var < 3, 1) is named
+    with pytest.raises(TypeError, match="takes an expression, axis, where and init, each once"):
+        te.sum(A[0, k], k, axis=k)
+
+
+def test_an_axis_is_a_reduce_axis_once() -> None:
+    """`axis=1`, as in NumPy, added 1."""
+    A, k = _rows()
+    with pytest.raises(ValueError, match=r"te\.sum reduces over te\.reduce_axis, found 1"):
+        te.sum(A[0, k], axis=1)
+    with pytest.raises(
+        ValueError, match=r"te\.sum needs the axis to reduce over, a te\.reduce_axis"
+    ):
+        te.sum(A[0, k])
+    with pytest.raises(ValueError, match=r"te\.sum reduces over each axis once, found"):
+        te.sum(A[0, k], axis=[k, k])
+
+
+def test_what_a_reduction_begins_with_has_its_type() -> None:
+    A, k = _rows("int32")
+    assert te.sum(A[0, k], axis=k, init=2.0).init == (te.const(2),)
+    with pytest.raises(ValueError, match=r"const: 0\.5 is no int32"):
+        te.sum(A[0, k], axis=k, init=0.5)
+    with pytest.raises(ValueError, match=r"te\.sum: init= has 2 values, 1 are reduced"):
+        te.sum(A[0, k], axis=k, init=(1, 2))
+    with pytest.raises(TypeError, match="found str 'x'"):
+        te.sum(A[0, k], axis=k, init="x")

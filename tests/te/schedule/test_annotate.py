@@ -1,6 +1,7 @@
 """Annotations of loops: what they record and refuse."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -183,3 +184,23 @@ def test_what_has_no_effect_on_a_scan_is_refused() -> None:
     with pytest.raises(ScheduleError, match="stage scan: a scan stores nothing itself"):
         s[scan].set_store_predicate(te.var("x") < 3)
     s[scan].set_scope("shared")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("import_llvm", "int f();", "'import_llvm' is none here; te.call_extern"),
+        ("parallel_launch_point", None, r"is none here; s\[C\]\.parallel\(axis\)"),
+        ("auto_unroll_max_steps", 16, "is not known; write 'auto_unroll_max_step'"),
+        ("auto_unroll_max_step", 16.5, "takes a whole number, found 16.5"),
+        ("unroll_explicit", None, "unroll_explicit takes a whole number, found None"),
+    ],
+)
+def test_pragmas_that_nothing_would_read_are_refused(
+    stage: Stage, key: str, value: Any, message: str
+) -> None:
+    i = stage.leaf_iter_vars[0]
+    with pytest.raises(ScheduleError, match=f"pragma: stage .*, axis i: .*{message}"):
+        stage.pragma(i, key, value)
+    assert i not in stage.iter_var_attrs
+    stage.pragma(i, "of_my_own_pass")

@@ -223,3 +223,14 @@ def test_what_a_cached_reduction_begins_with_is_read_inside_of_the_axes_alone(
     s[B].split(B.op.axis[0], factor=factor)
     s.cache_write(B, "local")
     check(s, [A, S, B], lambda a, s: a.sum(1) + s[::-1])
+
+
+def test_readers_are_tensors_or_operations(
+    matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
+    s, A, _, C, _ = matmul
+    for readers in (None, s[C], "C"):
+        with pytest.raises(ScheduleError, match="cache_read: stage A: expected the tensors that"):
+            s.cache_read(A, "local", readers)  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="cache_read: stage A: unknown scope"):
+        s.cache_read(A, [C], "local")  # type: ignore[arg-type]

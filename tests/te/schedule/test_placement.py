@@ -164,3 +164,12 @@ def test_reductions_and_several_outputs_cannot_be_inlined() -> None:
         s[R].compute_inline()
     with pytest.raises(ScheduleError, match="compute_inline: stage M: it has several outputs"):
         s[M].compute_inline()
+
+
+def test_a_comparison_is_a_condition(
+    chain: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
+) -> None:
+    s, _, B, _, _ = chain
+    x = te.thread_axis((0, 8), "threadIdx.x")
+    s[B].set_store_predicate(x == 0)
+    assert s[B].store_predicate is te.eq(x, 0)

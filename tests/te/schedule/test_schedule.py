@@ -1,11 +1,15 @@
 """Schedules as a whole: creation, copying, replacement of operations."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from autosched import te
 from autosched.errors import ScheduleError
 from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
+from autosched.tir.expr import Expr, Var
 from kit.te import compute_of
 
 
@@ -84,3 +88,52 @@ def test_stages_are_found_by_original_and_by_new_operations() -> None:
     assert s.current_tensor(C).op.inputs == (CL,)
     assert s[D].op.inputs == (s.current_tensor(C),)
     assert s.outputs == [s[D].op]
+
+
+U = te.placeholder((8,), "uint8", name="U")
+
+
+@pytest.mark.parametrize(
+    ("index", "elements"),
+    [
+        (lambda i, k: -1, "-1..-1"),
+        (lambda i, k: 8, r"8\.\.8"),
+        (lambda i, k: i + 1, r"1\.\.8"),
+        (lambda i, k: i + k, r"0\.\.9"),
+        (lambda i, k: -i, r"-7\.\.0"),
+        (lambda i, k: U[i] + te.const(9, "int32"), r"9\.\.264"),
+    ],
+)
+def test_a_read_outside_of_a_tensor_is_refused(index: Any, elements: str) -> None:
+    """It read whatever lay beside the array."""
+    A, k = te.placeholder((8,), name="A"), te.reduce_axis((0, 3), "k")
+    B = te.compute((8,), lambda i: te.sum(A[index(i, k)], axis=k), name="B")
+    C = te.compute((8,), lambda i: B[i] + 1.0, name="C")
+    message = (
+        f"create_schedule: B reads A at .*, elements {elements} of an axis of length 8; choose"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        te.create_schedule(C.op)
+
+
+def test_reads_that_may_be_inside_are_not_refused() -> None:
+    A, n, k = te.placeholder((8,), name="A"), te.var("n"), te.reduce_axis((0, 3), "k")
+    V = te.placeholder((n,), name="V")
+    functions: list[Callable[[Var], Expr]] = [
+        lambda i: te.if_then_else(i > 0, A[i - 1], 0.0),
+        lambda i: te.sum(A[i + k], axis=k, where=i + k < 8),
+        lambda i: A[i + n - 8],
+        lambda i: A[te.cast("int32", A[i]) + 9],
+        lambda i: A[(i + 3) % 8],
+        lambda i: V[i + 1],
+    ]
+    for function in functions:
+        te.create_schedule(te.compute((8,), function, name="B").op)
+    te.create_schedule(te.compute((0,), lambda i: A[i + 9], name="B").op)
+
+
+def test_a_step_of_a_scan_begins_later_than_its_axis() -> None:
+    X, state = (te.placeholder((8, 4), name=name) for name in ("X", "state"))
+    init = te.compute((1, 4), lambda _, i: X[0, i])
+    update = te.compute((8, 4), lambda t, i: state[t - 1, i] + X[t - 1, i])
+    te.create_schedule(te.scan(init, update, state, [X]).op)

@@ -1,0 +1,107 @@
+"""Where operations read tensors, and which reads leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from autosched.arith.analyzer import Analyzer
+from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.operations.tensor import Tensor
+from autosched.tir.constants import is_zero
+from autosched.tir.expr import Call, Expr, IntImm, IterVar, ProducerLoad, Reduce, Select
+from autosched.tir.linear import linear
+from autosched.tir.walk import rewrite_expr
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`op` reads an axis of `tensor`, of length `size`, at `index`.
+
+    `guarded`: it stands in a branch, whose condition may keep it inside.
+    """
+
+    op: ComputeOp
+    tensor: Tensor
+    index: Expr
+    size: int
+    guarded: bool
+
+    def outside(self) -> tuple[int, int] | None:
+        """The first and last element, where it leaves the tensor and no condition guards it.
+
+        None where that is not known, as of most indices that are data.
+        """
+        constant, terms = linear(self.index)
+        if self.guarded or any(map(_is_empty, _axes(self.op))):
+            return None
+        low, high = range_of(self.op, constant, terms)
+        exact = terms.keys() <= {axis.var for axis in _axes(self.op) if _has_ends(axis)}
+        if low >= self.size or high < 0 or (exact and (low < 0 or high >= self.size)):
+            return low, high
+        return None
+
+
+def reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
+    """Every read of a tensor with constant sizes, axis by axis."""
+    for op in ops:
+        if isinstance(op, ComputeOp):
+            for body in op.body:
+                yield from _reads(op, body, guarded=False)
+
+
+def _reads(op: ComputeOp, e: Expr, *, guarded: bool) -> Iterator[Read]:
+    match e:
+        case ProducerLoad(producer, indices):
+            for index, size in zip(indices, producer.shape, strict=True):
+                if isinstance(size, IntImm):
+                    yield Read(op, producer, index, size.value, guarded)
+        case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
+            yield from _reads(op, condition, guarded=guarded)
+            yield from _reads(op, a, guarded=True)
+            yield from _reads(op, b, guarded=True)
+            return
+        case Reduce(condition=condition):
+            guarded = guarded or not isinstance(condition, IntImm)
+    for child in e.children():
+        yield from _reads(op, child, guarded=guarded)
+
+
+def range_of(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:
+    """Bounds of `constant` plus multiples of terms, over the domain of `op`."""
+    analyzer = analyzer_of(op)
+    low = high = constant
+    for term, factor in terms.items():
+        bound = analyzer.const_int_bound(rewrite_expr(term, _as_select))
+        ends = factor * bound.min_value, factor * bound.max_value
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _as_select(e: Expr) -> Expr | None:
+    """The Select with the values of an if_then_else, of which analyzers, as TVM's, know nothing."""
+    return Select(*e.args) if isinstance(e, Call) and e.op == "if_then_else" else None
+
+
+def analyzer_of(op: ComputeOp) -> Analyzer:
+    """An analyzer that knows the domain of `op`."""
+    analyzer = Analyzer()
+    for axis in _axes(op):
+        if axis.dom is not None:
+            analyzer.bind(axis.var, axis.dom)
+    return analyzer
+
+
+def _axes(op: ComputeOp) -> tuple[IterVar, ...]:
+    return (*op.axis, *op.reduce_axis)
+
+
+def _has_ends(axis: IterVar) -> bool:
+    """Whether it is known where the axis begins and ends."""
+    dom = axis.dom
+    return dom is not None and isinstance(dom.min, IntImm) and isinstance(dom.extent, IntImm)
+
+
+def _is_empty(axis: IterVar) -> bool:
+    """Whether the axis has no values, so that nothing is read."""
+    return axis.dom is not None and is_zero(axis.dom.extent)

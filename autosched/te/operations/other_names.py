@@ -1,0 +1,91 @@
+"""What to write for names that TVM's te and NumPy have, and that are others here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+OF_TE = {
+    "AXIS_SEPARATOR": "te.decl_buffer(..., axis_separators=[1])",
+    "Cast": "te.cast(dtype, value)",
+    "IterVar": "te.reduce_axis and te.thread_axis make them (autosched.tir.expr.IterVar)",
+    "Select": "te.select(condition, a, b)",
+    "Var": "te.var makes them (autosched.tir.expr.Var)",
+    "argmax": "te.comm_reducer of pairs (place, value)",
+    "argmin": "te.comm_reducer of pairs (place, value)",
+    "build": "autosched.driver.build(schedule, [A, B], autosched.target.cpu_target())",
+    "call_intrin": "te.call_extern, or the function of its name",
+    "call_packed": "te.call_extern(name, ...)",
+    "call_pure_extern": "te.call_extern(name, ..., dtype=...)",
+    "clip": "te.max(te.min(x, high), low)",
+    "convert": "the number itself, or te.const(value, dtype)",
+    "create_prim_func": "autosched.driver.lower(schedule, [A, B], autosched.target.cpu_target())",
+    "cumsum": "te.scan, or te.sum(A[k], axis=k, where=k <= i)",
+    "dot": "te.sum(A[i, k] * B[k, j], axis=k)",
+    "equal": "te.eq(a, b)",
+    "extern_primfunc": "te.extern",
+    "gradient": "te.compute, of the derivative that you write down",
+    "hybrid": "te.compute, or te.scan for what is computed step by step",
+    "inf": 'float("inf")',
+    "infinity": 'float("inf")',
+    "logaddexp": "te.max(a, b) + te.log1p(te.exp(-te.abs(a - b)))",
+    "lower": "autosched.driver.lower(schedule, [A, B], autosched.target.cpu_target())",
+    "matmul": "te.sum(A[i, k] * B[k, j], axis=k)",
+    "maximum": "te.max(a, b)",
+    "mean": "te.sum(A[k], axis=k), divided in the tensor that reads it",
+    "minimum": "te.min(a, b)",
+    "not_equal": "te.ne(a, b)",
+    "relu": "te.max(x, 0)",
+    "tag_scope": "te.compute(..., tag=...)",
+    "where": "te.if_then_else(condition, a, b)",
+}
+"""Of the module `autosched.te`."""
+
+OF_TENSORS = {
+    "T": "te.compute((n, m), lambda i, j: A[j, i])",
+    "axis": "A.op.axis",
+    "flatten": "te.compute((n * m,), lambda i: A[i // m, i % m])",
+    "max": "te.max(A[i, k], axis=k) over a te.reduce_axis k",
+    "mean": "te.sum(A[i, k], axis=k) over a te.reduce_axis k, divided in the tensor that reads it",
+    "min": "te.min(A[i, k], axis=k) over a te.reduce_axis k",
+    "prod": "te.prod(A[i, k], axis=k) over a te.reduce_axis k",
+    "reduce_axis": "A.op.reduce_axis",
+    "reshape": "te.compute((n * m,), lambda i: A[i // m, i % m])",
+    "size": "math.prod(A.shape)",
+    "sum": "te.sum(A[i, k], axis=k) over a te.reduce_axis k",
+    "transpose": "te.compute((n, m), lambda i, j: A[j, i])",
+}
+OF_OPERATIONS = {
+    "axis": "op.root_iter_vars; inputs and te.extern have no loops",
+    "input_tensors": "op.inputs",
+    "num_outputs": "len(op.outputs)",
+    "reduce_axis": "op.root_iter_vars; of te.compute alone some are reduced",
+    "state_placeholder": "op.state",
+}
+OF_SCHEDULES = {
+    "axis": "s[C].op.axis",
+    "reduce_axis": "s[C].op.reduce_axis",
+    "rolling_buffer": "s[B].compute_at(s[C], axis), which computes again what steps share",
+    "set_axis_separators": "te.decl_buffer(..., axis_separators=[1])",
+    "transform_layout": "a te.compute with the axes in that order",
+}
+"""Of schedules and their stages."""
+
+
+class OtherNames:
+    """Base of what says, where a name of `other_names` is asked for, what to write for it."""
+
+    __slots__ = ()
+    other_names: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # which is to find names that there are not
+
+        def __getattr__(self, name: str) -> object:
+            what = f"{type(self).__name__!r} object"
+            raise missing(what, name, self.other_names)
+
+
+def missing(what: str, name: str, others: Mapping[str, str]) -> AttributeError:
+    """The error of `what`, which has no such name."""
+    remedy = f"; write {others[name]}" if name in others else ""
+    return AttributeError(f"{what} has no attribute {name!r}{remedy}", name=name)
