@@ -32,7 +32,7 @@ ATTENTIONS: list[tuple[str, Callable[..., Tensor]]] = [
         lambda q, k, v, mask, qkv: attention(q[0, 0], k[0, 0], v[0, 0], is_causal=True),
     ),
     (
-        "masked_attention Q[4, 5, 3] K[4, 7, 3] M[4, 7] V[4, 7, 6]",
+        "masked_attention Q[4, 5, 3] K[4, 7, 3] M[4, 35] V[4, 7, 6]",
         lambda q, k, v, mask, qkv: attention(q[0], k[0], v[0], mask[0, :, :1]),
     ),
     (
@@ -40,23 +40,23 @@ ATTENTIONS: list[tuple[str, Callable[..., Tensor]]] = [
         lambda q, k, v, mask, qkv: attention(q, k, v, mask[:1, :1, :1].expand(2, 4, 5, 7)),
     ),
     (  # heads that share keys
-        "causal_attention Q[2, 2, 2, 5, 3] K[2, 2, 7, 3] V[2, 2, 7, 6]",
+        "causal_attention Q[2, 2, 2, 5, 3] K[2, 4, 7, 3] V[2, 4, 7, 6]",
         lambda q, k, v, mask, qkv: attention(
             q, k[:, :2], v[:, :2], is_causal=True, enable_gqa=True
         ),
     ),
     (
-        "masked_attention Q[2, 2, 2, 5, 3] K[2, 2, 7, 3] M[2, 2, 7] V[2, 2, 7, 6]",
+        "masked_attention Q[2, 2, 2, 5, 3] K[2, 4, 7, 3] M[2, 2, 35] V[2, 4, 7, 6]",
         lambda q, k, v, mask, qkv: attention(
             q, k[:, :2], v[:, :2], mask[0, :, :1], enable_gqa=True
         ),
     ),
     (
-        "attention Q[2, 4, 5, 3] K[2, 7, 3] V[2, 7, 6]",
+        "attention Q[2, 4, 5, 3] K[2, 28, 3] V[2, 28, 6]",
         lambda q, k, v, mask, qkv: attention(q, k[:, :1], v[:, :1], enable_gqa=True),
     ),
     (  # heads beside each other are read and stored as they lie
-        "attention Q[2, 5, 4, 3] K[2, 5, 4, 3] V[2, 5, 4, 3]",
+        "attention Q[2, 5, 12, 3] K[2, 5, 12, 3] V[2, 5, 12, 3]",
         lambda q, k, v, mask, qkv: attention(*heads(qkv)).transpose(1, 2).reshape(2, 5, 12),
     ),
 ]
@@ -121,6 +121,6 @@ def test_layers_of_pytorch() -> None:
         *("linear", "masked_attention", "linear", "layer_norm"),
         *("linear+gelu", "linear+add", "layer_norm"),
         # one that tells its weights
-        *("linear", "batch_matmul", "softmax", "batch_matmul", "linear"),
+        *("linear", "batch_matmul", "softmax", "batch_matmul", "linear", "mean"),
     ]
-    assert {each.operation for each in report.left_out} == {"add", "mul", "mean"}
+    assert {each.operation for each in report.left_out} == {"add", "mul"}

@@ -85,6 +85,15 @@ def products(w: Any, x: Tensor, y: Tensor, square: Tensor) -> tuple[Tensor, ...]
         torch.mm(square, square.t()),
         torch.addmm(square[0], square, square),
         square @ square.transpose(0, 1).contiguous().t(),
+        square @ x[:, :3],  # one matrix for all of a batch
+        q[:, :, None] @ k[:1, None].mT,
+        torch.baddbmm(x[0, :, :5], x, y.mT, beta=0.5, alpha=3).relu(),
+        torch.baddbmm(x[0, :, :5] * math.nan, x, y.mT, beta=0),
+        torch.einsum("bthd,bshd->bhts", q, k),
+        torch.einsum(
+            "bhts,bshd->bthd", q, x[:1, :4].reshape(1, 4, 3, 4)
+        ).relu(),  # in its own order
+        torch.einsum("ij, bj", w.weight, x[:, 0]),
     )
 
 
@@ -93,6 +102,8 @@ def test_products() -> None:
     inputs = drawn((2, 5, 12), (2, 5, 12), (3, 3))
     report = agree(model, *inputs).report
     kinds = ["linear", "matmul", *["batch_matmul"] * 3, *["matmul"] * 3]
+    kinds += [*["batch_matmul"] * 2, "batch_matmul+mul+add+relu", "batch_matmul+mul"]
+    kinds += ["einsum", "einsum", "einsum"]
     assert [r.kind for r in report.replaced] == kinds
     assert "A[2, 5, 3, 4] B[2, 5, 3, 4]" in str(report)  # as they are before they are permuted
 
@@ -108,6 +119,9 @@ def test_softmax_and_normalisations() -> None:
             x.softmax(2),
             squares(x * 1e-4),
             F.rms_norm(x, (3, 7), eps=0.5),
+            x.softmax(1).relu(),
+            masked.log_softmax(-1),
+            (x * 300).log_softmax(0),  # of exponentials that are zeros
         )
 
     model, (x,) = filled(Calls(function, nn.LayerNorm(7), nn.RMSNorm(7))), drawn((2, 3, 7))
@@ -117,6 +131,30 @@ def test_softmax_and_normalisations() -> None:
         *["layer_norm"] * 2,
         *["softmax"] * 2,
         *["rms_norm"] * 2,
+        *("softmax+relu", "log_softmax", "log_softmax"),
+    ]
+
+
+def test_normalisations_of_groups() -> None:
+    def function(group: Any, channel: Any, norm: Any, x: Tensor) -> tuple[Tensor, ...]:
+        return (
+            F.silu(group(x + 1000)),
+            norm(group(x)) * x[:, :, :1, :1],
+            norm(channel(x)),
+            F.instance_norm(x).relu(),
+            group(x[:, :, 0, 0]),
+            F.group_norm(x, 6, eps=0.5),
+        )
+
+    parts = nn.GroupNorm(3, 6), nn.InstanceNorm2d(6, affine=True), nn.BatchNorm2d(6)
+    model = filled(Calls(function, *parts))
+    assert [r.kind for r in agree(model, *drawn((2, 6, 3, 4)), tolerance=1e-3).report.replaced] == [
+        "group_norm+silu",
+        "group_norm+batch_norm+mul",
+        "instance_norm+batch_norm",
+        "instance_norm+relu",
+        "group_norm",
+        "group_norm",
     ]
 
 
@@ -140,6 +178,25 @@ UNARY: list[Callable[[Tensor], Tensor]] = [
     torch.square,
     torch.reciprocal,
     lambda x: x.abs().sqrt(),
+    lambda x: x.pow(4),
+    lambda x: x.abs().pow(0.5),
+    lambda x: x.abs().pow(-0.5),
+    lambda x: x**-1,
+    lambda x: x**-2,
+    F.selu,
+    lambda x: F.celu(x, 0.7),
+    F.softplus,
+    lambda x: F.softplus(x, 2, 3),
+    F.mish,
+    F.logsigmoid,
+    torch.exp2,
+    lambda x: x.abs().log2(),
+    torch.sinh,
+    torch.cosh,
+    torch.atan,
+    lambda x: F.prelu(x, x.new_tensor([0.2])),
+    lambda x: F.prelu(x, torch.arange(6.0)),
+    lambda x: torch.maximum(torch.minimum(x, torch.arange(6.0) - 3), torch.full((4, 1), -1.0)),
     lambda x: -x,
     lambda x: 1 - x,
     lambda x: x - 2.5,
@@ -224,15 +281,27 @@ LEFT_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     ),
     "a type": (lambda x: torch.mm(x[0, 0].double(), x[0, 0].double().t()), "is float64, expected"),
     "one image": (lambda x: F.conv2d(x[0], x), "its input has 3 dimensions, 4 are expected"),
-    "broadcast": (lambda x: x[:1] @ x.mT, "its operands are broadcast"),
+    "three tensors": (lambda x: torch.einsum("a,a,a->a", *x[0, 0, :3]), "it is of 3 tensors"),
+    "one index twice": (lambda x: torch.einsum("iiab,cb->ac", x, x[0, 0]), "one is repeated"),
+    "indices not told": (lambda x: torch.einsum("...a,ab->...b", x, x[0, 0].t()), "are not told"),
+    "nothing added up": (lambda x: torch.einsum("i,j->ij", x[0, 0, 0], x[0, 0, 0]), "adds up no"),
+    "of one tensor": (lambda x: torch.einsum("ij,kj->k", x[0, 0], x[0, 0]), "one of a single"),
+    "a number of two": (lambda x: torch.einsum("i,i->", x[0, 0, 0], x[0, 0, 0]), "it has 0 ind"),
     "a row": (lambda x: F.linear(x, x[0, 0, 0]), "its weight has one dimension, at least 2"),
     "one for all": (
         lambda x: F.linear(x[0, 0], x[0, 0], x[0, 0, 0, :1]),
         r"what it adds has the shape \(1,\)",
     ),
-    "a number": (lambda x: x.sum().softmax(0), "its input is a number, at least one dimension"),
+    "a number": (
+        lambda x: x[0, 0, 0, 0].softmax(0),
+        "its input is a number, at least one dimension",
+    ),
     "a vector": (lambda x: x @ x[0, 0, 0], "one of its operands is a vector"),
-    "rows": (lambda x: x.softmax(1), "it is over dimension 1, not over the last one"),
+    "statistics that are given": (
+        lambda x: F.instance_norm(x, x[0, 0, 0, :3], x[0, 0, 0, 1:4], use_input_stats=False),
+        "it normalises with means and variances that are given",
+    ),
+    "along nothing": (lambda x: x[0, 0, 0, 0].mean(), "it is along no dimension"),
     "fewer elements": (
         lambda x: F.avg_pool2d(x, 2, 2, 1, count_include_pad=False),
         "count_include_pad=False: windows at the border have fewer elements",
@@ -280,6 +349,9 @@ FOLLOWERS_THAT_STAY: list[Callable[[Tensor], Any]] = [
     lambda y: y * math.inf,
     lambda y: y.clamp(min=math.inf),
     lambda y: y.clamp(max=-math.inf),
+    lambda y: y**5,
+    lambda y: F.softplus(y, threshold=math.inf),
+    lambda y: F.prelu(y.view(2, 2, 4), torch.ones(2)),  # for each second of a kernel's rows
     lambda y: F.dropout(y, 1.0, True).relu(),  # in training
     lambda y: torch.ops.aten.elu(y, 1, 2),
     lambda y: y.double().relu(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from dataclasses import replace
@@ -262,8 +263,39 @@ def test_copies_and_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
     other.load_state_dict(fast.state_dict())
     assert torch.equal(other(x), fast(x))
     monkeypatch.setattr("autosched.torch.tuned_module.registered", dict)
-    with pytest.raises(ConfigError, match=r"this process has no linear_\w+; call autosched\.torch"):
+    with pytest.raises(ConfigError, match=r"process has no linear_\w+, group_norm_\w+; call"):
         pickle.loads(stored)
+
+
+def names_in_order(fast: Any) -> list[str]:
+    """The operations of the graph in their order, operators without their marks."""
+    calls = (node for node in fast.graph_module.graph.nodes if node.op == "call_function")
+    return [re.sub(r"_\w{8}\.default$", "", str(each.target)) for each in calls]
+
+
+def test_one_view_at_most_is_between_two_kernels() -> None:
+    def function(first: Any, norm: Any, last: Any, x: Tensor) -> Tensor:
+        q, k, v = first(norm(x)).view(2, 3, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+        return last(F.dropout(y.reshape(2, 3, 8).unsqueeze(1).squeeze(1), 0.5, False).clone())
+
+    parts = nn.Linear(8, 24), nn.LayerNorm(8), nn.Linear(8, 5)
+    fast = agree(filled(Calls(function, *parts)), *drawn((2, 3, 8)))
+    assert names_in_order(fast) == [
+        *("aten.reshape.default", "autosched.layer_norm", "autosched.linear"),
+        *("aten.reshape.default", "autosched.attention", "aten.reshape.default"),
+        *("autosched.linear", "aten.reshape.default"),
+    ]
+
+
+def test_views_that_are_no_identity_stay() -> None:
+    def function(first: Any, last: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = first(x).view(2, 3, 4, 5)
+        for _ in range(4):  # all four are none together, no two of them are
+            y = y.permute(1, 2, 3, 0)
+        return last(y), last(y.permute(0, 2, 1, 3).transpose(1, 3).reshape(24, 5).contiguous())
+
+    agree(filled(Calls(function, nn.Linear(8, 20), nn.Linear(5, 4))), *drawn((6, 8)))
 
 
 def test_threads_that_call_at_once() -> None:
@@ -287,11 +319,17 @@ def test_a_buffer_that_the_model_writes_is_no_constant() -> None:
 
 def test_constants_are_worked_out_once() -> None:
     def function(linear: Any, x: Tensor) -> Tensor:
-        return F.linear(x, linear.weight.t() * 2 + 1, linear.bias[:3])
+        chosen = linear.weight.t()[torch.tensor([2, 0, 1])].masked_fill(linear.weight > 0.5, 3)
+        return F.linear(x, chosen[:, :3] * 2 + 1, linear.bias[:3])
 
     model, (x,) = filled(Calls(function, nn.Linear(3, 3))), drawn((2, 3))
     assert autosched.torch.tasks_of(model, x).tasks[0].layout.text == "pre-transformed"
-    assert names_in(agree(model, x)) == {"slice"}
+    assert names_in(agree(model, x)) == set()
+
+
+def test_normalised_weights_are_worked_out_once() -> None:
+    model = filled(nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))))
+    assert not names_in(agree(model, *drawn((2, 3))))
 
 
 PACKED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])

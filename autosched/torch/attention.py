@@ -77,6 +77,7 @@ def attention(node: Any) -> Computation:
         shape=tuple(lengths[axis] for axis in axes),
         rounded={"E": third.dtype},
         order=() if order == tuple(range(len(order))) else order,
+        lengths=lengths,
     )
 
 

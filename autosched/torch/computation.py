@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +26,7 @@ class Operand:
     `shape` is that of the kernel's input, with as many elements as the node's and in their order.
     `make` computes the input of several constant nodes; without it there is one node. `order`
     permutes the node's dimensions first; its elements are read as those of `type`, where one is
-    given.
+    given. Of a `part` not all elements are read: its shape does not say how far indices run.
     """
 
     nodes: tuple[Any, ...]
@@ -33,6 +34,7 @@ class Operand:
     make: Callable[..., Any] | None = None
     order: tuple[int, ...] = ()
     type: str = ""
+    part: bool = False
 
     @property
     def dtype(self) -> str:
@@ -65,6 +67,7 @@ class Computation:
         order: the dimensions of what the node computes as the result has them; empty where it has
             them as they are.
         at: the value that the next statement reads, where it is not the result.
+        lengths: how far indices run that are none of the result's, where an operand is a part.
     """
 
     kind: str
@@ -81,6 +84,7 @@ class Computation:
     rounded: Mapping[str, str] = field(default_factory=dict)
     order: tuple[int, ...] = ()
     at: str = ""
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def value(self) -> str:
@@ -113,11 +117,27 @@ class Computation:
         shapes = {name: operand.shape for name, operand in self.operands.items()}
         types = {name: operand.dtype for name, operand in self.operands.items()}
         every = {*types.values(), *self.copies.values(), *self.rounded.values(), self.output}
+        partial = any(operand.part for operand in self.operands.values())
+        text = "\n".join(self._typed(types))
         return {
-            "expr": "\n".join(self._typed(types)),
-            "shapes": {**shapes, **self.shapes, self.result: self.shape},
+            "expr": _with_lengths(text, self.lengths) if partial else text,
+            "shapes": {
+                **shapes,
+                **(dict(self._shapes_between()) if partial else {}),
+                **self.shapes,
+                self.result: self.shape,
+            },
             "dtype": "float32" if every == {"float32"} else types,
         }
+
+    def _shapes_between(self) -> Iterator[tuple[str, Shape]]:
+        """The shapes of what statements compute, where the lengths of their indices are known."""
+        known = {**self.lengths, **dict(zip(self.axes, self.shape, strict=True))}
+        for statement in self.statements:
+            name, _, rest = statement.partition("[")
+            indices = rest.partition("] = ")[0].split(", ")
+            if all(index in known for index in indices):
+                yield name, tuple(known[index] for index in indices)
 
     def _typed(self, types: Mapping[str, str]) -> Iterator[str]:
         """The statements for inputs of these types, computed in float32.
@@ -139,7 +159,9 @@ class Computation:
         free = [
             name
             for name in self.weights
-            if layout_rewrite != "none" and all(map(constant, self.operands[name].nodes))
+            if layout_rewrite != "none"
+            and not self.operands[name].part
+            and all(map(constant, self.operands[name].nodes))
         ]
         return Task.from_expression(
             **self.workload,
@@ -147,6 +169,17 @@ class Computation:
             layout_free=free,
             layout_rewrite=layout_rewrite if free else "none",
         )
+
+
+def _with_lengths(text: str, lengths: Mapping[str, int]) -> str:
+    """The statements with how far the indices of reductions run.
+
+    sum(k, X[i, k] * W[j, k + 8])  ->  sum(k < 8, X[i, k] * W[j, k + 8])
+    """
+    names = "|".join(lengths) or "$"
+    return re.sub(
+        rf"\b(sum|max|mean)\(({names}),", lambda m: f"{m[1]}({m[2]} < {lengths[m[2]]},", text
+    )
 
 
 def whole(node: Any, shape: Shape) -> Operand:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from autosched.torch.computation import Computation, Operand, Shape
+from autosched.torch.computation import Computation, Operand, Shape, whole
 from autosched.torch.element_types import is_conversion, is_float, name_of
 from autosched.torch.model_graph import (
     arguments_of,
@@ -92,6 +92,9 @@ def followed_by(
     """
     if node.target in BATCH_NORMS:
         return _batch_norm(computation, before, node, constants)
+    if node.target is PRELU:
+        result = _prelu(computation, before, node)
+        return None if result is None else (result, node)
     if node.target in CONVERSIONS:
         result = _converted(computation, node)
         return None if result is None else (result, node)
@@ -122,9 +125,11 @@ def _converted(computation: Computation, node: Any) -> Computation | None:
 def _binary(
     computation: Computation, before: Any, node: Any, known: Mapping[Any, str]
 ) -> Computation | None:
-    """A sum, difference, product or quotient with a number or with a tensor, broadcast or not."""
+    """A sum, difference, product, quotient, or the larger or smaller, of a value and a number or a
+    tensor, broadcast or not.
+    """
     given = arguments_of(node)
-    sign = _BINARY[node.target]
+    form = _BINARY[node.target]
     if given.get("alpha", 1) != 1:
         return None
     left, right = given["self"], given["other"]
@@ -144,7 +149,22 @@ def _binary(
             return None
         computation, text = placed.computation, placed.text
     pair = (main, text) if left is before else (text, main)
-    return computation.then(_name(node), f"{pair[0]} {sign} {pair[1]}")
+    return computation.then(_name(node), form.format(*pair))
+
+
+def _prelu(computation: Computation, before: Any, node: Any) -> Computation | None:
+    """A factor for what is negative, one for all or for each channel."""
+    weight, value = arguments_of(node)["weight"], computation.value
+    if not is_float(value_of(weight)):
+        return None
+    lengths = _channels(computation, shape_of(before)) if math.prod(shape_of(weight)) > 1 else (1,)
+    if math.prod(lengths) != math.prod(shape_of(weight)):
+        return None
+    name = computation.fresh("a")
+    index = ", ".join(computation.channels) if math.prod(lengths) > 1 else "0"
+    text = f"{value} if {value} > 0 else {value} * {name}[{index}]"
+    lengths = lengths if math.prod(lengths) > 1 else (1,)
+    return computation.then("prelu", text, {name: whole(weight, lengths)})
 
 
 class Reading(NamedTuple):
@@ -277,14 +297,40 @@ def _from_number(value: str, given: dict[str, Any]) -> str | None:
     return f"{_number(other)} - {value}" if known else None
 
 
+def _scaled_elu(value: str, given: dict[str, Any]) -> str:
+    """The constants are those of PyTorch, from Klambauer et al., Self-Normalizing Neural Networks
+    (2017)."""
+    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+    return f"{value} * {scale!r} if {value} > 0 else expm1({value}) * {scale * alpha!r}"
+
+
+def _celu(value: str, given: dict[str, Any]) -> str:
+    alpha = _number(given["alpha"])
+    return f"{value} if {value} > 0 else expm1({value} / {alpha}) * {alpha}"
+
+
+def _softplus(value: str, given: dict[str, Any]) -> str | None:
+    beta, threshold = given["beta"], given["threshold"]
+    if not (beta and math.isfinite(beta) and math.isfinite(threshold)):
+        return None
+    scaled = value if beta == 1 else f"({value} * {_number(beta)})"
+    smooth = f"log1p(exp({scaled}))" + ("" if beta == 1 else f" / {_number(beta)}")
+    return f"{value} if {scaled} > {_number(threshold)} else {smooth}"
+
+
 def _power(value: str, given: dict[str, Any]) -> str | None:
-    known = given["exponent"] in (2, 3)
-    return " * ".join([value] * int(given["exponent"])) if known else None
+    exponent = given["exponent"]
+    if exponent in (2, 3, 4):
+        return " * ".join([value] * int(exponent))
+    form = _POWERS.get(exponent)
+    return None if form is None else form.format(value)
 
 
 def _called(function: str) -> Rule:
     return lambda value, given: f"{function}({value})"
 
+
+_POWERS = {0.5: "sqrt({0})", -0.5: "rsqrt({0})", -1: "1.0 / {0}", -2: "1.0 / ({0} * {0})"}
 
 _SIX = "min(max({0} + 3.0, 0.0), 6.0)"
 
@@ -317,24 +363,42 @@ _UNARY: dict[Any, Rule] = {
     _aten.gelu.default: _gelu,
     _aten.leaky_relu.default: _leaky_relu,
     _aten.elu.default: _elu,
+    _aten.selu.default: _scaled_elu,
+    _aten.celu.default: _celu,
+    _aten.softplus.default: _softplus,
+    _aten.mish.default: lambda value, given: (
+        f"{value} * tanh({value} if {value} > 20.0 else log1p(exp({value})))"
+    ),
+    _aten.log_sigmoid.default: lambda value, given: (
+        f"min({value}, 0.0) - log1p(exp(-abs({value})))"
+    ),
+    _aten.exp2.default: _called("exp2"),
+    _aten.log2.default: _called("log2"),
+    _aten.sinh.default: _called("sinh"),
+    _aten.cosh.default: _called("cosh"),
+    _aten.atan.default: _called("atan"),
 }
 
 _BINARY = {
-    _aten.add.Tensor: "+",
-    _aten.add.Scalar: "+",
-    _aten.sub.Tensor: "-",
-    _aten.sub.Scalar: "-",
-    _aten.mul.Tensor: "*",
-    _aten.mul.Scalar: "*",
-    _aten.div.Tensor: "/",
-    _aten.div.Scalar: "/",
+    _aten.add.Tensor: "{} + {}",
+    _aten.add.Scalar: "{} + {}",
+    _aten.sub.Tensor: "{} - {}",
+    _aten.sub.Scalar: "{} - {}",
+    _aten.mul.Tensor: "{} * {}",
+    _aten.mul.Scalar: "{} * {}",
+    _aten.div.Tensor: "{} / {}",
+    _aten.div.Scalar: "{} / {}",
+    _aten.maximum.default: "max({}, {})",
+    _aten.minimum.default: "min({}, {})",
 }
 
 BATCH_NORMS = (_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default)
 """Their statistics are constants; what they compute beside the result is not read."""
 
+PRELU = _aten.prelu.default
+
 CONVERSIONS = (_aten._to_copy.default,)
 """Other types."""
 
-FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS, *CONVERSIONS}
+FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS, *CONVERSIONS, PRELU}
 """What is computed in the kernel of an operation before it, or by PyTorch."""

@@ -25,9 +25,17 @@ from autosched.torch.model_graph import (
     shape_of,
     value_of,
 )
-from autosched.torch.normalisation import layer_norm, rms_norm, softmax
+from autosched.torch.normalisation import (
+    group_norm,
+    instance_norm,
+    layer_norm,
+    log_softmax,
+    rms_norm,
+    softmax,
+)
 from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
-from autosched.torch.products import addmm, linear, matmul
+from autosched.torch.products import addmm, baddbmm, einsum, linear, matmul
+from autosched.torch.reductions import mean, root_mean_square, total
 from autosched.torch.winograd import winograd
 from autosched.workloads.winograd import TILES
 
@@ -39,6 +47,8 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
     _aten.mm.default: matmul,
     _aten.bmm.default: matmul,
     _aten.addmm.default: addmm,
+    _aten.baddbmm.default: baddbmm,
+    _aten.einsum.default: einsum,
     _aten.conv1d.default: convolution,
     _aten.conv2d.default: convolution,
     _aten.conv3d.default: convolution,
@@ -58,6 +68,13 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
     _aten.adaptive_avg_pool2d.default: adaptive_avg_pool,
     _aten.adaptive_avg_pool3d.default: adaptive_avg_pool,
     _aten.softmax.int: softmax,
+    _aten.log_softmax.int: log_softmax,
+    _aten.group_norm.default: group_norm,
+    _aten.instance_norm.default: instance_norm,
+    _aten.mean.default: mean,
+    _aten.mean.dim: mean,
+    _aten.sum.default: total,
+    _aten.sum.dim_IntList: total,
     _aten.layer_norm.default: layer_norm,
     _aten.rms_norm.default: rms_norm,
     _aten.scaled_dot_product_attention.default: attention,
@@ -67,7 +84,10 @@ RULES: dict[Any, Callable[[Any], Computation]] = {
 _TYPES = " or ".join(map(name_of, FLOATS))
 
 _TRUTH = {_aten.scaled_dot_product_attention.default}
-"""What may take truth values, a mask, and store its result in an order of its own."""
+"""What may take truth values, a mask."""
+
+_ORDERED = _TRUTH | {_aten.einsum.default}
+"""What may store its result in an order of its own."""
 
 _FAST_PATHS = {
     _aten._transformer_encoder_layer_fwd.default,
@@ -194,11 +214,12 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
         raise NoRuleError("there is no rule for it here")
     for tensor in (*node.all_input_nodes, node):
         _check(tensor, truth=node.target in _TRUTH)
-    if not is_contiguous(node) and node.target not in _TRUTH:
+    if not is_contiguous(node) and node.target not in _ORDERED:
         strides = tuple(value_of(node).stride())
         raise NoRuleError(f"its result is stored in another order: strides {strides}")
-    computation, followers = extended(rule(node), node, taken, constants)
-    return _typed(computation, (node, *followers))
+    computation, nodes = root_mean_square(node, taken) or (rule(node), (node,))
+    computation, followers = extended(computation, nodes[-1], taken, constants)
+    return _typed(computation, (*nodes, *followers))
 
 
 def _typed(computation: Computation, nodes: tuple[Any, ...]) -> tuple[Computation, tuple[Any, ...]]:

@@ -261,8 +261,20 @@ _PURE = {
     _aten._to_copy.default,
     _aten.logical_not.default,
     _aten.masked_fill.Scalar,
+    _aten.eq.Scalar,
+    _aten.ne.Scalar,
+    _aten.gt.Scalar,
+    _aten.lt.Scalar,
+    _aten.ge.Scalar,
+    _aten.le.Scalar,
+    _aten.slice.Tensor,
+    _aten.select.int,
+    _aten.expand.default,
+    _aten.alias.default,
+    _aten.index.Tensor,
+    _aten._weight_norm.default,
 }
 """What constants are computed with: nothing random, nothing that depends on more than inputs.
 
-Masks of attention are made of the last ones.
+Masks of attention are made of them, places in a table of relative positions, normalised weights.
 """

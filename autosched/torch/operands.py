@@ -10,8 +10,10 @@ import torch
 from autosched.torch.computation import NoRuleError, Operand, Shape
 from autosched.torch.element_types import before_widening
 from autosched.torch.model_graph import shape_of, value_of
+from autosched.torch.parts import part_of
 
-_expand = torch.ops.aten.expand.default
+_aten = torch.ops.aten
+_expand = _aten.expand.default
 
 
 def read(
@@ -20,9 +22,15 @@ def read(
     """The node in a statement, `Q[a, i, b, e]`, and the kernel's input, whose rows are its own.
 
     `axes` are the indices of each dimension of the node: several share one, none are for one of
-    length 1. `lengths` says how far each runs.
+    length 1. `lengths` says how far each runs. Of a part of another node, as those of `split` and
+    `slice` are, the kernel reads that other: nothing is copied.
     """
     node = before_widening(node)
+    part = part_of(node, axes, lengths)
+    if part is not None:
+        return f"{name}[{', '.join(part.indices) or '0'}]", Operand(
+            (part.whole,), part.shape, part=True
+        )
     order = storage_order(node)
     indices = [axis for dimension in order for axis in axes[dimension]]
     shape = tuple(lengths[axis] for axis in indices)
@@ -41,6 +49,23 @@ def storage_order(node: Any) -> tuple[int, ...]:
     if value.is_contiguous() or any(s == 0 and size > 1 for s, size in several):
         return tuple(range(value.dim()))
     return tuple(sorted(range(value.dim()), key=lambda d: -strides[d]))
+
+
+def permutation_of(node: Any) -> list[int] | None:
+    """Which dimension of its input each of its own is; None for other nodes."""
+    if node.op != "call_function" or value_of(node) is None:
+        return None
+    rank = len(shape_of(node))
+    if node.target is _aten.permute.default:
+        return [int(i) % rank for i in node.args[1]]
+    order = list(range(rank))
+    if node.target is _aten.t.default:
+        return order[::-1]
+    if node.target is _aten.transpose.int:
+        first, second = (int(i) % rank for i in node.args[1:3])
+        order[first], order[second] = order[second], order[first]
+        return order
+    return None
 
 
 def along(

@@ -8,8 +8,16 @@ import torch
 from torch import fx
 
 from autosched.torch.computation import Operand
+from autosched.torch.elementwise import SAME_ELEMENTS
 from autosched.torch.matches import Match
-from autosched.torch.model_graph import Constants, attribute_of, shape_of
+from autosched.torch.model_graph import (
+    Constants,
+    attribute_of,
+    is_contiguous,
+    shape_of,
+    value_of,
+)
+from autosched.torch.operands import permutation_of
 from autosched.torch.registry import operator_of, prepare
 
 _reshape = torch.ops.aten.reshape.default
@@ -39,7 +47,8 @@ class Replacement:
         operands = [computation.operands[each] for each in names]
         examples = list(map(self._example, operands))
         stored = prepare(name, *examples)
-        inputs = []
+        inputs: list[Any] = []
+        views: dict[Any, Any] = {}  # several inputs may be parts of one node
         with graph.inserting_before(match.last):
             for i, (input_name, operand) in enumerate(zip(names, operands, strict=True)):
                 if self.is_constant(operand):
@@ -50,8 +59,12 @@ class Replacement:
                     inputs.append(graph.get_attr(buffer))
                 else:
                     (node,) = operand.nodes
-                    inputs.append(self._shaped(self._new.get(node, node), node, operand))
+                    if operand not in views:
+                        now = self._new.get(node, node)
+                        views[operand] = self._shaped(now, node, operand)
+                    inputs.append(views[operand])
             result = graph.call_function(operator_of(name), tuple(inputs))
+            result.meta["val"] = torch.empty(computation.shape, device="meta")
             wanted, order = shape_of(match.last), computation.order
             stored_as = tuple(wanted[d] for d in order) if order else wanted
             if stored_as != computation.shape:
@@ -59,6 +72,7 @@ class Replacement:
             if order:
                 back = [order.index(dimension) for dimension in range(len(order))]
                 result = graph.call_function(_permute, (result, back))
+            result.meta["val"] = value_of(match.last)
         match.last.replace_all_uses_with(result)
         self._new[match.last] = result
         self._replaced.update(match.nodes)
@@ -148,13 +162,41 @@ class Replacement:
         return value.clone(memory_format=torch.contiguous_format)
 
     def _shaped(self, now: Any, node: Any, operand: Operand) -> Any:
-        """`now`, which stands for `node`, as a kernel takes it."""
+        """`now`, which stands for `node`, as a kernel takes it: at most one view of what it is."""
         graph, shape = self._module.graph, shape_of(node)
         if operand.type:
             now = graph.call_function(_view_as, (now, getattr(torch, operand.type)))
         if operand.order:
-            now = graph.call_function(_permute, (now, list(operand.order)))
             shape = tuple(shape[dimension] for dimension in operand.order)
+            if _undone(now, operand.order):
+                now = now.args[0]
+            else:
+                now = graph.call_function(_permute, (now, list(operand.order)))
+        if value_of(now) is not None:
+            now, shape = _unviewed(now), shape_of(_unviewed(now))
         if shape != operand.shape:
             now = graph.call_function(_reshape, (now, list(operand.shape)))
         return now
+
+
+def _undone(node: Any, order: tuple[int, ...]) -> bool:
+    """Whether the node permutes what it reads, and `order` takes that back."""
+    step = permutation_of(node)
+    if step is None or len(step) != len(order):
+        return False
+    return [step[i] for i in order] == [*range(len(order))]
+
+
+def _unviewed(node: Any) -> Any:
+    """What the node has the elements of, in their order: `y` of `y.view(6, 4).clone()`, and of
+    `y.transpose(0, 1).transpose(0, 1)`.
+    """
+    while node.op == "call_function" and is_contiguous(node):
+        (before, *_) = node.all_input_nodes or [node]
+        if node.target in SAME_ELEMENTS and is_contiguous(before):
+            node = before
+        elif _undone(before, tuple(permutation_of(node) or ())):
+            node = before.args[0]
+        else:
+            break
+    return node

@@ -1,0 +1,137 @@
+"""Sums and means along dimensions, and the normalisation that a model writes out with one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Container
+from typing import Any
+
+import torch
+
+from autosched.torch.computation import Computation, NoRuleError, whole
+from autosched.torch.elementwise import alike
+from autosched.torch.model_graph import arguments_of, only_user, shape_of, value_of
+
+_aten = torch.ops.aten
+
+_KEPT, _REDUCED = "abcdefgh", "klmnpqrs"
+
+
+def mean(node: Any) -> Computation:
+    """`aten.mean` along some dimensions, or all."""
+    return _reduced(node, "mean")
+
+
+def total(node: Any) -> Computation:
+    """`aten.sum` along some dimensions, or all."""
+    return _reduced(node, "sum")
+
+
+def _reduced(node: Any, reducer: str) -> Computation:
+    """Neighbouring dimensions that are kept, or reduced, are one index.
+
+    mean(x, (2, 3))  ->  Y[a] = mean(k, X[a, k])
+    """
+    x = node.args[0]
+    shape = shape_of(x)
+    dims = _dims(node, len(shape))
+    kept, reduced = iter(_KEPT), iter(_REDUCED)
+    indices: list[str] = []
+    lengths: list[int] = []
+    for along, several in itertools.groupby(range(len(shape)), key=lambda d: d in dims):
+        indices.append(next(reduced if along else kept))
+        lengths.append(math.prod(shape[d] for d in several))
+    axes = tuple(each for each in indices if each in _KEPT)
+    ranges = ", ".join(each for each in indices if each in _REDUCED)
+    if not ranges:
+        raise NoRuleError("it is along no dimension")
+    if not axes:
+        axes, indices, lengths = ("a",), ["a", *indices], [1, *lengths]
+    sizes = dict(zip(indices, lengths, strict=True))
+    return Computation(
+        kind=reducer,
+        statements=(f"Y[{', '.join(axes)}] = {reducer}({ranges}, X[{', '.join(indices)}])",),
+        operands={"X": whole(x, tuple(lengths))},
+        result="Y",
+        axes=axes,
+        shape=tuple(sizes[axis] for axis in axes),
+    )
+
+
+def _dims(node: Any, rank: int) -> set[int]:
+    """The dimensions that it is along: all where none are told."""
+    given = arguments_of(node)
+    dims = given.get("dim")
+    dims = dims if isinstance(dims, list | tuple) else [] if dims is None else [dims]
+    return {int(d) % rank for d in dims} if dims else set(range(rank))
+
+
+def root_mean_square(
+    node: Any, taken: Container[Any]
+) -> tuple[Computation, tuple[Any, ...]] | None:
+    """The normalisation of which `node` is the mean, as models write it, and its nodes.
+
+        x * rsqrt(mean(x ** 2, -1, keepdim=True) + eps);  x / sqrt(mean(x * x, -1, True) + eps)
+
+    None where it is another mean.
+    """
+    given = arguments_of(node) if node.target is _aten.mean.dim else {}
+    shape = shape_of(node.args[0]) if given else ()
+    count = len(_dims(node, len(shape))) if shape else 0
+    if not given.get("keepdim") or _dims(node, len(shape)) != {*range(len(shape))[-count:]}:
+        return None
+    square, x = node.args[0], _squared(node.args[0])
+    plus = only_user(node)
+    eps = _added_number(plus, node)
+    root = None if eps is None else only_user(plus)
+    scaled = None if root is None else only_user(root)
+    if x is None or root is None or scaled is None or only_user(square) is not node:
+        return None
+    nodes = square, node, plus, root, scaled
+    way = root.target, scaled.target
+    if way == (_aten.rsqrt.default, _aten.mul.Tensor):
+        fits = {*scaled.args} == {x, root}
+    else:
+        fits = way == (_aten.sqrt.default, _aten.div.Tensor) and scaled.args == (x, root)
+    if not fits or any(each in taken for each in nodes) or not alike(scaled, shape):
+        return None
+    if len({value_of(each).dtype for each in (x, *nodes)}) > 1:
+        return None
+    columns = math.prod(shape[-count:])
+    rows = math.prod(shape) // columns
+    computation = Computation(
+        kind="rms_norm",
+        statements=(
+            "v[i] = mean(k, X[i, k] * X[i, k])",
+            f"Y[i, j] = X[i, j] * rsqrt(v[i] + {eps!r})",
+        ),
+        operands={"X": whole(x, (rows, columns))},
+        result="Y",
+        axes=("i", "j"),
+        shape=(rows, columns),
+    )
+    return computation, nodes
+
+
+def _squared(node: Any) -> Any | None:
+    """What the node is the square of: `x ** 2`, `x.square()`, `x * x`; None for others."""
+    given = arguments_of(node) if node.op == "call_function" and node.all_input_nodes else {}
+    if node.target is _aten.pow.Tensor_Scalar and given["exponent"] == 2:
+        return given["self"]
+    if node.target is _aten.square.default:
+        return given["self"]
+    return (
+        given["self"] if node.target is _aten.mul.Tensor and node.args[0] is node.args[1] else None
+    )
+
+
+def _added_number(node: Any, before: Any) -> float | None:
+    """The number that the node adds to `before`; None for other nodes."""
+    if node is None or node.target not in (_aten.add.Tensor, _aten.add.Scalar):
+        return None
+    given = arguments_of(node)
+    left, right = given["self"], given["other"]
+    number = right if left is before else left
+    known = isinstance(number, int | float) and math.isfinite(number) and given["alpha"] == 1
+    return float(number) if known else None
