@@ -109,6 +109,10 @@ template <class To, class From> To rounded_to_zero(From x) {
 #define __double2uint_rz rounded_to_zero<unsigned>
 #define __double2ll_rz rounded_to_zero<long long>
 #define __double2ull_rz rounded_to_zero<unsigned long long>
+#define __fadd_rn(x, y) ((x) + (y))
+#define __dadd_rn(x, y) ((x) + (y))
+#define __fsub_rn(x, y) ((x) - (y))
+#define __dsub_rn(x, y) ((x) - (y))
 #define __fmul_rn(x, y) ((x) * (y))
 #define __dmul_rn(x, y) ((x) * (y))
 static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
@@ -116,7 +120,7 @@ static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return
 """
 IN_PTX = {
     r"asm\(.cvt.f32.f16 [^;]*;[^;]*;": "_Float16 half; memcpy(&half, &x.bits, 2); y = half;",
-    r"asm\(.cvt.rn.f16.f32 [^;]*;[^;]*;": "_Float16 half = x; memcpy(&y.bits, &half, 2);",
+    r"asm\(.cvt.rn.f16.f(32|64) [^;]*;[^;]*;": "_Float16 half = x; memcpy(&y.bits, &half, 2);",
 }
 """What stands for the instructions of the prelude that convert float16."""
 

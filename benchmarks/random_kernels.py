@@ -1,6 +1,6 @@
-"""Random kernels are right: candidates of all workloads, random expressions, programs and graphs.
+"""Random kernels are right: candidates of all workloads, random expressions, programs and so on.
 
-    python benchmarks/random_kernels.py                     # 2,000, 5,000, 2,000 and 4,000
+    python benchmarks/random_kernels.py                     # 2,000 to 5,000 of each kind
     python benchmarks/random_kernels.py --candidates 300 --expressions 1500 --seed 1
     python benchmarks/random_kernels.py --only graph --seconds 300 --seed 2 --target cuda
     python benchmarks/random_kernels.py --candidates 600 --expressions 600 --gpu
@@ -10,12 +10,14 @@ nowhere right) and compared with the reference, which NumPy computes in float64 
 Sizes are odd, types vary. Programs (`tests/kit/random_programs.py`) are of values of all types with
 one exact result, at NaN, infinities, subnormals and the ends of integers, in random schedules;
 graphs (`tests/kit/random_graphs.py`, which lists what they have) are of stages of any shapes, in
-schedules of all primitives. Those with even numbers are compiled for the CPU and run at the edge of
-memory that nobody may touch, the others are for a GPU and run in the interpreter. A table says how
-many were run, refused by a message, and wrong; the exit status is 1 when any was wrong, or made the
-process die or hang. What repeats it (--seed S --repeat KIND:NUMBER) is printed, and then its steps
-and its text, too. With --gpu candidates and expressions are compiled for the GPU of this machine
-and run there.
+schedules of all primitives; statements (`tests/kit/random_statements.py`) are loops that carry
+values, as text, compared with what the interpreter makes of them. Programs and graphs with even
+numbers are compiled for the CPU and run at the edge of memory that nobody may touch, the others are
+for a GPU and run in the interpreter; statements are for CPUs with this one's features, and with
+some of them. A table says how many were run, refused by a message, and wrong; the exit status is 1
+when any was wrong, or made the process die or hang. What repeats it (--seed S --repeat KIND:NUMBER)
+is printed, and then its steps and its text, too. With --gpu candidates and expressions are compiled
+for the GPU of this machine and run there.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import count
@@ -52,15 +54,29 @@ from autosched.workloads import WORKLOADS, Workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from kit.random_graphs import random_trial, try_graph
+from kit.random_programs import Outcome as Tried
 from kit.random_programs import try_program
+from kit.random_statements import random_statements, try_statements
 
 LIMIT = 120.0
 Draw = random.Random
 Steps = tuple[Step, ...]
 Request = tuple[str, int, int]  # the kind, the seed and the number
 Outcome = tuple[str, str, str]  # the group it is counted in; right, refused or wrong; why
-COUNTS = {"candidate": 2000, "expression": 5000, "program": 2000, "graph": 4000}
-OF_TENSORS = {"program": try_program, "graph": try_graph}
+COUNTS = {
+    "candidate": 2000,
+    "expression": 5000,
+    "program": 2000,
+    "graph": 4000,
+    "statement": 4000,
+}
+TRIED: dict[str, Callable[[int, int, bool], Tried]] = {
+    "program": try_program,
+    "graph": try_graph,
+    "statement": lambda seed, number, gpu: try_statements(seed, number),
+}
+"""What becomes of one of a seed and number, for a GPU or not."""
+OF_TENSORS = ("program", "graph")
 TARGETS = ("cpu", "cuda")
 _WINDOWED = {"H": 13, "W": 13, "L": 20, "D": 7, "CI": 9, "CO": 9, "C": 9, "N": 2, "B": 3}
 
@@ -213,8 +229,8 @@ def make_handler() -> Handler:
 
     def handle(request: Request) -> Outcome:
         kind, seed, number = request
-        if kind in OF_TENSORS:
-            found = OF_TENSORS[kind](seed, number, target_of(kind, number) == "cuda")
+        if kind in TRIED:
+            found = TRIED[kind](seed, number, target_of(kind, number) == "cuda")
             return found.group, found.what, found.why
         draw = Draw(f"{seed} {kind} {number}")
         group, data = computation(draw, kind)
@@ -298,7 +314,7 @@ def on_gpu(requests: list[Request]) -> Iterator[tuple[Request, Outcome]]:
 
 def chosen(options: argparse.Namespace) -> Iterator[Request]:
     """Kind after kind as many as asked for, or all kinds in turns until the seconds are over."""
-    kinds = [k for k in COUNTS if k in options.only and not (options.gpu and k in OF_TENSORS)]
+    kinds = [k for k in COUNTS if k in options.only and not (options.gpu and k in TRIED)]
     end = time.monotonic() + (options.seconds or 0.0)
     wanted = {kind: getattr(options, f"{kind}s") for kind in kinds}
     if options.seconds is None:
@@ -313,12 +329,15 @@ def chosen(options: argparse.Namespace) -> Iterator[Request]:
 
 
 def repeat(kind: str, seed: int, number: int, gpu: bool) -> None:
-    """Run one in this process; of a graph print the steps and the program first."""
+    """Run one in this process; print a graph's steps and program first, and a program of
+    statements."""
     if kind == "graph":
         try:
             print(random_trial(seed, number, target_of(kind, number) == "cuda"))
         except ScheduleError as error:
             print(error)
+    elif kind == "statement":
+        print(random_statements(random.Random(f"{seed} {number}")).text)
     one = (kind, seed, number)
     print(*(found for _, found in on_gpu([one])) if gpu else make_handler()(one))
 
@@ -340,7 +359,7 @@ def main() -> int:
             parser.error(
                 f"--repeat {options.repeat}: expected one of {', '.join(COUNTS)}, :, and a number"
             )
-        if options.gpu and kind in OF_TENSORS:
+        if options.gpu and kind in TRIED:
             parser.error(f"{kind}s do not run on a GPU: leave out --gpu")
         repeat(kind, options.seed, int(text), options.gpu)
         return 0

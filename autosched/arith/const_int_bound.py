@@ -42,6 +42,7 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
+from autosched.tir.walk import free_vars
 
 POS_INF = 2**63 - 1
 NEG_INF = -POS_INF
@@ -128,7 +129,7 @@ def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
     """The bound of the remainder that has the sign of a."""
     if b[0] <= 0:
         limits = dtype_bound(dtype)
-        reach = max(abs(b[0]), abs(b[1])) - 1
+        reach = max(abs(b[0]), abs(b[1]), 1) - 1
         return max(-reach, limits[0]), min(reach, limits[1])
     cap = add_high(b[1], -1)
     if a[0] >= 0:
@@ -189,6 +190,11 @@ class BoundEvaluator:
             return False
         return leaves_type(self, e) or any(map(self.wraps, e.children()))
 
+    def divides(self, e: Expr) -> bool:
+        """Whether `e` is not 0, by which a quotient is 0: sizes alone are taken not to be."""
+        low, high = self(e)
+        return low > 0 or high < 0 or _is_of_sizes(e)
+
     def __call__(self, e: Expr) -> Bound:
         """The smallest and largest value of `e`, infinite where nothing is known."""
         cls = e.__class__
@@ -211,10 +217,14 @@ class BoundEvaluator:
 def eval_bound(e: Expr, env: Mapping[Var, Bound]) -> Bound:
     """(low, high) of `e` when each variable lies in its interval of `env`.
 
-    Variables outside `env` have the range of their type. Of a division by what is always 0, which
-    code that is never reached may contain, nothing is known.
+    Variables outside `env` have the range of their type.
     """
     return BoundEvaluator(env)(e)
+
+
+def _is_of_sizes(e: Expr) -> bool:
+    variables = free_vars(e)
+    return bool(variables) and all(v.__class__ is SizeVar for v in variables) and not is_data(e)
 
 
 def _var(ev: BoundEvaluator, e: Any) -> Bound:
@@ -252,9 +262,16 @@ def _mul(ev: BoundEvaluator, e: Any) -> Bound:
     return _exact(e, low, high)
 
 
+def _quotient(ev: BoundEvaluator, e: Any, quotient: Callable[[int, int], int]) -> Bound:
+    """Of the quotients by what is not 0, and of that by 0, which is 0, unless there is none."""
+    b = ev(e.b)
+    if b[0] == b[1] == 0:
+        return 0, 0
+    low, high = _divide(ev(e.a), b, quotient)
+    return _exact(e, *((low, high) if ev.divides(e.b) else (min(low, 0), max(high, 0))))
+
+
 def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
-    if b[0] >= 0 >= b[1]:
-        return EVERYTHING  # by 0 always, or never reached
     if b[0] == 0:
         b = (1, b[1])
     if b[0] > 0:
@@ -270,13 +287,13 @@ def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
 
 
 def _floordiv(ev: BoundEvaluator, e: Any) -> Bound:
-    return _exact(e, *_divide(ev(e.a), ev(e.b), floordiv_int))
+    return _quotient(ev, e, floordiv_int)
 
 
 def _truncdiv(ev: BoundEvaluator, e: Any) -> Bound:
     if not e.dtype.is_integral:
         return EVERYTHING
-    return _exact(e, *_divide(ev(e.a), ev(e.b), truncdiv_int))
+    return _quotient(ev, e, truncdiv_int)
 
 
 def _floormod(ev: BoundEvaluator, e: Any) -> Bound:

@@ -18,8 +18,9 @@ _MAX_DEPTH = 2
 def division_facts(analyzer: Analyzer, terms: list[Term], depth: int = 0) -> list[LinearFact]:
     """Inequalities between the quotients and remainders in `terms` and what is divided.
 
-    x // c * c <= x < x // c * c + c, and so for a divisor y >= 0 where x // y * y is a term;
-    x % c <= x and x // y <= x for x >= 0; x % y < y for y >= 0. Quotients toward zero where x >= 0.
+    x // c * c <= x < x // c * c + c, and so for a divisor y > 0 where x // y * y is a term;
+    x % c <= x and x // y <= x for x >= 0 <= y; x % y < y for y > 0. Quotients toward zero where
+    x >= 0. By y = 0 quotient and remainder are 0.
     """
     facts: list[LinearFact] = []
     for term in terms:
@@ -55,7 +56,7 @@ def _of_atom(analyzer: Analyzer, e: Any, facts: list[LinearFact]) -> None:
             if quotient.__class__ in (FloorDiv, Div) and quotient.b is y:
                 low, high = analyzer.bounds(y)
                 floor = quotient.__class__ is FloorDiv or analyzer.bounds(quotient.a)[0] >= 0
-                if low >= 0 and floor:
+                if low >= 0 and floor and analyzer.bounds.divides(y):
                     _add(analyzer, facts, opaque(e), quotient.a, 1 - high, 0)
         return
     x, y = e.a, e.b
@@ -64,7 +65,7 @@ def _of_atom(analyzer: Analyzer, e: Any, facts: list[LinearFact]) -> None:
     positive = analyzer.bounds(x)[0] >= 0
     if positive:
         _add(analyzer, facts, opaque(e), x, NEG_INF, 0)
-    if cls in (FloorMod, Mod):
+    if cls in (FloorMod, Mod) and analyzer.bounds.divides(y):
         _add(analyzer, facts, opaque(e), y, NEG_INF, -1)
 
 

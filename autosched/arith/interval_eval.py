@@ -47,14 +47,12 @@ from autosched.tir.op import (
     const,
     eq,
     floordiv,
-    floormod,
     max_,
     min_,
     mul,
     select,
     sub,
     truncdiv,
-    truncmod,
 )
 from autosched.tir.walk import free_vars, pre_order
 
@@ -182,7 +180,7 @@ def _binary(combine: Callable[[IntervalEvaluator, Any, Interval, Interval], Inte
         if x is not None and y is not None:
             if x is e.a and y is e.b:
                 return e, e
-            point = _FOLD[e.__class__](x, y)
+            point = e.with_children((x, y))
             return point, point
         return combine(self, e, a, b)
 
@@ -248,7 +246,7 @@ def _floormod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Inte
         return _EVERYTHING
     if self.sign(by) <= 0:
         size = max_(by, sub(const(0, by.dtype), by))
-        return sub(const(1, by.dtype), size), sub(size, 1)
+        return _rests(self, by, size)
     if isinstance(by, IntImm):
         if by.value == 0:
             return _EVERYTHING
@@ -258,7 +256,16 @@ def _floormod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Inte
             if first is last or self.analyzer.can_prove(eq(last, first)):
                 start = mul(first, by)
                 return sub(low, start), sub(high, start)
-    return const(0, by.dtype), sub(by, 1)
+    return const(0, by.dtype), _rests(self, by, by)[1]
+
+
+def _rests(self: IntervalEvaluator, by: Expr, size: Expr) -> tuple[Expr, Expr]:
+    """Of remainders, of either sign, by what has this size; by 0 they are 0."""
+    zero, one = const(0, by.dtype), const(1, by.dtype)
+    if self.analyzer.bounds.divides(by):
+        return sub(one, size), sub(size, one)
+    last = max_(sub(size, one), zero)
+    return sub(zero, last), last
 
 
 def _truncmod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
@@ -266,9 +273,10 @@ def _truncmod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Inte
     if by is None or self.sign(by) <= 0:
         return _EVERYTHING
     low = a[0]
+    first, last = _rests(self, by, by)
     if low is not None and self.sign(low) > 0:
-        return const(0, by.dtype), sub(by, 1)
-    return sub(const(1, by.dtype), by), sub(by, 1)
+        return const(0, by.dtype), last
+    return first, last
 
 
 def _min(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
@@ -325,17 +333,6 @@ def _keeps(target: DType, source: DType, low: End, high: End) -> bool:
     return holds(target, low.value, high.value)
 
 
-_FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
-    Add: add,
-    Sub: sub,
-    Mul: mul,
-    FloorDiv: floordiv,
-    FloorMod: floormod,
-    Div: truncdiv,
-    Mod: truncmod,
-    Min: min_,
-    Max: max_,
-}
 _RULES: dict[type[Expr], Callable[[IntervalEvaluator, Any], Interval]] = {
     Var: _var,
     SizeVar: _var,

@@ -6,7 +6,6 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from autosched.arith.compare import EQUAL, GREATER, LESS
-from autosched.tir.constants import is_zero
 from autosched.tir.data import is_data
 from autosched.tir.expr import (
     EQ,
@@ -52,8 +51,6 @@ def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
     if not a.dtype.is_integral:
         return None
     if a.__class__ is Broadcast and b.__class__ is Broadcast:
-        if e.__class__ in _DIVISIONS and is_zero(b.value):
-            return None
         return Broadcast(s.visit(e.with_children((a.value, b.value))), lanes)
     if a.dtype.is_bool:
         return _junction(e) if e.__class__ in (And, Or) else None

@@ -201,11 +201,8 @@ class RewriteSimplifier:
         return low >= 0 and high < limit and high < POS_INF
 
     def divides(self, e: Expr) -> bool:
-        """Whether `e` is no data that may be 0: indices are never divided by 0, data may be."""
-        if not is_data(e):
-            return True
-        low, high = self.analyzer.bounds(e)
-        return low > 0 or high < 0
+        """Whether `e` is not 0, as sizes are taken for: a quotient by 0 is 0."""
+        return self.analyzer.bounds.divides(e)
 
     def prove(self, e: Expr) -> bool:
         """Whether the condition `e` is proven inside a rule."""
@@ -231,22 +228,20 @@ class RewriteSimplifier:
         cls = e.__class__
         if a is not e.a or b is not e.b:
             if b.__class__ is IntImm and b.value == 0 and cls in _DIVISIONS:
-                result: Expr = cls(a, b)
-                return result
+                return const(0, e.dtype)
             e = _FOLD[cls](a, b)
         return self.apply(e) if e.__class__ is cls else e
 
     def apply(self, e: Any) -> Expr:
         """The node `e`, whose children are simplified, by the first rule that matches."""
-        cls, dtype = e.__class__, e.dtype
+        dtype = e.dtype
         a, b = e.a, e.b
         if a.__class__ is Select and b.__class__ is Select and a.condition is b.condition:
-            fold = _FOLD[cls]
             return self.again(
                 select(
                     a.condition,
-                    fold(a.true_value, b.true_value),
-                    fold(a.false_value, b.false_value),
+                    e.with_children((a.true_value, b.true_value)),
+                    e.with_children((a.false_value, b.false_value)),
                 )
             )
         if dtype.is_index:

@@ -8,8 +8,8 @@ A table is a text of lines `pattern -> result [if condition]`:
 * `=>` instead of `->` simplifies the result again, `~` in front adds the pattern with the operands
   of commutative operators exchanged, in every combination;
 * in a condition the constants are Python ints, and `lo(x)` (lower bound), `below(x, n)` (x is
-  in [0, n)), `divides(x)` (x is no data that may be 0, by which a quotient is 0), `prove(x)` ask
-  the analyzer; parts of a result made of constants are computed as ints.
+  in [0, n)), `divides(x)` (x is not 0, by which a quotient is 0), `prove(x)` ask the analyzer;
+  parts of a result made of constants are computed as ints.
 
 Lines are tried top to bottom; the first that matches and whose condition holds is applied, unless
 its result needs a constant that the type cannot hold: then none is.
@@ -38,7 +38,7 @@ class RuleScope(Protocol):
         """Whether `e` is in [0, limit)."""
 
     def divides(self, e: Expr) -> bool:
-        """Whether `e` is no data that may be 0."""
+        """Whether `e` is not 0."""
 
     def prove(self, e: Expr) -> bool:
         """Whether the condition `e` is proven."""

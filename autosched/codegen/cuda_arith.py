@@ -10,6 +10,7 @@ from __future__ import annotations
 from autosched.codegen.cuda_types import is_half, unsigned, value_type
 from autosched.codegen.cuda_writer import Level, Text, Writer
 from autosched.errors import CompileError
+from autosched.tir.constants import whole_number
 from autosched.tir.data import is_data
 from autosched.tir.dtype import DType, float32
 from autosched.tir.expr import (
@@ -93,7 +94,7 @@ def _joined(kind: type[Expr], a: Text, b: Text) -> Text:
 
 
 def division(w: Writer, e: Expr) -> Text:
-    """Div and Mod: exact on floats, toward zero on integers; by 0 it is 0 where that is data."""
+    """Div and Mod: exact on floats, toward zero on integers; integers by 0 are 0."""
     assert isinstance(e, BinaryExpr)
     if e.dtype.is_float and isinstance(e, Mod):
         name = "fmod" if e.dtype.bits == 64 else "fmodf"
@@ -101,7 +102,7 @@ def division(w: Writer, e: Expr) -> Text:
         return w.narrowed(Text(f"{name}({args})"), e.dtype)
     if e.dtype.is_float:
         return _float_operator(w, e)
-    if is_data(e.b):
+    if whole_number(e.b) in (None, 0, -1):
         kind = w.type(e.dtype)
         a, b = (f"({kind}){w.operand(x, Level.UNARY)}" for x in (e.a, e.b))
         return w.call("quotient_int" if isinstance(e, Div) else "remainder_int", a, b)

@@ -1,7 +1,7 @@
 """Quotients and remainders, truncated and rounded down.
 
-Division by an integer that is data never ends the process: as in NumPy, dividing by 0 gives 0 (so
-does its remainder), the least number by -1 itself.
+Division of integers never ends the process: as in NumPy, dividing by 0 gives 0 (so does its
+remainder), the least number by -1 itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autosched.codegen.llvm_builder import FunctionBuilder
 from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_math import apply
 from autosched.codegen.llvm_types import llvm_type, splat, suffix
-from autosched.tir.data import is_data
+from autosched.tir.constants import whole_number
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     Add,
@@ -108,7 +108,10 @@ def _int_divide(
 ) -> str:
     """The quotient (`div`) or remainder (`rem`) of the division toward zero."""
     kind, operator = llvm_type(dtype), ("s" if dtype.code == "int" else "u") + name
-    if not is_data(e.b):
+    number = whole_number(e.b)
+    if number == 0:
+        return splat(0, dtype)
+    if number is not None and number != -1:
         return b.emit(f"{operator} {kind} {first}, {second}")
     flags = flags_type(dtype)
     zero = unfit = b.emit(f"icmp eq {kind} {second}, {splat(0, dtype)}")

@@ -118,8 +118,8 @@ class BinaryExpr(Expr):
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         try:
             result: Expr = getattr(_op, self.fold)(*children)
-        except ZeroDivisionError:  # as in a branch that is not taken: an error only where it is
-            return binary(type(self), *children)
+        except ZeroDivisionError:  # of integers: the operators refuse what is written so
+            return _op.const(0, children[0].dtype)
         return result
 
 

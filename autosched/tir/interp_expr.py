@@ -15,7 +15,6 @@ import numpy as np
 
 from autosched.tir import interp_math as m
 from autosched.tir.buffer import Buffer
-from autosched.tir.data import is_data
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -225,11 +224,9 @@ class ExprCompiler(ABC):
             return Value(f"{a.at(TERM)} {symbol} {b.at(ATOM)}", TERM, many)
         low, high = division_interval(kind, a, b)
         arrays = many or e.dtype.lanes > 1
-        if b.low <= 0 <= b.high and is_data(e.b):
-            text = f"divide_data({kind.__name__!r}, {a.text}, {b.text})"
+        if b.low <= 0 <= b.high:
+            text = f"divide({kind.__name__!r}, {a.text}, {b.text})"
             return self._ranged(text, ATOM, e, many, low, high)
-        if arrays and b.low <= 0 <= b.high:
-            b = Value(f"divisor({b.text}, {self.mask})")
         same = a.low >= 0 and b.low > 0  # both divisions agree on non-negative operands
         if kind in (FloorDiv, FloorMod) or same:
             symbol = "//" if kind in (FloorDiv, Div) else "%"

@@ -23,8 +23,7 @@ __all__ = [
     "branch",
     "cast_many",
     "cast_one",
-    "divide_data",
-    "divisor",
+    "divide",
     "float_call",
     "floor_div_float",
     "fused_multiply_add",
@@ -112,16 +111,6 @@ def trunc_mod(a: int, b: int) -> int:
     return a - b * trunc_div(a, b)
 
 
-def divisor(value: Any, mask: Mask) -> Any:
-    """`value` with zeros of idle threads made 1; ZeroDivisionError when a running one divides."""
-    zero = np.asarray(value) == 0
-    if not zero.any():
-        return value
-    if np.any(combine_masks(mask if zero.ndim == 2 else thread_mask(mask), zero)):
-        raise ZeroDivisionError("integer division by zero")
-    return np.where(zero, np.asarray(1, np.asarray(value).dtype), value)
-
-
 def trunc_div_many(a: Any, b: Any) -> Any:
     """`trunc_div` on arrays (no zero in b)."""
     quotient = np.floor_divide(a, b)
@@ -138,8 +127,8 @@ _DIVISIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]
 """Of one number, and of arrays."""
 
 
-def divide_data(kind: str, a: Any, b: Any) -> Any:
-    """A quotient or remainder of integers by data, which is 0 where `b` is, as in NumPy."""
+def divide(kind: str, a: Any, b: Any) -> Any:
+    """A quotient or remainder of integers, which is 0 where `b` is, as in NumPy."""
     one, many = _DIVISIONS[kind]
     zero = np.asarray(b) == 0
     if zero.ndim == 0 and np.ndim(a) == 0:

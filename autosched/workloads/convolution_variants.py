@@ -17,9 +17,16 @@ from autosched.workloads.workload import Array, layout_free, output_size
 def check_transpose(
     N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> str | None:
-    """The padding removes at most the window's border."""
+    """The padding removes at most the window's border, and leaves something of the image."""
     if padding > K - 1:
         return f"argument padding={padding} must be at most K - 1 = {K - 1}"
+    for name, size in (("H", H), ("W", W)):
+        whole = (size - 1) * stride + K
+        if whole <= 2 * padding:
+            return (
+                f"argument padding={padding} leaves nothing of the {whole} elements that "
+                f"{name}={size} spreads out to"
+            )
     return None
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched.arith import NEG_INF, POS_INF, Analyzer, ConstIntBound, eval_bound
@@ -87,10 +89,22 @@ def test_infinity_stays_infinite() -> None:
     assert eval_bound(wide * wide, {wide: (2**40, 2**50)}) == (POS_INF, POS_INF)
 
 
-def test_nothing_is_known_of_a_division_by_what_is_always_zero() -> None:
-    zero = Var("zero")
-    for e in (floordiv(X, zero), truncdiv(X, zero)):
-        assert eval_bound(e, {X: (0, 4), zero: (0, 0)}) == (NEG_INF, POS_INF)
+@pytest.mark.parametrize("divide", [floordiv, truncdiv])
+def test_a_quotient_by_what_may_be_zero_may_be_zero(divide: Callable[..., Expr]) -> None:
+    """Sizes alone are taken not to be."""
+    by, size = Var("by"), SizeVar("size")
+    assert eval_bound(divide(X, by), {X: (1, 4), by: (0, 0)}) == (0, 0)
+    assert eval_bound(divide(X, by), {X: (5, 8), by: (0, 4)}) == (0, 8)
+    assert eval_bound(divide(X, by), {X: (-8, -5), by: (0, 4)}) == (-8, 0)
+    assert eval_bound(divide(X, by), {X: (5, 8), by: (1, 4)}) == (1, 8)
+    assert eval_bound(divide(X, size), {X: (5, 8), size: (0, 4)}) == (1, 8)
+    assert eval_bound(divide(X, size + by), {X: (5, 8), size: (0, 2), by: (0, 2)}) == (0, 8)
+
+
+def test_a_remainder_by_zero() -> None:
+    by = Var("by")
+    for e in (floormod(X, by), truncmod(X, by)):
+        assert eval_bound(e, {X: (-3, 4), by: (0, 0)}) == (0, 0)
 
 
 def test_binding_a_range() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from autosched.arith import Analyzer, IntSet, eval_set, intersect_set, intset, union_set
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.dtype import DType, int32
-from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, Var
+from autosched.tir.expr import BufferLoad, Expr, IntImm, Range, SizeVar, Var
 from autosched.tir.op import (
     add,
     cast,
@@ -22,7 +22,9 @@ from autosched.tir.op import (
     truncdiv,
     truncmod,
 )
+from autosched.tir.walk import substitute
 from kit.seeds import each_seed
+from kit.tir import value_of
 
 I, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
 DOM = {I: IntSet.interval(const(0), const(7)), J: IntSet.interval(const(2), const(5))}
@@ -90,6 +92,20 @@ def test_divisions() -> None:
     assert ends(truncmod(I, 4)) == (0, 3)
     assert ends(truncmod(I - 3, 4)) == (-3, 3)
     assert ends(floordiv(I, J)) == (None, None)
+
+
+def test_remainders_by_what_may_be_zero() -> None:
+    """They are 0 then; sizes alone are taken not to be 0."""
+    for e in (floormod(I, N), truncmod(I - 3, max_(N, 0)), floormod(I, max_(N, 0))):
+        values = eval_set(e, DOM)
+        for n in (const(0), const(3)):
+            found = [substitute(x, {N: n}) for x in (values.min_value, values.max_value)]
+            low, high = map(value_of, found)
+            assert low <= 0 <= high, (e, n)
+    size = SizeVar("size")
+    assert ends(floormod(I, size)) == (0, size - 1)
+    nothing = {J: IntSet.single_point(const(0))}
+    assert all(ends(divide(K, J), nothing) == (0, 0) for divide in (floordiv, floormod, truncmod))
 
 
 def test_a_remainder_within_one_row_is_shifted() -> None:

@@ -110,7 +110,7 @@ EXPRESSIONS = {
         "(A[0] * x + A[1]) // x * x",
         "floordiv_f32(__fadd_rn(__fmul_rn(A[0], x), A[1]), x) * x",
     ),
-    "a quotient by an index": ("int32", "truncdiv(A[0], n)", "A[0] / n"),
+    "a quotient by an index": ("int32", "truncdiv(A[0], n)", "quotient_int((int)A[0], (int)n)"),
     "a mask": ("int32", "bitwise_and(n + 1, 7)", "(n + 1) & 7"),
     "a shift": ("int32", "shift_right(n, 3) + 1", "(n >> 3) + 1"),
     "a shift to the left": ("int32", "shift_left(A[0], n)", "(int)((unsigned)A[0] << (n & 31))"),

@@ -1,4 +1,4 @@
-"""Integer data divided by zero, and the least number by -1: NumPy's results, no dead process."""
+"""Integers divided by zero, and the least number by -1: NumPy's results, no dead process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.driver import build, lower_steps
-from autosched.errors import ScheduleError
+from autosched.driver import build, build_func, build_steps, lower_func
 from autosched.runtime.cpu import load
 from autosched.state.steps import ComputeInlineStep, Step
 from autosched.target import cpu_target
 from autosched.task import Task
+from autosched.tir.parser import parse_func
 from autosched.workloads.evaluate import evaluate
 
 N = 48
@@ -89,14 +89,101 @@ def test_a_divisor_that_is_zero_only_beyond_the_axis(name: str, primitives: str)
 
 @pytest.mark.parametrize("steps", [(), (ComputeInlineStep(2),)])
 @pytest.mark.parametrize("operator", ["//", "%"])
-def test_a_divisor_that_is_always_zero_is_refused(operator: str, steps: tuple[Step, ...]) -> None:
-    """Simplifying finds it out, here or once `T` is inlined: the candidate is illegal."""
+def test_a_divisor_that_is_always_zero(operator: str, steps: tuple[Step, ...]) -> None:
+    """Simplifying finds it out, here or once `T` is inlined."""
     text = f"T[i] = {'B[i] - B[i]' if steps else 'B[i]'}\n"
     text += f"C[i] = A[i] {operator} {'T[i]' if steps else '(T[i] - T[i])'}"
     given = {"expr": text, "shapes": {"A": [8], "B": [8]}, "dtype": "int32"}
     task = Task.from_json_workload(given, cpu_target(1))
-    with pytest.raises(ScheduleError, match=f"division by zero: .* {operator} 0"):
-        lower_steps(task.dag, steps, cpu_target(1))
+    found = np.full(8, 9, np.int32)
+    load(build_steps(task.dag, steps, cpu_target(1)))(*task.inputs(seed=0), found)
+    assert not found.any()
+
+
+INDICES: dict[str, Callable[..., Any]] = {
+    "x / i": lambda x, i, quotient, rest: quotient(x, i),
+    "x % i": lambda x, i, quotient, rest: rest(x, i),
+    "x / (i - 5)": lambda x, i, quotient, rest: quotient(x, i - 5),
+    "i / i": lambda x, i, quotient, rest: quotient(i, i),
+    "x i / i": lambda x, i, quotient, rest: quotient(x * i, i),
+    "(x i + i) / i": lambda x, i, quotient, rest: quotient(x * i + i, i),
+    "i / (i % 3) (i % 3) + i % (i % 3)": lambda x, i, quotient, rest: (
+        quotient(i, i % 3) * (i % 3) + rest(i, i % 3)
+    ),
+    "(i + 50) / i >= 1": lambda x, i, quotient, rest: quotient(i + 50, i) >= 1,
+    "(i + 50) % i < i": lambda x, i, quotient, rest: rest(i + 50, i) < i,
+    "i - i / (i % 3) (i % 3) < 3": lambda x, i, quotient, rest: (
+        i - quotient(i, i % 3) * (i % 3) < 3
+    ),
+    "x / (i // 40)": lambda x, i, quotient, rest: quotient(x, i // 40),
+}
+
+
+@pytest.mark.parametrize("primitive", ["", "unroll", "vectorize"])
+@pytest.mark.parametrize("kind", ["floor", "trunc"])
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_that_are_zero(name: str, kind: str, primitive: str) -> None:
+    """Unrolled, the divisor is the number 0."""
+    X = te.placeholder((N,), "int32", "X")
+    parts, value = (f"{kind}div", f"{kind}mod"), INDICES[name]
+
+    def element(i: Any) -> Any:
+        return te.cast("int32", value(X[i], i, *(getattr(te, part) for part in parts)))
+
+    C = te.compute((N,), element, "C")
+    s = te.create_schedule(C.op)
+    _, inner = s[C].split(C.op.axis[0], 16)
+    if primitive:
+        getattr(s[C], primitive)(inner)
+    x, i = np.arange(N, dtype=np.int32) * 7 - 30, np.arange(N, dtype=np.int32)
+    found = np.empty(N, np.int32)
+    load(build(s, [X, C], cpu_target(1)))(x, found)
+    with np.errstate(all="ignore"):
+        expected = value(x, i, *(NUMPY[part] for part in parts)).astype(np.int32)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_parameters_that_are_zero() -> None:
+    """A value, and how often a loop runs."""
+    func = parse_func("""\
+def main(n: int32, Y: Buffer((4,), int32)):
+    for i in range(4 - 8 // n):
+        Y[i] = 7 % n + 7 // n
+""")
+    kernel = load(build_func(lower_func(func, cpu_target(1)), cpu_target(1)))
+    for n, wanted in ((0, [0, 0, 0, 0]), (4, [4, 4, 9, 9]), (-2, [-5] * 4)):
+        y = np.full(4, 9, np.int32)
+        kernel(n, y)
+        assert y.tolist() == wanted
+
+
+BOUNDED: dict[str, Callable[..., Any]] = {
+    "(x + 5) / y >= 1": lambda x, y, quotient, rest: quotient(x + 5, y) >= 1,
+    "(x - 9) / y <= -1": lambda x, y, quotient, rest: quotient(x - 9, y) <= -1,
+    "(x - 9) / (y - 3) >= 1": lambda x, y, quotient, rest: quotient(x - 9, y - 3) >= 1,
+    "x % y < y": lambda x, y, quotient, rest: rest(x, y) < y,
+    "x - x / y y < 3": lambda x, y, quotient, rest: x - quotient(x, y) * y < 3,
+}
+
+
+@pytest.mark.parametrize("kind", ["floor", "trunc"])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_the_bounds_of_data_say_of_its_quotients(name: str, kind: str) -> None:
+    """x is in [0, 7], y in [0, 3]: a quotient by 0 is 0, which is no quotient by 1 to 3."""
+    X, Y = (te.placeholder((N,), "int32", n) for n in "XY")
+    parts, value = (f"{kind}div", f"{kind}mod"), BOUNDED[name]
+
+    def element(i: Any) -> Any:
+        of_te = (getattr(te, part) for part in parts)
+        return te.cast("int32", value(X[i] % 8, Y[i] % 4, *of_te))
+
+    C = te.compute((N,), element, "C")
+    x, y = np.arange(N, dtype=np.int32) % 8, np.arange(N, dtype=np.int32) // 8 % 4
+    found = np.empty(N, np.int32)
+    load(build(te.create_schedule(C.op), [X, Y, C], cpu_target(1)))(x, y, found)
+    with np.errstate(all="ignore"):
+        expected = value(x, y, *(NUMPY[part] for part in parts)).astype(np.int32)
+    np.testing.assert_array_equal(found, expected)
 
 
 IDENTITIES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {

@@ -326,12 +326,22 @@ def test_integer_overflow_wraps(tir: type[Programs]) -> None:
     assert found.tolist() == [-(2**31), 131073, -56]
 
 
-def test_runtime_division_by_zero_names_the_statement(tir: type[Programs]) -> None:
-    A = int_buffer(2, "A")
-    body = loop(I, 2, BufferStore(A, Div(A[0], I), (IntImm(0),)))
-    with pytest.raises(ZeroDivisionError) as info:
-        interp.run(tir.func([A], body), [np.array([4, 0], "int32")])
-    assert "truncdiv(A[0], i)" in info.value.__notes__[0]
+@pytest.mark.parametrize("kind", [Div, Mod, FloorDiv, FloorMod])
+def test_division_by_an_index_that_is_zero(kind: type[BinaryExpr], tir: type[Programs]) -> None:
+    """Of a loop, of threads and of lanes, and by the number itself."""
+    A, t = int_buffer(3, "A"), te.thread_axis((0, 3), "threadIdx.x")
+    lanes = Ramp(IntImm(0), IntImm(1), 3)
+    bodies = [
+        loop(I, 3, BufferStore(A, kind(IntImm(7), I), (I,))),
+        AttrStmt(t, "thread_extent", IntImm(3), BufferStore(A, kind(IntImm(7), t.var), (t.var,))),
+        BufferStore(A, kind(op.broadcast(IntImm(7), 3), lanes), (lanes,)),
+    ]
+    for body in bodies:
+        found = np.full(3, 9, "int32")
+        interp.run(tir.func([A], body), [found])
+        assert found.tolist() == ([0, 7, 3] if kind in (Div, FloorDiv) else [0, 0, 1])
+    interp.run(tir.func([A], BufferStore(A, kind(A[2], IntImm(0)), (IntImm(2),))), [found])
+    assert found[2] == 0
 
 
 @pytest.mark.parametrize("kind", [Div, Mod, FloorDiv, FloorMod])

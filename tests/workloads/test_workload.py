@@ -90,6 +90,14 @@ def test_inputs_depend_on_the_seed_only() -> None:
             {**small_args("conv2d_transpose_nhwc"), "padding": 3},
             "argument padding=3 must be at most",
         ),
+        *(
+            (
+                "conv2d_transpose_nhwc",
+                {"N": 1, "H": 5, "W": 1, "CI": 1, "CO": 1, "K": K, "stride": 2, "padding": K - 1},
+                f"argument padding={K - 1} leaves nothing of the {K} elements that W=1 spreads out",
+            )
+            for K in (2, 3)  # an empty output, and one of less than nothing
+        ),
     ],
 )
 def test_refuses_bad_arguments(name: str, args: dict[str, object], message: str) -> None:

@@ -37,7 +37,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autosched.errors import CompileError, ScheduleError
+from autosched.errors import CompileError
+from autosched.tir.constants import whole_number
 from autosched.tir.dtype import DType
 from autosched.tir.expr import (
     EQ,
@@ -57,7 +58,7 @@ from autosched.tir.expr import (
     Ramp,
 )
 from autosched.tir.function import PrimFunc
-from autosched.tir.kinds import bits_of, exprs_with, kinds, kinds_in
+from autosched.tir.kinds import bits_of, kinds, kinds_in
 from autosched.tir.op import (
     add,
     and_,
@@ -101,7 +102,6 @@ class LowerIntrin(FunctionPass):
     rules: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
-        _refuse_zero(func)
         tables: tuple[Table, ...] = ()
         if self.rules:
             target = target_of(func)
@@ -112,12 +112,6 @@ class LowerIntrin(FunctionPass):
                 )
             tables = tables_for(target.kind, str(target.options.get("mtriple", "")))
         return func.with_body(_Lower(func, tables).stmt(func.body))
-
-
-def _refuse_zero(func: PrimFunc) -> None:
-    for e in exprs_with(func.body, _DIVISIONS):
-        if isinstance(e, Div | Mod | FloorDiv | FloorMod) and _constant(e.b) == 0:
-            raise ScheduleError(f"LowerIntrin: division by zero: {e.a!r} {e.symbol} 0")
 
 
 class _Lower:
@@ -211,7 +205,9 @@ class _Lower:
             return map_expr_children(e, self.expr)
         a, b = self.expr(e.a), self.expr(e.b)
         dtype = e.dtype
-        divisor = _constant(b)
+        divisor = whole_number(b)
+        if divisor == 0:
+            return _like(dtype, 0)
         shift = _power_of_two(divisor)
         if shift is not None:
             return a if shift == 0 else call("shift_right", a, _like(dtype, shift))
@@ -235,7 +231,9 @@ class _Lower:
             return map_expr_children(e, self.expr)
         a, b = self.expr(e.a), self.expr(e.b)
         dtype = e.dtype
-        divisor = _constant(b)
+        divisor = whole_number(b)
+        if divisor == 0:
+            return _like(dtype, 0)
         shift = _power_of_two(divisor)
         if shift is not None:
             return call("bitwise_and", a, _like(dtype, (1 << shift) - 1))
@@ -267,8 +265,9 @@ class _Lower:
     def _compare_with_zero(self, e: Expr) -> Expr:
         """floormod(x, y) is zero exactly when truncmod(x, y) is."""
         assert isinstance(e, EQ | NE)
-        if isinstance(e.a, FloorMod) and _constant(e.b) == 0 and e.a.dtype.is_integral:
-            if _power_of_two(_constant(e.a.b)) is None:
+        if isinstance(e.a, FloorMod) and whole_number(e.b) == 0 and e.a.dtype.is_integral:
+            divisor = whole_number(e.a.b)
+            if divisor != 0 and _power_of_two(divisor) is None:
                 rest = truncmod(self.expr(e.a.a), self.expr(e.a.b))
                 return e.with_children((rest, e.b))
         return map_expr_children(e, self.expr)
@@ -277,11 +276,12 @@ class _Lower:
         """max(x // y, c) with c, y >= 0 does not care how negative quotients round."""
         assert isinstance(e, Max)
         for quotient, other in ((e.a, e.b), (e.b, e.a)):
-            floor = _constant(other)
+            floor = whole_number(other)
             if not isinstance(quotient, FloorDiv) or floor is None or floor < 0:
                 continue
-            is_shift = _power_of_two(_constant(quotient.b)) is not None
-            if e.dtype.is_integral and not is_shift and self._bounds(quotient.b)[0] >= 0:
+            divisor = whole_number(quotient.b)
+            is_simple = divisor == 0 or _power_of_two(divisor) is not None
+            if e.dtype.is_integral and not is_simple and self._bounds(quotient.b)[0] >= 0:
                 return max_(truncdiv(self.expr(quotient.a), self.expr(quotient.b)), other)
         return map_expr_children(e, self.expr)
 
@@ -307,12 +307,6 @@ def widened_late(e: Expr) -> Expr:
     if wide.bits == 2 * narrow.bits or (integers and wide.bits > narrow.bits):
         return Cast(e.dtype, broadcast(e.value.value, e.lanes))  # `cast` would turn it around
     return e
-
-
-def _constant(e: Expr) -> int | None:
-    if isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, IntImm) else None
 
 
 def _power_of_two(value: int | None) -> int | None:

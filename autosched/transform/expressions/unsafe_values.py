@@ -28,7 +28,8 @@ def is_opaque(e: Expr) -> bool:
 def divides_by_unknown(e: Expr, analyzer: Analyzer | None = None) -> bool:
     """Whether `e` divides integers by an index that might be zero.
 
-    Dividing by data never ends the process, whatever that is (`codegen/llvm_division.py`).
+    What such a condition guards is left under it, although nothing would happen (`x // 0` is 0):
+    who divides by an index and asks whether it is 0 means a branch.
     """
     if not isinstance(e, Div | Mod | FloorDiv | FloorMod) or e.dtype.is_float:
         return False
