@@ -146,13 +146,13 @@ def test_indices_that_are_zero(name: str, kind: str, primitive: str) -> None:
 def test_parameters_that_are_zero() -> None:
     """A value, and how often a loop runs."""
     func = parse_func("""\
-def main(n: int32, Y: Buffer((4,), int32)):
+def main(n: int32, Y: Buffer((8,), int32)):
     for i in range(4 - 8 // n):
         Y[i] = 7 % n + 7 // n
 """)
     kernel = load(build_func(lower_func(func, cpu_target(1)), cpu_target(1)))
-    for n, wanted in ((0, [0, 0, 0, 0]), (4, [4, 4, 9, 9]), (-2, [-5] * 4)):
-        y = np.full(4, 9, np.int32)
+    for n, wanted in ((0, [0] * 4 + [9] * 4), (4, [4] * 2 + [9] * 6), (-2, [-5] * 8)):
+        y = np.full(8, 9, np.int32)
         kernel(n, y)
         assert y.tolist() == wanted
 
