@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +32,7 @@ from autosched.torch.normalisation import (
     rms_norm,
     softmax,
 )
+from autosched.torch.parts import VIEWS
 from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
 from autosched.torch.products import addmm, baddbmm, einsum, linear, matmul
 from autosched.torch.reductions import mean, root_mean_square, total
@@ -95,19 +95,7 @@ _FAST_PATHS = {
 }
 """What PyTorch's layers take in inference without `torch.export`: one operation for all."""
 
-_FREE = SAME_ELEMENTS | {
-    _aten.t.default,
-    _aten.transpose.int,
-    _aten.permute.default,
-    _aten.expand.default,
-    _aten.slice.Tensor,
-    _aten.select.int,
-    _aten.split.Tensor,
-    _aten.split_with_sizes.default,
-    _aten.chunk.default,
-    _aten.unbind.int,
-    operator.getitem,
-}
+_FREE = SAME_ELEMENTS | VIEWS | {_aten.expand.default}
 """What computes nothing, and need not be told of."""
 
 

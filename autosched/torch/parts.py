@@ -20,7 +20,7 @@ from autosched.torch.model_graph import is_contiguous, shape_of, value_of
 
 _aten = torch.ops.aten
 
-_VIEWS = {
+VIEWS = {
     _aten.view.default,
     _aten.reshape.default,
     _aten._unsafe_view.default,
@@ -63,7 +63,7 @@ def part_of(node: Any, axes: Sequence[tuple[str, ...]], lengths: Mapping[str, in
     value = value_of(node)
     whole = node
     while not is_contiguous(whole):
-        if whole.op != "call_function" or whole.target not in _VIEWS:
+        if whole.op != "call_function" or whole.target not in VIEWS:
             return None
         whole = whole.args[0]
     left = math.prod(shape_of(whole))
