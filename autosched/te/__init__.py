@@ -17,7 +17,6 @@ from autosched.te.operations.compute import (
 )
 from autosched.te.operations.extern import extern
 from autosched.te.operations.intrinsics import (
-    abs,
     acos,
     acosh,
     asin,
@@ -25,10 +24,6 @@ from autosched.te.operations.intrinsics import (
     atan,
     atan2,
     atanh,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
     call_extern,
     ceil,
     clz,
@@ -55,8 +50,6 @@ from autosched.te.operations.intrinsics import (
     power,
     round,
     rsqrt,
-    shift_left,
-    shift_right,
     sigmoid,
     sin,
     sinh,
@@ -76,12 +69,19 @@ from autosched.te.schedule.matrix_stages import MatrixTile
 from autosched.te.schedule.schedule import Schedule, Stage, create_schedule
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.op import (
+    abs_ as abs,
+)
+from autosched.tir.op import (
     all_ as all,
 )
 from autosched.tir.op import (
     any_ as any,
 )
 from autosched.tir.op import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
     cast,
     const,
     eq,
@@ -93,6 +93,8 @@ from autosched.tir.op import (
     min_value,
     ne,
     select,
+    shift_left,
+    shift_right,
     truncdiv,
     truncmod,
 )

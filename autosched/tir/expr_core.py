@@ -11,9 +11,7 @@ from autosched.tir.dtype import DType, TypeLike, float32, handle, int32
 from autosched.tir.operators import Operators
 
 if TYPE_CHECKING:
-    from autosched.tir import (
-        printer as _printer,
-    )  # `printer.py` binds itself here when it is loaded
+    from autosched.tir import printer as _printer  # which binds itself here when it is loaded
 
 
 Scalar = int | float | bool

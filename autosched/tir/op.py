@@ -67,10 +67,10 @@ __all__ = [
     "any_",
     "as_condition",
     "as_expr",
-    "bit_and",
-    "bit_not",
-    "bit_or",
-    "bit_xor",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
     "broadcast",
     "call",
     "cast",
@@ -384,50 +384,52 @@ def whole(name: str, a: Operand) -> Expr:
 
 
 def _of_bits(
-    symbol: str, name: str, of_truth: Callable[[Expr, Expr], Expr] | None, a: Operand, b: Operand
+    name: str, a: Operand, b: Operand, of_truth: Callable[[Expr, Expr], Expr] | None = None
 ) -> Expr:
     a, b = unify(a, b)
     if a.dtype.is_bool and of_truth is not None:
         return of_truth(a, b)
     if not a.dtype.is_integral or a.dtype.is_bool:
-        what = "integers or truth values" if of_truth is not None else "integers"
-        raise TypeError(f"{symbol} takes {what}, found {a!r} and {b!r} of {a.dtype}")
+        what = "integers" if of_truth is None else "integers or truth values"
+        raise TypeError(f"te.{name} takes {what}, found {a.dtype}: cast them first")
     return call(name, a, b)
 
 
-def bit_and(a: Operand, b: Operand) -> Expr:
+def bitwise_and(a: Operand, b: Operand) -> Expr:
     """a & b: of the bits of integers, or of truth values."""
-    return _of_bits("&", "bitwise_and", and_, a, b)
+    return _of_bits("bitwise_and", a, b, and_)
 
 
-def bit_or(a: Operand, b: Operand) -> Expr:
+def bitwise_or(a: Operand, b: Operand) -> Expr:
     """a | b: of the bits of integers, or of truth values."""
-    return _of_bits("|", "bitwise_or", or_, a, b)
+    return _of_bits("bitwise_or", a, b, or_)
 
 
-def bit_xor(a: Operand, b: Operand) -> Expr:
+def bitwise_xor(a: Operand, b: Operand) -> Expr:
     """a ^ b: of the bits of integers, or of truth values."""
-    return _of_bits("^", "bitwise_xor", ne, a, b)
+    return _of_bits("bitwise_xor", a, b, ne)
 
 
-def bit_not(a: Operand) -> Expr:
+def bitwise_not(a: Operand) -> Expr:
     """~a: of the bits of an integer, or of a truth value."""
     e = as_expr(a)
     if e.dtype.is_bool:
         return not_(e)
     if not e.dtype.is_integral:
-        raise TypeError(f"~ takes an integer or a truth value, found {e!r} of {e.dtype}")
+        raise TypeError(
+            f"te.bitwise_not takes an integer or a truth value, found {e.dtype}: cast it first"
+        )
     return call("bitwise_not", e)
 
 
 def shift_left(a: Operand, b: Operand) -> Expr:
     """a << b of integers; b counts modulo their bits."""
-    return _of_bits("<<", "shift_left", None, a, b)
+    return _of_bits("shift_left", a, b)
 
 
 def shift_right(a: Operand, b: Operand) -> Expr:
     """a >> b of integers, with the sign; b counts modulo their bits."""
-    return _of_bits(">>", "shift_right", None, a, b)
+    return _of_bits("shift_right", a, b)
 
 
 def all_(*conditions: Operand) -> Expr:

@@ -134,25 +134,25 @@ class Operators(NumpyFunctions):
         )
 
     def __and__(self, other: Operand) -> Expr:
-        return _op.bit_and(self, other)
+        return _op.bitwise_and(self, other)
 
     def __rand__(self, other: Operand) -> Expr:
-        return _op.bit_and(other, self)
+        return _op.bitwise_and(other, self)
 
     def __or__(self, other: Operand) -> Expr:
-        return _op.bit_or(self, other)
+        return _op.bitwise_or(self, other)
 
     def __ror__(self, other: Operand) -> Expr:
-        return _op.bit_or(other, self)
+        return _op.bitwise_or(other, self)
 
     def __xor__(self, other: Operand) -> Expr:
-        return _op.bit_xor(self, other)
+        return _op.bitwise_xor(self, other)
 
     def __rxor__(self, other: Operand) -> Expr:
-        return _op.bit_xor(other, self)
+        return _op.bitwise_xor(other, self)
 
     def __invert__(self) -> Expr:
-        return _op.bit_not(self)
+        return _op.bitwise_not(self)
 
     def __lshift__(self, other: Operand) -> Expr:
         return _op.shift_left(self, other)

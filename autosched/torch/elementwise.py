@@ -155,15 +155,13 @@ def _binary(
 def _prelu(computation: Computation, before: Any, node: Any) -> Computation | None:
     """A factor for what is negative, one for all or for each channel."""
     weight, value = arguments_of(node)["weight"], computation.value
-    if not is_float(value_of(weight)):
-        return None
-    lengths = _channels(computation, shape_of(before)) if math.prod(shape_of(weight)) > 1 else (1,)
-    if math.prod(lengths) != math.prod(shape_of(weight)):
+    count = math.prod(shape_of(weight))
+    lengths = _channels(computation, shape_of(before)) if count > 1 else (1,)
+    if not is_float(value_of(weight)) or math.prod(lengths) != count:
         return None
     name = computation.fresh("a")
-    index = ", ".join(computation.channels) if math.prod(lengths) > 1 else "0"
+    index = ", ".join(computation.channels) if count > 1 else "0"
     text = f"{value} if {value} > 0 else {value} * {name}[{index}]"
-    lengths = lengths if math.prod(lengths) > 1 else (1,)
     return computation.then("prelu", text, {name: whole(weight, lengths)})
 
 

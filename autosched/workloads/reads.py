@@ -29,14 +29,8 @@ def reads_of(tensors: Sequence[Tensor]) -> Iterator[Read]:
 def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
     """Raise ConfigError for a read that leaves its tensor and that no condition guards."""
     for read in reads_of(tensors):
-        outside = read.outside()
-        if outside is not None:
-            low, high = outside
-            raise ConfigError(
-                f"{title}: {read.op.name} reads {read.tensor.name} at {read.index!r}, elements "
-                f"{low}..{high} of an axis of length {read.size}; choose with if_then_else, or "
-                "make the result smaller"
-            )
+        if why := read.refusal():
+            raise ConfigError(f"{title}: {why}")
 
 
 def check_overflow(title: str, tensors: Sequence[Tensor]) -> None:

@@ -83,11 +83,11 @@ def test_with_a_number_there_is_no_truth_value(ask: Callable[[], object], remedy
 
 
 def test_bits_are_of_integers() -> None:
-    with pytest.raises(TypeError, match=r"& takes integers or truth values, found x and 1\.0 of"):
+    with pytest.raises(TypeError, match=r"bitwise_and takes integers or truth values, found flo"):
         _ = X & 1
-    with pytest.raises(TypeError, match="~ takes an integer or a truth value, found x of float32"):
+    with pytest.raises(TypeError, match=r"bitwise_not takes an integer or a truth value, found f"):
         _ = ~X
-    with pytest.raises(TypeError, match="<< takes integers, found t and t of bool"):
+    with pytest.raises(TypeError, match=r"te\.shift_left takes integers, found bool"):
         _ = T << T
 
 

@@ -27,19 +27,23 @@ class Read:
     size: int
     guarded: bool
 
-    def outside(self) -> tuple[int, int] | None:
-        """The first and last element, where it leaves the tensor and no condition guards it.
+    def refusal(self) -> str:
+        """What is wrong with a read that leaves the tensor, and that no condition guards.
 
-        None where that is not known, as of most indices that are data.
+        Empty where that is not known, as of most indices that are data.
         """
         constant, terms = linear(self.index)
         if self.guarded or any(map(_is_empty, _axes(self.op))):
-            return None
+            return ""
         low, high = range_of(self.op, constant, terms)
         exact = terms.keys() <= {axis.var for axis in _axes(self.op) if _has_ends(axis)}
-        if low >= self.size or high < 0 or (exact and (low < 0 or high >= self.size)):
-            return low, high
-        return None
+        if low < self.size and high >= 0 and not (exact and (low < 0 or high >= self.size)):
+            return ""
+        return (
+            f"{self.op.name} reads {self.tensor.name} at {self.index!r}, elements {low}..{high} of "
+            f"an axis of length {self.size}; choose with te.if_then_else, or make the result "
+            "smaller"
+        )
 
 
 def reads_of(ops: Iterable[Operation]) -> Iterator[Read]:

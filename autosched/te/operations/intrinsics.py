@@ -14,59 +14,34 @@ Binary = Callable[[Operand, Operand], Expr]
 Takes = tuple[str, Callable[[DType], bool]]
 """What an operation is for, in words, and whether a type is that."""
 
-
-def _unary(name: str) -> Unary:
-    def function(x: Operand) -> Expr:
-        e = op.as_expr(x)
-        if not e.dtype.is_float:
-            raise TypeError(f"te.{name} takes a float, found {e.dtype}: cast it first")
-        return op.call(name, e)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x), elementwise on floats."
-    return function
+_FLOAT: Takes = ("a float", lambda dtype: dtype.is_float)
+_INTEGER: Takes = ("an integer", lambda dtype: dtype.is_integral and not dtype.is_bool)
 
 
-def _classifying(name: str) -> Unary:
-    def function(x: Operand) -> Expr:
-        e = op.as_expr(x)
-        if not e.dtype.is_float:
-            raise TypeError(f"te.{name} takes a float, found {e.dtype}")
-        return op.call(name, e, dtype=bool_.with_lanes(e.dtype.lanes))
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x), a truth value, elementwise on floats."
-    return function
-
-
-def _counting(name: str) -> Unary:
-    def function(x: Operand) -> Expr:
-        e = op.as_expr(x)
-        if not e.dtype.is_integral or e.dtype.is_bool:
-            raise TypeError(f"te.{name} takes an integer, found {e.dtype}")
-        return op.call(name, e, dtype=int32.with_lanes(e.dtype.lanes) if name == "clz" else None)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x), elementwise on the bits of integers."
-    return function
-
-
-_FLOATS: Takes = ("floats", lambda dtype: dtype.is_float)
-_INTEGERS: Takes = ("integers", lambda dtype: dtype.is_integral and not dtype.is_bool)
-_BITS: Takes = ("integers or truth values", lambda dtype: dtype.is_integral)
-
-
-def _binary(name: str, takes: Takes = _FLOATS, op_name: str = "", more: str = "") -> Binary:
+def _unary(name: str, takes: Takes = _FLOAT, result: DType | None = None) -> Unary:
     what, fits = takes
 
+    def function(x: Operand) -> Expr:
+        e = op.as_expr(x)
+        if not fits(e.dtype):
+            raise TypeError(f"te.{name} takes {what}, found {e.dtype}: cast it first")
+        return op.call(name, e, dtype=result and result.with_lanes(e.dtype.lanes))
+
+    function.__name__ = function.__qualname__ = name
+    made = f", {result}" if result else ""
+    function.__doc__ = f"{name}(x){made}, elementwise; x is {what}."
+    return function
+
+
+def _binary(name: str, op_name: str = "") -> Binary:
     def function(x: Operand, y: Operand) -> Expr:
         a, b = op.unify(x, y)
-        if not fits(a.dtype):
-            raise TypeError(f"te.{name} takes {what}, found {a.dtype}: cast them first")
+        if not a.dtype.is_float:
+            raise TypeError(f"te.{name} takes floats, found {a.dtype}: cast them first")
         return op.call(op_name or name, a, b)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x, y), elementwise on {what}{more}."
+    function.__doc__ = f"{name}(x, y), elementwise on floats."
     return function
 
 
@@ -94,11 +69,11 @@ cosh = _unary("cosh")
 asinh = _unary("asinh")
 acosh = _unary("acosh")
 atanh = _unary("atanh")
-isnan = _classifying("isnan")
-isinf = _classifying("isinf")
-isfinite = _classifying("isfinite")
-popcount = _counting("popcount")
-clz = _counting("clz")
+isnan = _unary("isnan", result=bool_)
+isinf = _unary("isinf", result=bool_)
+isfinite = _unary("isfinite", result=bool_)
+popcount = _unary("popcount", _INTEGER)
+clz = _unary("clz", _INTEGER, int32)
 floor = _unary("floor")
 ceil = _unary("ceil")
 trunc = _unary("trunc")
@@ -109,17 +84,6 @@ fmod = _binary("fmod")
 atan2 = _binary("atan2")
 hypot = _binary("hypot")
 copysign = _binary("copysign")
-bitwise_and = _binary("bitwise_and", _BITS)
-bitwise_or = _binary("bitwise_or", _BITS)
-bitwise_xor = _binary("bitwise_xor", _BITS)
-shift_left = _binary("shift_left", _INTEGERS, more="; y counts modulo their bits")
-abs = op.abs_
-shift_right = _binary("shift_right", _INTEGERS, more="; y counts modulo their bits")
-
-
-def bitwise_not(x: Operand) -> Expr:
-    """~x of the bits of an integer, or of a truth value."""
-    return op.bit_not(x)
 
 
 def _is_type(name: str) -> bool:

@@ -163,8 +163,8 @@ _OF_TVM = {
 def _check_pragma(stage: Stage, iv: IterVar, key: str, value: object) -> None:
     if key in _OF_TVM:
         raise refuse("pragma", stage, iv, f"{key!r} is none here; {_OF_TVM[key]}")
-    near = get_close_matches(key, _KNOWN, 1, 0.85)
-    if near and near[0] != key:
+    near = () if key in _KNOWN else get_close_matches(key, _KNOWN, 1, 0.85)
+    if near:
         raise refuse("pragma", stage, iv, f"{key!r} is not known; write {near[0]!r}")
     if key in _NUMBERS and not isinstance(value, Integral | IntImm):
         raise refuse("pragma", stage, iv, f"{key} takes a whole number, {found(value)}")

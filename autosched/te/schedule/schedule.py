@@ -132,9 +132,9 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
         raise ScheduleError("create_schedule: no operation given")
     schedule = Schedule()
     schedule.outputs = outputs
-    ops = post_order_ops(outputs)
-    _check_reads(ops)
-    for op in ops:
+    every = post_order_ops(outputs)
+    _check_reads(every)
+    for op in every:
         stage = schedule.insert_stage(len(schedule.stages), op, None)
         stage.is_output = op in outputs
     for op in list(schedule.stage_map):
@@ -148,14 +148,8 @@ def _check_reads(ops: Sequence[Operation]) -> None:
     in_scans = read_graph([op for op in ops if isinstance(op, ScanOp)])
     unknown = [op for op in ops if isinstance(op, ComputeOp) and not op.reads_inside]
     for read in reads_of([op for op in unknown if op not in in_scans]):
-        outside = read.outside()
-        if outside is not None:
-            low, high = outside
-            raise ScheduleError(
-                f"create_schedule: {read.op.name} reads {read.tensor.name} at {read.index!r}, "
-                f"elements {low}..{high} of an axis of length {read.size}; choose with "
-                "te.if_then_else, or make the result smaller"
-            )
+        if why := read.refusal():
+            raise ScheduleError(f"create_schedule: {why}")
     for op in unknown:
         op.reads_inside = op not in in_scans
 

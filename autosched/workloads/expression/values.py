@@ -50,12 +50,12 @@ _OPERATORS: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
     ast.Gt: op.gt,
     ast.GtE: op.ge,
 }
-_BITWISE = {
-    ast.BitAnd: ("bitwise_and", op.and_),
-    ast.BitOr: ("bitwise_or", op.or_),
-    ast.BitXor: ("bitwise_xor", op.ne),
+_BITWISE: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
+    ast.BitAnd: op.bitwise_and,
+    ast.BitOr: op.bitwise_or,
+    ast.BitXor: op.bitwise_xor,
 }
-_SHIFTS = {ast.LShift: "shift_left", ast.RShift: "shift_right"}
+_OF_BITS = {**_BITWISE, ast.LShift: op.shift_left, ast.RShift: op.shift_right}
 _FOLD: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -211,17 +211,10 @@ class Translation:
             a, b = (a, b) if kind in _BITWISE else (_counted(a), _counted(b))
         if isinstance(operator, ast.Div):
             return self._divide(a, b, right)
-        if kind in _BITWISE:
-            name, logical = _BITWISE[kind]
-            x, y = self._unified(a, b)
-            if x.dtype.is_bool:
-                return logical(x, y)
-            self._need_integers(kind, x)
-            return op.call(name, x, y)
-        if kind in _SHIFTS:
+        if kind in _OF_BITS:
             x, y = self._unified(a, b)
             self._need_integers(kind, x)
-            return op.call(_SHIFTS[kind], x, y)
+            return _OF_BITS[kind](x, y)
         return self._combine(_OPERATORS[kind], a, b)
 
     def _need_integers(self, kind: type[ast.AST], value: Expr) -> None:
@@ -239,7 +232,7 @@ class Translation:
         e = op.as_expr(value)
         if not e.dtype.is_bool:
             self._need_integers(type(operator), e)
-        return op.bit_not(e)
+        return op.bitwise_not(e)
 
     def _combine(self, function: Callable[[Expr, Expr], Expr], a: Value, b: Value) -> Expr:
         return function(*self._unified(a, b))

@@ -30,6 +30,10 @@ def bits(op: str, result: str = "bool") -> Operator:
     return lambda a, b: Call(DType(result), op, (a,))
 
 
+def both(op: str) -> Operator:
+    return lambda a, b: Call(bool_, op, (a, b))
+
+
 OPERATORS: dict[str, tuple[Operator, Operator]] = {
     "a + b": (lambda a, b: a + b, np.add),
     "a * b": (lambda a, b: a * b, np.multiply),
@@ -53,6 +57,9 @@ OPERATORS: dict[str, tuple[Operator, Operator]] = {
     "&": (te.bitwise_and, np.bitwise_and),
     "|": (te.bitwise_or, np.bitwise_or),
     "^": (te.bitwise_xor, np.bitwise_xor),
+    "a node of &": (both("bitwise_and"), np.bitwise_and),
+    "a node of |": (both("bitwise_or"), np.bitwise_or),
+    "a node of ^": (both("bitwise_xor"), np.bitwise_xor),
     "~": (bits("bitwise_not"), lambda a, b: np.invert(a)),
     "clz": (bits("clz", "int32"), lambda a, b: 1 - a),
     "popcount": (bits("popcount", "int32"), lambda a, b: 1 * a),

@@ -127,13 +127,16 @@ def test_reads_that_may_be_inside_are_not_refused() -> None:
         lambda i: A[(i + 3) % 8],
         lambda i: V[i + 1],
     ]
-    for function in functions:
-        te.create_schedule(te.compute((8,), function, name="B").op)
-    te.create_schedule(te.compute((0,), lambda i: A[i + 9], name="B").op)
+    tensors = [te.compute((8,), function, name="B") for function in functions]
+    for tensor in (*tensors, te.compute((0,), lambda i: A[i + 9], name="B")):
+        op = compute_of(tensor)
+        assert te.create_schedule(op).stages[-1].op is op and op.reads_inside
 
 
 def test_a_step_of_a_scan_begins_later_than_its_axis() -> None:
     X, state = (te.placeholder((8, 4), name=name) for name in ("X", "state"))
     init = te.compute((1, 4), lambda _, i: X[0, i])
     update = te.compute((8, 4), lambda t, i: state[t - 1, i] + X[t - 1, i])
-    te.create_schedule(te.scan(init, update, state, [X]).op)
+    schedule = te.create_schedule(te.scan(init, update, state, [X]).op)
+    assert {init.op, update.op} < {stage.op for stage in schedule.stages}
+    assert not any(compute_of(tensor).reads_inside for tensor in (init, update))  # nobody knows

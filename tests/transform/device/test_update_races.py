@@ -103,7 +103,8 @@ def test_what_each_thread_has_for_itself_may_be_the_same_for_all(fill: str) -> N
     ],
 )
 def test_what_each_thread_has_for_itself_may_differ(fill: str) -> None:
-    ThreadSync()(parse_func(REGISTERS.format(fill=fill)))
+    synced = str(ThreadSync()(parse_func(REGISTERS.format(fill=fill))))
+    assert "S[0] = S[0] + A[3]" in synced and "tvm_storage_sync" in synced
 
 
 def guarded_by_registers(largest: bool) -> tuple[Schedule, list[Tensor]]:
