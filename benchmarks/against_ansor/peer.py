@@ -1,0 +1,60 @@
+"""Ask Ansor itself: another interpreter, in which TVM is installed, answers questions in JSON.
+
+The comparisons of this folder take `--peer PYTHON`: an interpreter (or a script that starts one)
+that imports a TVM which still has its auto_scheduler, 0.8 to 0.19. autosched never imports it.
+Each comparison has a worker, a script that only that interpreter runs: it serves functions with
+`worker.serve`, and is asked for them here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+HERE = Path(__file__).parent
+
+
+class PeerError(Exception):
+    """The peer refused a question; the text is its last line."""
+
+
+class Peer:
+    """A worker that runs in the peer's interpreter until the block ends."""
+
+    def __init__(self, python: str, worker: str) -> None:
+        self.command = [python, str(HERE / worker)]
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """What the worker's function returns; PeerError with its message where it raises."""
+        assert self.process.stdin and self.process.stdout
+        print(json.dumps([function, arguments]), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"the peer ended with exit code {self.process.wait()}: {self.command}")
+        error, answer = json.loads(line)
+        if error is not None:
+            raise PeerError(error)
+        return answer
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser with what all comparisons take."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--peer", required=True, help="an interpreter that imports TVM's Ansor")
+    parser.add_argument("--seed", type=int, default=1, help="of the first case")
+    parser.add_argument("--cases", type=int, default=100, help="how many, with a seed each")
+    return parser
