@@ -54,6 +54,11 @@ class Report:
             self.show -= 1
             print(f"-- {key[0]} {key[1]} {column}: {agreed}/{total}\n{detail}\n")
 
+    @property
+    def disagreements(self) -> int:
+        """How many comparisons failed."""
+        return sum(total.total() - self.agreed[key].total() for key, total in self.total.items())
+
     def table(self) -> str:
         """The table, with a line of totals for each target."""
         width = max(len(name) for name, _ in self.total) + 7
