@@ -9,7 +9,6 @@ docs/semantics/arithmetic.md has the rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import gcd
 from typing import Any, ClassVar
 
 from autosched.arith.canonical_divmod import (
@@ -18,6 +17,7 @@ from autosched.arith.canonical_divmod import (
     truncated_quotient,
     truncated_remainder,
 )
+from autosched.arith.canonical_less import less_by_factor
 from autosched.arith.const_int_bound import dtype_bound, leaves_type
 from autosched.arith.modular_set import ModularSet
 from autosched.arith.rewrite import RewriteSimplifier
@@ -59,7 +59,7 @@ from autosched.tir.expr import (
     Var,
     binary,
 )
-from autosched.tir.op import cast, const, mul
+from autosched.tir.op import cast, mul
 
 _HOLDERS = frozenset((BufferLoad, Broadcast, Ramp))
 _PLAIN = frozenset((Add, Mul))  # of floats
@@ -154,6 +154,8 @@ class CanonicalSimplifier(RewriteSimplifier):
                 return result
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
+        if e.__class__ is Mul and result.__class__ is Sub and _is_negative(result):
+            result = binary(Mul, result.b, IntImm(-1, e.dtype))  # i * -1 stays what it is
         if _settled(terms, self.analyzer.moduli.env):
             # No rule changes such a sum as a whole: spare it the rewriting.
             self.found.memo[result] = result
@@ -168,6 +170,8 @@ class CanonicalSimplifier(RewriteSimplifier):
         cls = rest.__class__
         if cls is Var:
             return True
+        if cls is Mul and rest.b.__class__ is IntImm and rest.b.value < 0:
+            return False  # a negative term goes behind the constant
         ends = rest.b.__class__ if cls is Add else cls
         return ends in _AT_END and rest in self.analyzer.settled
 
@@ -190,7 +194,7 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def _less_canonical(self, e: Any) -> Expr:
         if e.a.dtype.is_index:
-            result = self._less_by_factor(e)
+            result = less_by_factor(self, e)
             if result is not None:
                 return result
         return rewrite_less(self, e)
@@ -200,34 +204,6 @@ class CanonicalSimplifier(RewriteSimplifier):
             return negation(self, rewrite_less(self, LT(e.b, e.a)))
         return rewrite_less_equal(self, e)
 
-    def _less_by_factor(self, e: Any) -> Expr | None:
-        """a - b < 0 divided by the common factor of most of it, where the rest cannot matter."""
-        terms: list[Term] = []
-        base = self.gather(e.a, 1, terms) + self.gather(e.b, -1, terms)
-        factor, scaled = abs(base), False
-        for term in terms:
-            if term.scale not in (1, -1):
-                scaled = True
-                factor = gcd(factor, term.scale)
-        if not scaled or factor <= 1:
-            return None
-        dtype = e.a.dtype
-        rest = [t for t in terms if t.scale % factor]
-        kept = [t._replace(scale=t.scale // factor) for t in terms if t.scale % factor == 0]
-        if rest and not self.in_range(rest, 0, factor, dtype):
-            if len(rest) != 1 or rest[0].scale != 1:
-                return None
-            index, lower, upper, _, trunc = rest[0]
-            if upper == NO_UPPER or trunc or upper % (factor * lower):
-                return None
-            insert_term(kept, Term(index, lower * factor, upper, 1, False), 1)
-        if not representable(Sum(tuple(kept), base // factor), dtype):
-            return None
-        total = emit(kept, base // factor, dtype)
-        if self.analyzer.bounds.wraps(total):
-            return None
-        return self.visit(LT(total, const(0, dtype)))
-
     handlers: ClassVar[dict[type[Expr], Callable[[Any, Any], Expr]]] = {
         **RewriteSimplifier.handlers,
         **dict.fromkeys((Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Cast), _index),
@@ -235,6 +211,11 @@ class CanonicalSimplifier(RewriteSimplifier):
         LT: _less_canonical,
         LE: _less_equal_canonical,
     }
+
+
+def _is_negative(e: Any) -> bool:
+    """True for 0 - x."""
+    return e.a.__class__ is IntImm and e.a.value == 0
 
 
 def _settled(terms: tuple[Term, ...], residues: Mapping[Var, ModularSet]) -> bool:

@@ -75,7 +75,7 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
         bits &= sign_bits(*transitive_bound(terms, base, analyzer.bounds, derived))
         if bits in (LESS, EQUAL, GREATER):
             return bits
-    if bits & EQUAL and not _may_vanish(analyzer, terms, base):
+    if bits & EQUAL and not may_vanish(analyzer, terms, base):
         bits &= ~EQUAL
     if (
         bits == UNKNOWN
@@ -86,17 +86,18 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
     return bits
 
 
-def _may_vanish(analyzer: Analyzer, terms: list[Term], base: int) -> bool:
+def may_vanish(analyzer: Analyzer, terms: list[Term], base: int) -> bool:
     """False when residues show that the sum is never 0."""
-    if base == 0 and not analyzer.moduli.env:
+    if base == 0 and not analyzer.moduli.env and all(t[2] == NO_UPPER for t in terms):
         return True
     divisor = 0
     for index, lower, upper, scale, _ in terms:
-        if lower != 1 or upper != NO_UPPER:
+        if lower != 1:
             divisor = gcd(divisor, scale)
             continue
         known = analyzer.moduli(index)
-        divisor = gcd(divisor, scale * known.coeff)
+        coeff = known.coeff if upper == NO_UPPER else gcd(known.coeff, upper)
+        divisor = gcd(divisor, scale * coeff)
         base += scale * known.base
     return base % divisor == 0 if divisor else base == 0
 

@@ -119,6 +119,8 @@ def floormod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
     if b[0] <= 0:
         limits = dtype_bound(dtype)
         low, high = min(0, add_low(b[0], 1)), max(0, add_high(b[1], -1))
+        if a[0] >= 0:  # by what is positive no remainder is larger than a, by others none than 0
+            high = min(high, max(a[1], 0))
         return max(low, limits[0]), min(high, limits[1])
     if a[0] < 0:
         return 0, add_high(b[1], -1)
@@ -127,10 +129,13 @@ def floormod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
 
 def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
     """The bound of the remainder that has the sign of a."""
+    if b[1] < 0:
+        b = -b[1], -b[0]  # by b and by -b it is the same
     if b[0] <= 0:
         limits = dtype_bound(dtype)
         reach = max(abs(b[0]), abs(b[1]), 1) - 1
-        return max(-reach, limits[0]), min(reach, limits[1])
+        low, high = max(-reach, min(a[0], 0)), min(reach, max(a[1], 0))
+        return max(low, limits[0]), min(high, limits[1])
     cap = add_high(b[1], -1)
     if a[0] >= 0:
         return a if a[1] < b[0] else (0, min(a[1], cap))
@@ -342,7 +347,8 @@ def _call(ev: BoundEvaluator, e: Any) -> Bound:
         return (0, min((1 << bits) - 1, limits[1])) if a[0] >= 0 and b[0] >= 0 else limits
     if e.op == "bitwise_and":
         a, b = ev(e.args[0]), ev(e.args[1])
-        return (0, min(a[1], b[1])) if a[0] >= 0 and b[0] >= 0 else limits
+        high = min((x[1] for x in (a, b) if x[0] >= 0), default=-1)
+        return (0, high) if high >= 0 else limits  # no bit that is not in both
     if e.op not in ("shift_right", "shift_left"):
         return limits
     a, b = ev(e.args[0]), ev(e.args[1])

@@ -21,6 +21,8 @@ from autosched.tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Max,
+    Min,
     Mod,
     Mul,
     Or,
@@ -45,6 +47,7 @@ def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
     ramp(b, s) // broadcast(c)   -> ramp(b // c, s // c) if c divides s, or broadcast(b // c) if all
                                     lanes have one quotient; likewise %
     ramp(b, s) < broadcast(x)    -> broadcast(truth) if the first and last lane decide it
+    min(min(x, broadcast(c)), broadcast(d)) -> min(x, broadcast(min(c, d))), likewise max
     """
     a, b = e.a, e.b
     lanes = a.dtype.lanes
@@ -54,6 +57,8 @@ def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
         return Broadcast(s.visit(e.with_children((a.value, b.value))), lanes)
     if a.dtype.is_bool:
         return _junction(e) if e.__class__ in (And, Or) else None
+    if e.__class__ in (Min, Max):
+        return _extreme(s, e)
     if e.__class__ in (Add, Sub, Mul):
         result = combined(e.__class__, a, b)
         return None if result is None else _visited(s, result)
@@ -95,11 +100,20 @@ def _divided(s: RewriteSimplifier, e: Any) -> Expr | None:
         return Broadcast(s.visit(floormod(a.base, c)), lanes)
     coeff, rest = s.analyzer.moduli(a.base)
     step = gcd(coeff, c)  # multiples of it begin where the quotient may change
-    if not 0 <= stride * (lanes - 1) < step - rest % step:
+    last = rest % step + stride * (lanes - 1)
+    if not 0 <= last < step:
         return None
     if quotient:
         return Broadcast(s.visit(floordiv(a.base, c)), lanes)
     return Ramp(s.visit(floormod(a.base, c)), a.stride, lanes)
+
+
+def _extreme(s: RewriteSimplifier, e: Any) -> Expr | None:
+    """min(min(x, broadcast(c)), broadcast(d)), with the smaller of c and d."""
+    a, b = e.a, e.b
+    if a.__class__ is e.__class__ and a.b.__class__ is Broadcast and b.__class__ is Broadcast:
+        return e.with_children((a.a, s.visit(e.with_children((a.b, b)))))  # type: ignore[no-any-return]
+    return None
 
 
 def _ends(e: Any) -> tuple[Expr, Expr] | None:

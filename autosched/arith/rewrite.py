@@ -97,6 +97,8 @@ _FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
     Max: max_,
 }
 _DIVISIONS = frozenset((Div, Mod, FloorDiv, FloorMod))
+_OF_CHOICES = frozenset((Add, Sub, Min, Max))
+"""Operations of two choices under one condition that Ansor too takes inside."""
 _CONSTANTS = frozenset((IntImm, FloatImm, Var))
 
 
@@ -236,7 +238,12 @@ class RewriteSimplifier:
         """The node `e`, whose children are simplified, by the first rule that matches."""
         dtype = e.dtype
         a, b = e.a, e.b
-        if a.__class__ is Select and b.__class__ is Select and a.condition is b.condition:
+        if (
+            a.__class__ is Select
+            and b.__class__ is Select
+            and a.condition is b.condition
+            and (e.__class__ in _OF_CHOICES or not self.analyzer.as_ansor)
+        ):
             return self.again(
                 select(
                     a.condition,

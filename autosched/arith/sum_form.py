@@ -168,6 +168,8 @@ def emit(terms: list[Term] | tuple[Term, ...], base: int, dtype: DType) -> Expr:
     if len(terms) > 1:
         terms = merge_terms(list(terms))
         terms.sort(key=_order)
+    if base == 0 and len(terms) == 1 and terms[0][3] < -1:
+        return _emit_term(terms[0], terms[0][3], dtype)  # i * -3, not 0 - i * 3
     result: Expr | None = None
     for term in terms:
         if term[3] > 0:

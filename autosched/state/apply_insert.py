@@ -7,11 +7,12 @@ take their operations from the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ScheduleError
 from autosched.state.attach_map import AttachMap
-from autosched.state.iterator import IterKind
+from autosched.state.iterator import Annotation, IterKind
 from autosched.state.refusal import iterator_of, refuse
 from autosched.state.stage import ComputeAt, StateStage
 from autosched.state.steps import (
@@ -114,12 +115,16 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
             StateStage.of(stage.op),
             *state.stages[step.stage_id + 1 :],
         ]
-    ).apply_all(before)
-    expected = fresh.stages[step.stage_id].iters
-    if [(it.name, it.annotation) for it in stage.iters] != [
-        (it.name, it.annotation) for it in expected
-    ]:
+    )
+    expected: list[tuple[str, Annotation]] | None = None
+    with suppress(ScheduleError):  # they are of loops that only other steps make
+        expected = _loops(fresh.apply_all(before).stages[step.stage_id])
+    if _loops(stage) != expected:
         raise refuse(state, step, "its loops were changed before; cache or factor a stage first")
+
+
+def _loops(stage: StateStage) -> list[tuple[str, Annotation]]:
+    return [(it.name, it.annotation) for it in stage.iters]
 
 
 def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:

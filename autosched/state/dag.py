@@ -220,7 +220,10 @@ def _bounded(
 
 
 def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
-    """The operations nobody reads, in the topological order of Ansor's analysis."""
+    """The operations nobody reads, in the topological order of Ansor's analysis.
+
+    An input that nobody reads is an argument and no stage.
+    """
     priority: dict[Operation, int] = {}
     stack = [tensor.op for tensor in tensors]
     while stack:
@@ -249,7 +252,7 @@ def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
             waiting[consumer] -= 1
             if waiting[consumer] == 0:
                 ready.append(consumer)
-    return [op for op in order if readers[op] == 0]
+    return [op for op in order if readers[op] == 0 and not isinstance(op, PlaceholderOp)]
 
 
 def _check_sizes(op: Operation) -> None:

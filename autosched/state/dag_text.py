@@ -32,6 +32,7 @@ from autosched.tir.expr import (
     Sub,
     Var,
 )
+from autosched.tir.op import const
 from autosched.tir.printer import to_text
 
 _INFIX: dict[type[BinaryExpr], str] = {
@@ -61,11 +62,11 @@ def expr_text(e: Expr) -> str:
         case IntImm(value):
             return str(value) if e.dtype is int32 else f"({e.dtype}){value}"
         case FloatImm(value):
-            return f"{value:g}{_FLOAT_SUFFIX.get(e.dtype, 'h')}"
+            return f"{_digits(value, e.dtype)}{_FLOAT_SUFFIX.get(e.dtype, 'h')}"
         case StringImm(value):
             return f'"{value}"'
         case ProducerLoad(producer, indices):
-            return f"{producer.op.name}[{_list(indices)}]"
+            return f"{producer.name}[{_list(indices)}]"
         case BinaryExpr(a, b):
             prefix = _PREFIX.get(type(e))
             if prefix is not None:
@@ -81,6 +82,20 @@ def expr_text(e: Expr) -> str:
         case Call(op, args):
             return f"tir.{op}({_list(args)})"
     return to_text(e)
+
+
+def _digits(value: float, dtype: DType) -> str:
+    """Up to six digits, as Ansor prints what was written: 0.1 of float16, which is 0.0999756.
+
+    Constants are rounded to their types here, and there are not: of the digits that are rounded to
+    `value` the fewest are printed where six are another number.
+    """
+    six = f"{value:g}"
+    if dtype.bits > 16 or float(six) == value:
+        return six
+    rounded = FloatImm(value, dtype)  # equal constants are one object
+    fewer = (f"{value:.{digits}g}" for digits in range(1, 6))
+    return next((text for text in fewer if const(float(text), dtype) is rounded), six)
 
 
 def _list(exprs: Sequence[Expr]) -> str:
@@ -118,7 +133,7 @@ def _body_text(body: Expr, k: int, simple: bool) -> str:
     operator = _REDUCERS.get(type(combined))
     if operator is not None:
         return f"{operator}{expr_text(body.source[0])}"
-    sources = ",".join(map(expr_text, body.source))
     if isinstance(combined, Select):
+        sources = ",".join(map(expr_text, body.source))
         return f" {expr_text(combined)}= ({sources})"
-    return f" reduce {expr_text(combined)} ({sources})"
+    return f"reduce{expr_text(combined)}"

@@ -171,7 +171,7 @@ def mul(a: Operand, b: Operand) -> Expr:
 
 
 def neg(a: Operand) -> Expr:
-    """-a."""
+    """-a: a * -1, which TVM writes too and of floats has -0; of unsigned integers 0 - a."""
     a = as_expr(a)
     if a.dtype.is_bool:
         raise TypeError(
@@ -180,7 +180,7 @@ def neg(a: Operand) -> Expr:
         )
     if isinstance(a, IntImm | FloatImm):
         return folded(-a.value, a.dtype)
-    return sub(const(0, a.dtype), a)
+    return sub(const(0, a.dtype), a) if a.dtype.code == "uint" else mul(a, const(-1, a.dtype))
 
 
 def div(a: Operand, b: Operand) -> Expr:
@@ -374,7 +374,7 @@ def abs_(a: Operand) -> Expr:
     e = as_expr(a)
     if e.dtype.is_float:
         return call("fabs", e)
-    return select(ge(e, 0), e, neg(e)) if e.dtype.is_int else e
+    return select(ge(e, 0), e, sub(const(0, e.dtype), e)) if e.dtype.is_int else e
 
 
 def whole(name: str, a: Operand) -> Expr:

@@ -178,9 +178,12 @@ def pre_order(expr: Expr) -> Iterator[Expr]:
 
 def post_order(expr: Expr) -> Iterator[Expr]:
     """All sub-expressions, children before parents, left to right."""
-    for child in expr.children():
-        yield from post_order(child)
-    yield expr
+    found, stack = [], [expr]
+    while stack:  # parents first and right to left, which is this order from its end
+        node = stack.pop()
+        found.append(node)
+        stack += node.children()
+    return reversed(found)
 
 
 def map_ranges(ranges: tuple[Range, ...], fn: ExprFn) -> tuple[Range, ...]:

@@ -43,14 +43,12 @@ def _out(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-@auto_scheduler.register_workload
 def matmul(M: int, N: int, K: int) -> Tensors:
     A, B = _inputs(A=(M, K), B=(K, N))
     k = _axis(K, "k")
     return [A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], [k]), name="C")]
 
 
-@auto_scheduler.register_workload
 def batch_matmul(B: int, M: int, N: int, K: int) -> Tensors:
     X, Y = _inputs(X=(B, M, K), Y=(B, K, N))
     k = _axis(K, "k")
@@ -59,7 +57,6 @@ def batch_matmul(B: int, M: int, N: int, K: int) -> Tensors:
     return [X, Y, Z]
 
 
-@auto_scheduler.register_workload
 def dense_bias_relu(M: int, N: int, K: int) -> Tensors:
     A, W, bias = _inputs(A=(M, K), W=(N, K), bias=(N,))
     k = _axis(K, "k")
@@ -69,7 +66,6 @@ def dense_bias_relu(M: int, N: int, K: int) -> Tensors:
     return [A, W, bias, te.compute((M, N), lambda i, j: te.max(U[i, j], zero), name="relu")]
 
 
-@auto_scheduler.register_workload
 def conv1d_nlc(N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int) -> Tensors:
     X, W = _inputs(X=(N, L, CI), W=(K, CI, CO))
     P = _pad(X, padding, 1, 1)
@@ -82,7 +78,6 @@ def conv1d_nlc(N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: i
     return [X, W, Y]
 
 
-@auto_scheduler.register_workload
 def conv2d_nhwc(
     N: int,
     H: int,
@@ -110,7 +105,6 @@ def conv2d_nhwc(
     return [X, K, te.compute((N, height, width, CO), element, name="Y")]
 
 
-@auto_scheduler.register_workload
 def conv3d_ndhwc(
     N: int, D: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> Tensors:
@@ -126,7 +120,6 @@ def conv3d_ndhwc(
     return [X, kernel, te.compute((N, *sizes, CO), element, name="Y")]
 
 
-@auto_scheduler.register_workload
 def depthwise_conv2d_nhwc(
     N: int, H: int, W: int, C: int, K: int, stride: int, padding: int
 ) -> Tensors:
@@ -143,7 +136,6 @@ def depthwise_conv2d_nhwc(
     return [X, kernel, Y]
 
 
-@auto_scheduler.register_workload
 def conv2d_transpose_nhwc(
     N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> Tensors:
@@ -175,7 +167,6 @@ def conv2d_transpose_nhwc(
     return [X, kernel, Y]
 
 
-@auto_scheduler.register_workload
 def conv2d_capsule_nhwijc(
     N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, CAP: int = 4
 ) -> Tensors:
@@ -191,7 +182,6 @@ def conv2d_capsule_nhwijc(
     return [X, kernel, te.compute((N, height, width, CAP, CAP, CO), element, name="Y")]
 
 
-@auto_scheduler.register_workload
 def norm_bmn(B: int, M: int, N: int) -> Tensors:
     (A,) = _inputs(A=(B, M, N))
     i, j = _axis(M, "i"), _axis(N, "j")
@@ -199,7 +189,6 @@ def norm_bmn(B: int, M: int, N: int) -> Tensors:
     return [A, te.compute((B,), lambda b: te.sqrt(C[b]), name="D")]
 
 
-@auto_scheduler.register_workload
 def conv2d_nchw_bn_relu(
     N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> Tensors:
@@ -224,7 +213,6 @@ def conv2d_nchw_bn_relu(
     return [X, kernel, bias, scale, offset, R]
 
 
-@auto_scheduler.register_workload
 def softmax(M: int, N: int) -> Tensors:
     (A,) = _inputs(A=(M, N))
     k, r = _axis(N, "k"), _axis(N, "k")
@@ -234,7 +222,6 @@ def softmax(M: int, N: int) -> Tensors:
     return [A, te.compute((M, N), lambda i, j: exp[i, j] / total[i], name="norm")]
 
 
-@auto_scheduler.register_workload
 def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int) -> Tensors:
     Q, K = _inputs(Q=(B, S, H, D), K=(B, S, H, D))
 
@@ -253,7 +240,6 @@ def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int) -> Tensors:
     return [Q, K, norm]
 
 
-@auto_scheduler.register_workload
 def max_pool2d_nchw(N: int, C: int, H: int, W: int, K: int, stride: int, padding: int) -> Tensors:
     (X,) = _inputs(X=(N, C, H, W))
     P = X
@@ -277,7 +263,6 @@ def max_pool2d_nchw(N: int, C: int, H: int, W: int, K: int, stride: int, padding
     return [X, Y]
 
 
-@auto_scheduler.register_workload
 def layer_norm(M: int, N: int) -> Tensors:
     A, gamma, beta = _inputs(A=(M, N), gamma=(N,), beta=(N,))
     k, r = _axis(N, "k"), _axis(N, "k")
@@ -294,9 +279,31 @@ def layer_norm(M: int, N: int) -> Tensors:
     return [A, gamma, beta, Y]
 
 
-@auto_scheduler.register_workload
 def add_relu(M: int, N: int) -> Tensors:
     A, B = _inputs(A=(M, N), B=(M, N))
     C = te.compute((M, N), lambda i, j: A[i, j] + B[i, j], name="C")
     zero = tir.const(0.0, "float32")
     return [A, B, te.compute((M, N), lambda i, j: te.max(C[i, j], zero), name="relu")]
+
+
+OPERATORS = {
+    operator.__name__: auto_scheduler.register_workload(operator)
+    for operator in (
+        matmul,
+        batch_matmul,
+        dense_bias_relu,
+        conv1d_nlc,
+        conv2d_nhwc,
+        conv3d_ndhwc,
+        depthwise_conv2d_nhwc,
+        conv2d_transpose_nhwc,
+        conv2d_capsule_nhwijc,
+        norm_bmn,
+        conv2d_nchw_bn_relu,
+        softmax,
+        transpose_batch_matmul_softmax,
+        max_pool2d_nchw,
+        layer_norm,
+        add_relu,
+    )
+}

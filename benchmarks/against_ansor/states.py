@@ -1,20 +1,23 @@
-"""States, sketches, features and DAGs of built-in operators, against Ansor's at any size.
+"""States, sketches, features and DAGs of any operator, against Ansor's.
 
-    python benchmarks/against_ansor/states.py --peer PYTHON [--cases N] [--count N] [--show N]
+    python benchmarks/against_ansor/states.py --peer PYTHON [--programs] [--cases N] [--count N]
 
-A case draws an operator, its sizes (odd, prime, 1, powers of two), a target and its limits. The
-peer samples a population; every candidate is replayed here: its bound state as text, its rows of
-164 features and its operations must be the same, and so must all sketches and the printed DAG. The
-table is that of benchmarks/golden_report.py, which compares the same with the golden files.
+A case draws a built-in operator and its sizes (odd, prime, 1, powers of two), or with `--programs`
+a graph of one to six stages (programs.py), a target and its limits. The peer samples a population
+and mutates it; every candidate is replayed here: its bound state as text, its rows of 164 features
+and its operations must be the same, and so must all sketches and the printed DAG. The table is that
+of benchmarks/golden_report.py, which compares the same with the golden files.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import programs
 from peer import Peer, PeerError, arguments
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -34,8 +37,7 @@ LIMITS = {
 
 def arguments_of(rng: random.Random) -> tuple[str, list[int]]:
     """An operator and its arguments."""
-    size = lambda: rng.choice(SIZES)  # noqa: E731
-    channels = lambda: rng.choice(CHANNELS)  # noqa: E731
+    size, channels = partial(rng.choice, SIZES), partial(rng.choice, CHANNELS)
     batch, spatial = rng.choice((1, 1, 2, 3, 16)), rng.choice(SPATIAL)
     kernel, stride = rng.choice((1, 2, 3, 5)), rng.choice((1, 1, 2, 3))
     kernel = min(kernel, spatial)
@@ -83,36 +85,51 @@ def hardware_of(rng: random.Random, target: str) -> list[int]:
     return [80, 16, 64, shared, 65536, threads, 8, warp]
 
 
+def built_in(name: str, args: list[int]) -> ComputeDAG:
+    """The graph of a built-in operator."""
+    operator = workloads.get(name)
+    return ComputeDAG(operator.tensors(**dict(zip(operator.args, args, strict=False))))
+
+
 def main() -> int:
     """Print the table; 1 where something differs."""
     parser = arguments(__doc__)
+    parser.add_argument("--programs", action="store_true", help="random graphs of stages")
     parser.add_argument("--count", type=int, default=20, help="candidates of a case")
     parser.add_argument("--show", type=int, default=3, help="differences to print")
     parser.add_argument("--workload", help="only this one")
     parser.add_argument("--target", choices=("cpu", "cuda"), help="only this one")
     options = parser.parse_args()
     report = Report(options.show)
+    source: list[Any]
     for seed in range(options.seed, options.seed + options.cases):
         rng = random.Random(seed)
-        name, args = arguments_of(rng)
         target = rng.choice(("cpu", "cuda"))
         hardware = hardware_of(rng, target)
-        if options.workload not in (None, name) or options.target not in (None, target):
+        if options.programs:
+            text = programs.drawn(seed)
+            function, source, title = "program", [text], "a program"
+            dag = ComputeDAG(programs.tensors(text))
+        else:
+            name, args = arguments_of(rng)
+            function, source = "built_in", [name, args]
+            dag, title = built_in(name, args), f"{name} {args}"
+        if options.workload not in (None, source[0]) or options.target not in (None, target):
             continue
-        case = f"seed {seed}: {name} {args} on {target} {hardware}"
-        lines: list[dict[str, Any]]
+        title = f"seed {seed}: {title} on {target} {hardware}"
         with Peer(options.peer, "states_worker.py") as peer:
             try:
-                lines = peer.ask("lines", name, args, target, hardware, options.count, seed)
+                lines = peer.ask(function, *source, target, hardware, options.count, seed)
             except PeerError as error:
-                print(f"{case}: not compared, the peer says {error}")
+                print(f"{title}: not compared, the peer says {error}")
                 continue
-        operator = workloads.get(name)
-        dag = ComputeDAG(operator.tensors(**dict(zip(operator.args, args, strict=False))))
         before = report.disagreements
         for line in lines:
             compare(line, dag, report)
-        print(f"{case}: {'differs' if report.disagreements > before else 'the same'}", flush=True)
+        same = report.disagreements == before
+        print(f"{title}: {'the same' if same else 'differs'}", flush=True)
+        if not same and options.programs:
+            print(source[0])
     print(report.table())
     return 1 if report.disagreements else 0
 

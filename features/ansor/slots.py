@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autosched.features.ansor.names import CURVE_POINTS, REUSE_TYPES
 from autosched.features.ansor.stride import stride_along
 from autosched.features.walk.access import ACCESS_TYPES
-from autosched.features.walk.regions import touch
+from autosched.features.walk.regions import first_extents, touch
 from autosched.features.walk.scope import Access, Loop, f32
 
 LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE = REUSE_TYPES
@@ -153,8 +153,8 @@ def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]
     """Operations per byte where k/10 of the operations are done, k = 1..10."""
     ops = float(float_ops)
     op_list: list[float] = []
-    for loop in reversed(loops):
-        ops *= loop.extent
+    for extent in reversed(first_extents(loops)):
+        ops *= extent
         op_list.append(f32(ops))
     if ops <= 0 or not loops:
         return [0.0] * CURVE_POINTS

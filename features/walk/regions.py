@@ -24,7 +24,10 @@ class IndexBounds:
         self._loops = loops
         self._memo: dict[Expr, list[Bounds]] = {}
         self._levels = {loop.var: i for i, loop in enumerate(loops)}
-        self._plain = len(self._levels) == len(loops) and not any(loop.lets for loop in loops)
+        self._varying = any(loop.size is not None for loop in loops)
+        self._plain = len(self._levels) == len(loops) and not (
+            self._varying or any(loop.lets for loop in loops)
+        )
 
     def levels(self, expr: Expr) -> list[Bounds]:
         """(lower, upper) of `expr` at levels 0 (outermost) to n-1."""
@@ -68,6 +71,8 @@ class IndexBounds:
             loop = self._loops[i]
             env[loop.var] = loop.span
             for inner in self._loops[i:]:
+                if self._varying:
+                    env[inner.var] = inner.span_at(env)
                 for var, value in inner.lets:
                     env[var] = eval_bound(value, env)
             if last is None or loop.var in used or not self._plain:
@@ -96,6 +101,12 @@ def _collect(expr: Expr, scale: int, terms: dict[Var, int]) -> int | None:
         case Mul(a, IntImm(value)) | Mul(IntImm(value), a):
             return None if value == 0 else _collect(a, scale * value, terms)
     return None
+
+
+def first_extents(loops: Sequence[Loop]) -> list[int]:
+    """How often each loop runs while those around it stand at their first iteration."""
+    env = {loop.var: loop.point for loop in loops}
+    return [loop.extent_at(env) for loop in loops]
 
 
 def touch(accesses: Sequence[Access], loops: Sequence[Loop]) -> tuple[list[int], list[list[int]]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autosched.arith.const_int_bound import POS_INF, eval_bound
 from autosched.tir.buffer import Buffer
 from autosched.tir.expr import Expr, Var
 from autosched.tir.stmt import ForKind
@@ -33,7 +35,8 @@ class Loop:
     """One enclosing loop, or thread attribute if `thread` is not 0 (a position in names.LAUNCH).
 
     `point` bounds the variable in its first iteration, `span` over all; `table` outlives the store.
-    `counted`: a plain loop from 0 to a constant.
+    `counted`: a plain loop from 0 to a constant. `size` is the extent where it is no constant; the
+    others are then bounds of it.
     """
 
     var: Var
@@ -45,6 +48,20 @@ class Loop:
     thread: int = 0
     lets: list[tuple[Var, Expr]] = field(default_factory=list)
     counted: bool = False
+    size: Expr | None = None
+
+    def extent_at(self, env: Mapping[Var, tuple[int, int]]) -> int:
+        """The largest extent where the variables have these bounds."""
+        if self.size is None:
+            return self.extent
+        largest = eval_bound(self.size, env)[1]
+        return 1 if largest == POS_INF else largest
+
+    def span_at(self, env: Mapping[Var, tuple[int, int]]) -> tuple[int, int]:
+        """The bounds of the variable where those around it have these."""
+        if self.size is None:
+            return self.span
+        return self.point[0], self.point[1] + eval_bound(self.size, env)[1] - 1
 
 
 @dataclass(slots=True, eq=False)

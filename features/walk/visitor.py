@@ -184,7 +184,8 @@ class Nest:
             )
         self.env[stmt.loop_var] = span
         extent = 1 if size[1] == POS_INF else size[1]
-        loop = Loop(stmt.loop_var, extent, first, span, {}, stmt.kind)
+        varies = None if isinstance(stmt.extent, IntImm) else stmt.extent
+        loop = Loop(stmt.loop_var, extent, first, span, {}, stmt.kind, size=varies)
         loop.counted = (
             stmt.kind in _SERIAL
             and first == (0, 0)

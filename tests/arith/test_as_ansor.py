@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from autosched.arith import Analyzer
 from autosched.tir.expr import Expr, Range, Var
-from autosched.tir.op import ge, lt
+from autosched.tir.op import add, ge, lt, max_, mul, select, sub
 
-O, T, V = Var("o"), Var("t"), Var("v")
+O, T, V, Q = Var("o"), Var("t"), Var("v"), Var("q")
 
 
-def both(e: Expr, o: int, t: int, v: int = 1, given: Expr | None = None) -> tuple[str, str]:
-    """`e` as Ansor simplifies it, and as far as it goes; o, t and v have those extents."""
+def both(
+    e: Expr, o: int, t: int, v: int = 1, given: Expr | None = None, q: int = 1
+) -> tuple[str, str]:
+    """`e` as Ansor simplifies it, and as far as it goes; o, t, v and q have those extents."""
     found = []
     for as_ansor in (True, False):
         analyzer = Analyzer(as_ansor)
-        for var, extent in ((O, o), (T, t), (V, v)):
+        for var, extent in ((O, o), (T, t), (V, v), (Q, q)):
             analyzer.bind(var, Range.of(extent))
         if given is None:
             found.append(repr(analyzer.simplify(e)))
@@ -77,3 +81,30 @@ def test_results_of_the_two_kinds_do_not_mix() -> None:
     first = both(index, 2352, 4)
     assert both(index, 2352, 4) == first
     assert first[0] != first[1]
+
+
+def test_a_condition_around_bounds_the_quotient_in_another() -> None:
+    fetched = (O * 800 + T * 8 + V) // 14
+    within = lt(O * 100 + T, 112)
+    for var_first in (fetched + Q * 64, Q * 64 + fetched):
+        assert both(lt(var_first, 256), 2, 100, 8, within, q=4) == ("True", "True")
+    for limit, given in ((255, within), (256, lt(O * 100 + T, 113))):
+        found = both(lt(Q * 64 + fetched, limit), 2, 100, 8, given, q=4)
+        assert "True" not in found and "False" not in found
+
+
+@pytest.mark.parametrize(
+    ("operation", "ansor"),
+    [
+        (add, "Select(v < 3, o + t, 5)"),
+        (sub, "Select(v < 3, o - t, -1)"),
+        (max_, "Select(v < 3, max(o, t), 3)"),
+        (mul, "Select(v < 3, o, 2) * Select(v < 3, t, 3)"),
+    ],
+)
+def test_operations_of_two_choices(operation: Callable[[Expr, Expr], Expr], ansor: str) -> None:
+    condition = lt(V, 3)
+    e = operation(select(condition, O, 2), select(condition, T, 3))
+    found, simplest = both(e, 2000, 3000, 5)
+    assert found == ansor
+    assert simplest == ("Select(v < 3, o * t, 6)" if operation is mul else ansor)

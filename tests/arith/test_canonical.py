@@ -177,3 +177,21 @@ def test_what_is_settled_is_what_no_rule_changes(analyzer: Analyzer) -> None:
             fresh.bind(var, Range.of(size))
         assert fresh.rewrite(e) is e
         assert fresh.canonical.visit(e) is e
+
+
+@pytest.mark.parametrize(
+    ("e", "text"),
+    [
+        # as Ansor has them
+        (sub(0, I * 28), "i * -28"),
+        (I * -28, "i * -28"),
+        (I * -1, "i * -1"),
+        (sub(0, I), "0 - i"),
+        (I * -4 * K, "i * k * -4"),
+        (I * -2 + K * -3, "0 - i * 2 - k * 3"),
+        (floormod(I, 6) * -8 + 3, "3 - i % 6 * 8"),
+        (I * -8 + 3, "3 - i * 8"),
+    ],
+)
+def test_a_single_negative_term_is_a_product(e: Expr, text: str) -> None:
+    assert repr(Analyzer().simplify(e)) == repr(Analyzer(True).simplify(e)) == text

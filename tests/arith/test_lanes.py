@@ -50,6 +50,12 @@ FOLDED: list[tuple[Expr, Expr]] = [
     (ramp(N * 16) // same(8), same(N * 2)),
     (ramp(N * 16) % same(8), ramp(0)),
     (ramp(N * 16 + 3, 1) // same(32), same(N // 2)),
+    (ramp(I * 8 + 7, -1) // same(8), same(I)),  # backwards
+    (ramp(I * 8 + 7, -1) % same(8), ramp(7, -1)),
+    (ramp(I * 8 - 1, -1) // same(8), same(I - 1)),
+    (ramp(I * 8 + 6, -1) // same(8), ramp(I * 8 + 6, -1) // same(8)),
+    (op.max_(op.max_(ramp(N), same(3)), same(5)), op.max_(ramp(N), same(5))),
+    (op.min_(op.min_(ramp(N), same(3)), same(5)), op.min_(ramp(N), same(3))),
     (op.lt(ramp(I * 8), same(64)), same(True)),
     (op.lt(ramp(I * 8), same(0)), same(False)),
     (op.lt(same(64), ramp(I * 8)), same(False)),

@@ -33,6 +33,15 @@ def test_several_outputs() -> None:
     assert dag.print_dag().count("\n") == 3
 
 
+def test_an_input_that_nobody_reads_is_an_argument_and_no_stage() -> None:
+    tensors = [te.placeholder((4,), name=name) for name in "UXV"]
+    Y = te.compute((4,), lambda i: tensors[1][i] + 1.0, name="Y")
+    dag = ComputeDAG([*tensors, Y])
+    assert dag.print_dag() == "X = PLACEHOLDER [4]\nY(i) = (X[i] + 1f)\n"  # as Ansor prints it
+    assert [tensor.name for tensor in dag.apply_steps([])[1]] == ["U", "X", "V", "Y"]
+    assert dag.hash_key() == '["6c23f716c92737c17bb74992a105270e", [4], [4], [4], [4]]'
+
+
 def test_hash_key_depends_on_the_computation_and_the_shapes() -> None:
     key = dag_of("matmul", M=4, N=5, K=6).hash_key()
     assert json.loads(key)[1:] == [[4, 6], [6, 5], [4, 5]]

@@ -225,6 +225,10 @@ def test_primitives_refuse(dense: State) -> None:
         dense.rfactor(2, dense.stages[2].iters[0], 1)
     with pytest.raises(ScheduleError, match="its loops were changed before"):
         dense.split(2, dense.stages[2].iters[0], [4])[0].cache_write(2, "local")
+    split, parts = dense.split(5, relu[0], [4])
+    swapped = split.reorder(5, [split.stages[5].iters[2], *parts])
+    with pytest.raises(ScheduleError, match=r"CacheWriteStep .*: its loops were changed before"):
+        swapped.cache_write(5, "local")
     with pytest.raises(ScheduleError, match="its loops were changed before"):
         reordered(dense, 2).split(5, relu[0], [4])[0].cache_write(2, "local")
     with pytest.raises(ScheduleError, match="before it is inlined or attached"):

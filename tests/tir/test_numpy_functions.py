@@ -29,7 +29,7 @@ MADE: list[tuple[Callable[[], object], str]] = [
     (lambda: np.add(X, 1), "x + 1.0"),
     (lambda: I ** np.int64(2), "i * i"),
     (lambda: I ** te.const(3), "i * (i * i)"),
-    (lambda: np.negative(X), "0.0 - x"),
+    (lambda: np.negative(X), "x * -1.0"),
     (lambda: np.abs(X), "fabs(x)"),
     (lambda: te.max(X, np.array(0.5)), "max(x, 0.5)"),
     (lambda: (np.array(2.0) * A).op.body[0], "2.0 * A[ax0, ax1]"),

@@ -165,8 +165,13 @@ def set_range(stage: Stage, state: Domains, iv: IterVar, extent: Expr, analyzer:
 
 
 def _thread_bound(stage: Stage) -> set[IterVar]:
-    """The loops from which a thread-bound one derives."""
-    masks = {iv: 1 for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
+    """The axes from which a loop that is bound to a thread derives.
+
+    One that was bound and then split or fused is a loop no more, and binds nothing.
+    """
+    attrs = stage.iter_var_attrs
+    leaves = [iv for iv in stage.leaf_iter_vars if iv in attrs]
+    masks = {iv: 1 for iv in leaves if attrs[iv].bind_thread is not None}
     if masks:
         pass_up_bit_mask(stage, masks, allow_missing=True)
     return {iv for iv, mask in masks.items() if mask}

@@ -10,6 +10,7 @@ from autosched.te.bounds.infer_bound import infer_bound
 from autosched.te.bounds.loop_length import MOST_ITERATIONS
 from autosched.te.lowering.buffer_binding import Binding, Storage, bind_buffers, storage_of, whole
 from autosched.te.lowering.schedule_ops import schedule_ops
+from autosched.te.lowering.store_predicates import check_store_predicates
 from autosched.te.operations.operation import ComputeOp
 from autosched.te.operations.tensor import Tensor
 from autosched.te.relations import AttachType
@@ -58,14 +59,12 @@ def schedule_to_prim_func(
             )
     normalized = sch.normalize()
     body = schedule_ops(normalized, infer_bound(normalized))
+    check_store_predicates(body, normalized, _known(args))
     return to_prim_func(body, args, name)
 
 
 def _check_variables(sch: Schedule, args: Sequence[Tensor | Var], name: str) -> None:
-    known = {arg for arg in args if isinstance(arg, Var)}
-    for arg in args:
-        if isinstance(arg, Tensor):
-            known.update(*map(free_vars, arg.shape))
+    known = _known(args)
     for stage in sch.stages:
         op = stage.op
         if isinstance(op, ComputeOp):
@@ -77,6 +76,15 @@ def _check_variables(sch: Schedule, args: Sequence[Tensor | Var], name: str) -> 
                     f"to_prim_func {name}: {op.name} uses {names}, no axis of it and no argument; "
                     "reduce over it (te.sum(..., axis=...)), or add it to the arguments"
                 )
+
+
+def _known(args: Sequence[Tensor | Var]) -> set[Var]:
+    """The variables that arguments give a value."""
+    known = {arg for arg in args if isinstance(arg, Var)}
+    for arg in args:
+        if isinstance(arg, Tensor):
+            known.update(*map(free_vars, arg.shape))
+    return known
 
 
 def _is_aligned(stage: Stage) -> bool:

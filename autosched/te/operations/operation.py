@@ -14,7 +14,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.dtype import DType
 from autosched.tir.expr import Expr, IterVar, ProducerLoad, Reduce
 from autosched.tir.stmt import Stmt
-from autosched.tir.walk import pre_order
+from autosched.tir.walk import post_order, pre_order
 from autosched.words import count
 
 LAYOUT_FREE = "layout_free_placeholders"  # attribute: tensors that may be stored otherwise
@@ -118,13 +118,15 @@ class ComputeOp(Operation):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that the bodies read, in order of first appearance."""
+        """The tensors that the bodies read, in order; those read for an index before what is read
+        there, as in TVM, which numbers stages in this order."""
         if self._inputs is None:
             domains = (iv.dom for iv in self.reduce_axis if iv.dom is not None)
-            ends = (
-                load for dom in domains for e in (dom.min, dom.extent) for load in tensor_loads(e)
+            ends = (e for dom in domains for e in (dom.min, dom.extent))
+            read = (node for e in chain(self.body, ends) for node in post_order(e))
+            self._inputs = tuple(
+                dict.fromkeys(node.producer for node in read if isinstance(node, ProducerLoad))
             )
-            self._inputs = tuple(dict.fromkeys(load.producer for load in chain(self.loads, ends)))
         return self._inputs
 
 

@@ -83,6 +83,9 @@ def cache_read(
     for reader in reading:
         if source not in reader.op.inputs:
             raise refuse("cache_read", reader, None, f"it does not read {source.name}")
+        if isinstance(reader.op, ScanOp) and source in reader.op.update:
+            why = "the scan keeps what its update stores; s.cache_write gives the update a memory"
+            raise refuse("cache_read", stage, None, why)
     axes = plain_axes(source.shape)
     cache = ComputeOp(
         _cache_name(schedule, source, scope), axes, (source[tuple(iv.var for iv in axes)],)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from autosched.arith import Analyzer
-from autosched.tir.expr import Expr, Range, Var
+from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.function import PrimFunc
 from autosched.tir.walk import free_vars
 
@@ -54,7 +54,9 @@ class Facts:
         """`var` is in [low, low + extent) from here on."""
         known = self._ranges.get(var)
         if known is not None:
-            if known[0] is low and known[1] is extent:
+            # Where bounds are no numbers, those that follow may differ from place to place.
+            numbers = isinstance(low, IntImm) and isinstance(extent, IntImm)
+            if numbers and known[0] is low and known[1] is extent:
                 return
             self._forget()
         self._ranges[var] = (low, extent)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from autosched.tir.expr import Call, Expr, StringImm
 from autosched.tir.intrin import BINARY_MATH, UNARY_MATH
-from autosched.tir.op import broadcast, call, const, div, ge, mul, neg, select, sub
+from autosched.tir.op import broadcast, call, const, div, ge, mul, select, sub
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _rsqrt(e: Call) -> Expr:
 
 def _sigmoid(e: Call) -> Expr:
     (x,) = e.args
-    return div(_like(x, 1), _like(x, 1) + call("exp", neg(x)))
+    return div(_like(x, 1), _like(x, 1) + call("exp", sub(_like(x, 0), x)))
 
 
 def _exp10(e: Call) -> Expr:

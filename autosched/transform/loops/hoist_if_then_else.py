@@ -27,6 +27,7 @@ from autosched.transform.expressions.effects import is_lasting
 from autosched.transform.expressions.simplify import Simplify
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
+from autosched.transform.loops.copy_stmt import copy_stmt
 from autosched.transform.loops.remove_no_op import RemoveNoOp
 
 _THREAD_KEYS = ("thread_extent", "virtual_thread")
@@ -74,8 +75,10 @@ def _lift(loop: For) -> Stmt:
         inner = _replace(loop, branch, case)
         return _lift(inner) if isinstance(inner, For) else inner
 
-    else_case = None if branch.else_case is None else around(branch.else_case)
-    return IfThenElse(branch.condition, around(branch.then_case), else_case)
+    then_case = around(branch.then_case)
+    if branch.else_case is None:
+        return IfThenElse(branch.condition, then_case)
+    return IfThenElse(branch.condition, then_case, copy_stmt(around(branch.else_case), {}))
 
 
 def _free_branch(s: Stmt, loop: For) -> IfThenElse | None:

@@ -63,6 +63,7 @@ from autosched.tir.stmt import (
     nop,
     seq,
 )
+from autosched.tir.undefined import undefined
 from autosched.tir.walk import map_children
 from autosched.transform.dataflow.dead_stores import remove_dead_stores
 from autosched.transform.dataflow.known_values import use_known_values
@@ -73,7 +74,7 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class RemoveNoOp(FunctionPass):
-    """Removes empty loops, branches, lets, allocations; pure evaluations; self-assignments.
+    """Removes empty loops, branches, allocations; unused lets; pure evaluations; self-assignments.
 
     What is evaluated for its effect stays: the value of a let, a condition, a loop's extent.
 
@@ -141,7 +142,10 @@ class _RemoveNoOp:
         assert isinstance(s, LetStmt)
         new = map_children(s, self.stmt)
         assert isinstance(new, LetStmt)
-        return _effects(s.value) if is_nop(new.body) else new
+        if is_nop(new.body):
+            return _effects(s.value)
+        unused = not has_side_effect(s.value) and s.var not in undefined(new.body)
+        return new.body if unused else new
 
     def _attr(self, s: Stmt) -> Stmt:
         assert isinstance(s, AttrStmt)

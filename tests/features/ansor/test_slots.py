@@ -95,3 +95,12 @@ def test_intensity_where_all_operations_round_to_more_than_all() -> None:
     assert curve[-1] == pytest.approx(26_847_000 / (4 * 4))
     _, again = analyse([access("kWrite", (4,), (i,))], loops(j=1, i=4), ops=6_711_750)
     assert again[-1] == curve[-1]
+
+
+def test_operations_of_a_loop_whose_extent_varies_are_those_of_its_first_run() -> None:
+    nest = loops(i=4, j=10)
+    nest[1].size = i % 2 * 8 + 2
+    store = access("kWrite", (64,), (j,))
+    _, curve = analyse([store], nest)
+    assert curve[0] == pytest.approx(2 / 8)  # of two elements while i is 0
+    assert curve[-1] == pytest.approx(2 * 4 / 40)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from autosched.features.walk.regions import IndexBounds, touch
+from autosched.arith.const_int_bound import POS_INF
+from autosched.features.walk.regions import IndexBounds, first_extents, touch
 from autosched.features.walk.scope import Access, BufferInfo, Loop
 from autosched.tir.buffer import decl_buffer
 from autosched.tir.expr import Expr, Var
@@ -66,3 +67,21 @@ def test_a_region_of_unknown_size_is_truncated_to_32_bits() -> None:
     data_dependent = Var("n")
     memory, outermost = touch([access((data_dependent,))], [walked(i, 4)])
     assert (memory, outermost) == ([0], [[0]])
+
+
+def test_extents_that_vary_are_those_of_the_first_iteration_around() -> None:
+    # for i in range(4): for j in range(i % 2 * 8 + 2)
+    outer, inner = walked(i, 4), walked(j, 10)
+    inner.size = i % 2 * 8 + 2
+    nest = [outer, inner]
+    assert IndexBounds(nest).levels(j) == [(0, 9), (0, 1)]
+    assert IndexBounds(nest).levels(i * 16 + j) == [(0, 57), (0, 1)]
+    assert first_extents(nest) == [4, 2]
+    assert touch([access((j,))], nest)[0] == [8, 40]
+
+
+def test_extents_without_a_bound_count_once() -> None:
+    inner = walked(j, 1)
+    inner.size = Var("n", "int64")
+    inner.span = (0, POS_INF - 1)
+    assert first_extents([walked(i, 4), inner]) == [4, 1]

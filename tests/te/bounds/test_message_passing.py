@@ -66,6 +66,24 @@ def test_no_tightening_when_a_thread_hangs_on_it() -> None:
     assert extent(state, thread) == 8
 
 
+@pytest.mark.parametrize("thread", ["vthread", "threadIdx.x", "blockIdx.x"])
+def test_a_thread_that_no_loop_has_any_more_holds_nothing_open(thread: str) -> None:
+    for part in ("fused", "split"):
+        stage, (i,) = stage_of(4)
+        outer, inner = stage.split(i, factor=5)
+        middle, last = stage.split(outer, nparts=16)
+        stage.bind(middle, te.thread_axis(thread))
+        assert extent(domains(stage), middle) == 16
+        if part == "fused":
+            fused = stage.fuse(middle, last)
+            assert extent(domains(stage), fused) == 1
+        else:
+            first, second = stage.split(middle, factor=2)
+            state = domains(stage)
+            assert (extent(state, first), extent(state, second)) == (1, 1)
+        assert extent(domains(stage), inner) == 4
+
+
 def test_no_tightening_while_the_schedule_is_made() -> None:
     stage, (i,) = stage_of(3)
     _, ii = stage.split(i, factor=8)

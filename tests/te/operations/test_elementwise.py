@@ -63,6 +63,24 @@ def test_operators_nest_and_have_names() -> None:
     check([A], A.astype("int32"), [a], a.astype("int32"))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_opposite_of_zero_is_signed(dtype: str) -> None:
+    A = te.placeholder((6,), dtype, "A")
+    a = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf], dtype)
+    for width in (1, 6):  # a loop, and lanes
+        B = te.compute((6,), lambda i: -A[i], name="B")
+        s = te.create_schedule(B.op)
+        _, lanes = s[B].split(B.op.axis[0], factor=width)
+        s[B].vectorize(lanes)
+        func = lower(s, [A, B], TARGET)
+        run: Callable[..., object]
+        for run in (lambda *x, f=func: interp.run(f, list(x)), load(build_func(func, TARGET))):
+            found = np.zeros_like(a)
+            run(a, found)
+            assert found.tolist() == (-a).tolist()
+            assert np.signbit(found).tolist() == np.signbit(-a).tolist()
+
+
 def test_symbolic_shapes_must_be_the_same() -> None:
     n, m = te.size_var("n"), te.size_var("m")
     A, B, C = te.placeholder((n,)), te.placeholder((n,)), te.placeholder((m,))

@@ -29,6 +29,25 @@ def test_post_order_follows_first_appearance() -> None:
     assert D.op.inputs == (C, B, A)
 
 
+def test_what_an_index_reads_comes_first() -> None:
+    """As in TVM 0.17, which prints these orders; records name stages by them."""
+    A, D = te.placeholder((9,), name="A"), te.placeholder((9,), name="D")
+    I, J = (te.placeholder((9,), "int32", name=name) for name in "IJ")
+    B = te.placeholder((9, 9), name="B")
+    k = te.reduce_axis((0, 9), name="k")
+    for expected, body in {
+        "IA": lambda i: A[I[i]],
+        "DIJBA": lambda i: D[i] + B[I[i], J[i]] * A[i],
+        "JIBA": lambda i: B[I[J[i]], i] + A[i],
+        "IJAD": lambda i: te.if_then_else(I[i] > 0, A[J[i]], D[i]),
+        "IAJ": lambda _: te.sum(A[I[k]], axis=k, where=J[k] > 0),
+        "ADJ": lambda i: te.sum(A[k], axis=k, where=J[k] > 0, init=D[i]),
+    }.items():
+        C = te.compute((9,), body, name="C")
+        assert [tensor.name for tensor in C.op.inputs] == list(expected)
+        assert [op.name for op in post_order_ops([C.op])] == [*expected, "C"]
+
+
 def test_read_and_feed_graph() -> None:
     A, B, C, D = _diamond()
     assert read_graph([D.op]) == {D.op: (C, B, A), C.op: (A,), B.op: (A,), A.op: ()}

@@ -9,10 +9,10 @@ from autosched.errors import ScheduleError
 from autosched.te.operations.operation import tensor_loads
 
 
-def test_inputs_are_listed_once_in_order_of_first_appearance() -> None:
+def test_inputs_are_listed_once_and_what_indices_read_first() -> None:
     A, B = te.placeholder((8,), name="A"), te.placeholder((8,), "int32", name="B")
     C = te.compute((8,), lambda i: A[B[i]] * A[i] + B[0].astype("float32"), name="C")
-    assert C.op.inputs == (A, B)
+    assert C.op.inputs == (B, A)
     assert [load.producer.name for load in tensor_loads(C.op.body[0])] == ["A", "B", "A", "B"]
 
 

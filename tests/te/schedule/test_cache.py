@@ -46,6 +46,17 @@ def test_cache_read_changes_only_the_given_readers(
     assert s[D].op.inputs[0] is s[C].op.output(0)
 
 
+def test_cache_read_of_a_scans_own_update_is_refused() -> None:
+    X, state = te.placeholder((4, 3), name="X"), te.placeholder((4, 3), name="state")
+    init = te.compute((1, 3), lambda _, i: X[0, i], name="init")
+    update = te.compute((4, 3), lambda t, i: state[t - 1, i] + X[t, i], name="update")
+    total = te.scan(init, update, state, [X], name="total")
+    s = te.create_schedule(total)
+    with pytest.raises(ScheduleError, match=r"stage update: the scan keeps what .*cache_write"):
+        s.cache_read(update, "local", [total])
+    assert _names(s) == ["X", "init", "state", "update", "total"]
+
+
 def test_a_second_cache_in_the_same_scope_gets_another_name(
     matmul: tuple[Schedule, Tensor, Tensor, Tensor, Tensor],
 ) -> None:

@@ -56,6 +56,17 @@ def test_binding_a_variable_otherwise_forgets(facts: Facts) -> None:
     assert not facts.analyzer.can_prove(lt(i, 8))
 
 
+def test_a_variable_bound_again_is_bounded_by_what_holds_there(facts: Facts) -> None:
+    bind(facts, i, 8)
+
+    def largest(_: None) -> int:
+        facts.bind(j, IntImm(0), i + 1)
+        return int(facts.analyzer.const_int_bound(j).max_value)
+
+    assert facts.under((lt(i, 2),), largest, None) == 1
+    assert facts.under((ge(i, 2),), largest, None) == 7
+
+
 def test_extents_of_parameters_are_not_negative(make_func: MakeFunc) -> None:
     n = Var("n")
     facts = Facts(make_func(nop(), decl_buffer((n,), "float32", "A")))

@@ -1,0 +1,89 @@
+"""Conditions about canonical sums, divided by a factor of most of the sum.
+
+docs/semantics/arithmetic.md has the rules.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+from autosched.arith.compare import may_vanish
+from autosched.arith.sum_form import (
+    NO_UPPER,
+    Sum,
+    Term,
+    emit,
+    insert_term,
+    representable,
+)
+from autosched.tir.dtype import DType
+from autosched.tir.expr import LT, Expr, FloorDiv
+from autosched.tir.op import const
+
+if TYPE_CHECKING:
+    from autosched.arith.canonical import CanonicalSimplifier
+
+
+def less_by_factor(self: CanonicalSimplifier, e: Any) -> Expr | None:
+    """a - b < 0 divided by the common factor of most of it, where the rest cannot matter."""
+    terms: list[Term] = []
+    base = self.gather(e.a, 1, terms) + self.gather(e.b, -1, terms)
+    factor, scaled = abs(base), False
+    for term in terms:
+        if term.scale not in (1, -1):
+            scaled = True
+            factor = gcd(factor, term.scale)
+    if not scaled:
+        return None
+    dtype = e.a.dtype
+    if factor > 1:
+        kept = _kept_terms(self, terms, base, factor, dtype)
+        if kept is not None:
+            return _negative(self, kept, base // factor, dtype)
+    return None
+
+
+def _kept_terms(
+    self: CanonicalSimplifier, terms: list[Term], base: int, factor: int, dtype: DType
+) -> list[Term] | None:
+    """What of the sum decides its sign, divided by the factor; None when all of it does."""
+    rest = [t for t in terms if t.scale % factor]
+    kept = [t._replace(scale=t.scale // factor) for t in terms if t.scale % factor == 0]
+    if not rest or self.in_range(rest, 0, factor, dtype):
+        return kept
+    if _below_by_condition(self, rest, factor, dtype):
+        return kept
+    # What is kept decides even where it is no more than the rest, unless it is 0.
+    within_factor = self.in_range(rest, factor - 1, 2 * factor - 1, dtype)
+    if within_factor and not may_vanish(self.analyzer, kept, base // factor):
+        return kept
+    if len(rest) != 1 or rest[0].scale != 1:
+        return None
+    index, lower, upper, _, trunc = rest[0]
+    if upper == NO_UPPER or trunc or upper % (factor * lower):
+        return None
+    insert_term(kept, Term(index, lower * factor, upper, 1, False), 1)
+    return kept
+
+
+def _below_by_condition(
+    self: CanonicalSimplifier, rest: list[Term], limit: int, dtype: DType
+) -> bool:
+    """True when a quotient lies in [0, limit), as the conditions around it say."""
+    if len(rest) != 1 or rest[0].scale != 1 or not self.analyzer.literals:
+        return False
+    total = emit(rest, 0, dtype)
+    if total.__class__ is not FloorDiv or self.analyzer.bounds(total)[0] < 0:
+        return False
+    return self.analyzer.prove_nested(LT(total, const(limit, dtype)))
+
+
+def _negative(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> Expr | None:
+    """The simplified condition that the sum is less than 0; None when it may wrap."""
+    if not representable(Sum(tuple(terms), base), dtype):
+        return None
+    total = emit(terms, base, dtype)
+    if self.analyzer.bounds.wraps(total):
+        return None
+    return self.visit(LT(total, const(0, dtype)))
