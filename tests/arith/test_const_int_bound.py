@@ -44,6 +44,7 @@ CASES: list[tuple[Expr, tuple[int, int]]] = [
     (floormod(Y, Z), (0, 4)),
     (floormod(Y, X), (-2, 7)),
     (floormod(Y % 3, Y), (0, 2)),
+    (floormod(X - 8, X), (-2, 9)),  # -1 % 10 is 9
     (truncmod(X, 4), (-3, 3)),
     (truncmod(Y, -16), (0, 7)),
     (truncmod(X, -4), (-3, 3)),
