@@ -34,14 +34,11 @@ def less_by_factor(self: CanonicalSimplifier, e: Any) -> Expr | None:
         if term.scale not in (1, -1):
             scaled = True
             factor = gcd(factor, term.scale)
-    if not scaled:
+    if not scaled or factor <= 1:
         return None
     dtype = e.a.dtype
-    if factor > 1:
-        kept = _kept_terms(self, terms, base, factor, dtype)
-        if kept is not None:
-            return _negative(self, kept, base // factor, dtype)
-    return None
+    kept = _kept_terms(self, terms, base, factor, dtype)
+    return None if kept is None else _negative(self, kept, base // factor, dtype)
 
 
 def _kept_terms(

@@ -10,7 +10,8 @@ of benchmarks/golden_report.py, which compares the same with the golden files.
 
 Known to differ, and no defect: the distances of reuse of a program of several GPU kernels, where
 Ansor's tables are those that its memory allocator happens to give again; `max(x, x)`, which is
-`x` here; what Ansor folds although it loses NaN (`x - x`, `x * 0`). Some graphs end its own checks.
+`x` here; what Ansor folds although it loses NaN (`x - x`, `x * 0`); bounds of GPU candidates whose
+threads read what other threads hold, which are refused here. Some graphs end its own checks.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from worker import serve
 
 import steps_dags  # isort: skip  (after the worker, which takes standard output)
 import tvm  # isort: skip
+import worker_tasks  # isort: skip
 from tvm import auto_scheduler, te  # isort: skip
 from tvm.auto_scheduler.loop_state import State  # isort: skip
 
-TARGETS = {"cpu": "llvm -mcpu=skylake-avx512", "cuda": "cuda -arch=sm_80"}
 TIME = 20  # seconds of a question; then the process ends
 
 
@@ -85,28 +85,19 @@ def bound() -> list[Any]:
     return described(Now.dag.infer_bound_from_state(Now.states[-1]))
 
 
-def _input(target: str, hardware: list[int]) -> Any:
-    task = auto_scheduler.SearchTask(
-        compute_dag=Now.dag,
-        workload_key='["steps"]',
-        target=TARGETS[target],
-        hardware_params=auto_scheduler.HardwareParams(*hardware),
-    )
-    return auto_scheduler.MeasureInput(task, Now.states[-1])
+def _task(target: str, hardware: list[int]) -> Any:
+    return worker_tasks.task(target, hardware, compute_dag=Now.dag, workload_key='["steps"]')
 
 
 def steps() -> list[Any]:
     """The steps as a record has them."""
-    result = auto_scheduler.MeasureResult([1.0], 0, "", 1.0, 1)
-    found = _input("cpu", [2, 64, 64, 0, 0, 0, 0, 0])
-    line = auto_scheduler.measure_record.dump_record_to_string(found, result)
-    written: list[Any] = json.loads(line)["i"][1][1]
-    return written
+    return worker_tasks.steps_of(_task("cpu", [2, 64, 64, 0, 0, 0, 0, 0]), Now.states[-1])
 
 
 def read(steps: list[Any]) -> str:
     """The bound state of steps that a record has."""
-    about = [['["steps"]', TARGETS["cpu"], [2, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], steps]]
+    cpu = worker_tasks.TARGETS["cpu"]
+    about = [['["steps"]', cpu, [2, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], steps]]
     line = json.dumps({"i": about, "r": [[1.0], 0, 1.0, 1], "v": "v0.6"})
     found, _ = auto_scheduler.measure_record.load_record_from_string(line)
     return str(Now.dag.infer_bound_from_state(found.state))
@@ -114,7 +105,7 @@ def read(steps: list[Any]) -> str:
 
 def features(target: str, hardware: list[int]) -> list[list[float]]:
     """The rows of the current state."""
-    task = _input(target, hardware).task
+    task = _task(target, hardware)
     (rows,) = auto_scheduler.feature.get_per_store_features_from_states([Now.states[-1]], task)
     return [[float(x) for x in row] for row in rows]
 

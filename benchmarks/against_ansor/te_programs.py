@@ -7,33 +7,24 @@ orders of a sum give the same.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-Size = int | str
-SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 16)
+from program_text import MAKERS, Maker, Named, Program, Size, as_tuple, at, numbers, some_axes
+
 N = 11
 """What `n`, a size that only the call gives, is."""
+BINARY = ("{0} + {1}", "{0} - {1}", "te.max({0}, {1})", "te.min({0}, {1})")
 
 
-class Named(NamedTuple):
-    """A tensor by its name in the program."""
+class Exact(Program):
+    """A program of whole numbers, at times of a size `n`; results may be read, too."""
 
-    name: str
-    shape: tuple[Size, ...]
-
-
-class Program:
-    """Lines of a program that is being drawn."""
+    sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 16)
+    binary: ClassVar[tuple[str, ...]] = BINARY
 
     def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.lines: list[str] = []
-        self.made: list[Named] = []
-        self.inputs: list[Named] = []
-        self.read: set[str] = set()
-        self.hidden: set[str] = set()
-        self.dtype = rng.choice(("int32", "float32"))
+        super().__init__(rng, rng.choice(("int32", "float32")))
         self.symbolic = rng.random() < 0.25
         if self.symbolic:
             self.lines.append("n = te.var('n')")
@@ -53,167 +44,25 @@ class Program:
 
     def size(self) -> Size:
         """A length."""
-        return "n" if self.symbolic and self.rng.random() < 0.5 else self.rng.choice(SIZES)
-
-    def placeholder(self, shape: Sequence[Size], dtype: str = "") -> Named:
-        """A new input."""
-        tensor = Named(f"I{len(self.inputs)}", tuple(shape))
-        given = f"{_shape(shape)}, {dtype or self.dtype!r}, name={tensor.name!r}"
-        self.lines.append(f"{tensor.name} = te.placeholder({given})")
-        self.inputs.append(tensor)
-        if not dtype:
-            self.made.append(tensor)
-        return tensor
-
-    def some(self, rank: int | None = None, known: bool = False) -> Named:
-        """A tensor that exists, most often the last, or a new input."""
-        fits = [
-            t
-            for t in self.made
-            if rank in (None, len(t.shape))
-            and not (known and "n" in t.shape)
-            and t.name not in self.hidden
-        ]
-        if not fits or self.rng.random() < 0.1:
-            rank = rank or self.rng.choice((1, 2, 2, 3))
-            return self.placeholder(
-                [self.rng.choice(SIZES) if known else self.size() for _ in range(rank)]
-            )
-        return fits[-1] if self.rng.random() < 0.7 else self.rng.choice(fits)
-
-    def like(self, shape: tuple[Size, ...]) -> Named:
-        """A tensor of this shape."""
-        fits = [t for t in self.made if t.shape == shape and t.name not in self.hidden]
-        some = fits and self.rng.random() < 0.5
-        return self.rng.choice(fits) if some else self.placeholder(shape)
-
-    def const(self, value: int) -> str:
-        """A number of the program's type."""
-        return f"const({value}, {self.dtype!r})"
-
-    def compute(
-        self,
-        shape: Sequence[Size],
-        body: str,
-        reads: Sequence[Named],
-        reduced: Sequence[tuple[str, Size]] = (),
-        reducer: str = "",
-        where: str = "",
-    ) -> Named:
-        """A stage; its axes are `i0`, `i1` ..."""
-        name = f"S{len(self.made)}"
-        axes = ", ".join(f"i{k}" for k in range(len(shape)))
-        for axis, length in reduced:
-            self.lines.append(f"{name}_{axis} = te.reduce_axis((0, {length}), name='{axis}')")
-            body = body.replace(f"${axis}", f"{name}_{axis}")
-            where = where.replace(f"${axis}", f"{name}_{axis}")
-        if reducer:
-            over = ", ".join(f"{name}_{a}" for a, _ in reduced)
-            guard = f", where={where}" if where else ""
-            body = f"{reducer}({body}, axis=[{over}]{guard})"
-        line = f"{name} = te.compute({_shape(shape)}, lambda {axes}: {body}, name={name!r})"
-        self.lines.append(line)
-        self.read |= {t.name for t in reads}
-        self.made.append(Named(name, tuple(shape)))
-        return self.made[-1]
-
-
-def _shape(shape: Sequence[Size]) -> str:
-    return f"({', '.join(map(str, shape))},)"
-
-
-def _at(tensor: Named, indices: Sequence[str] | None = None) -> str:
-    indices = [f"i{k}" for k in range(len(tensor.shape))] if indices is None else indices
-    return f"{tensor.name}[{', '.join(indices)}]"
-
-
-BINARY = ("{0} + {1}", "{0} - {1}", "te.max({0}, {1})", "te.min({0}, {1})")
+        return "n" if self.symbolic and self.rng.random() < 0.5 else super().size()
 
 
 def _unary(p: Program) -> None:
     x = p.some()
     form = p.rng.choice(("{0} + {1}", "te.max({0}, {1})", "select({0} > {1}, {0}, {1} - {0})"))
-    p.compute(x.shape, form.format(_at(x), p.const(p.rng.randint(-3, 3))), [x])
-
-
-def _binary(p: Program) -> None:
-    x = p.some()
-    y = p.like(x.shape)
-    p.compute(x.shape, p.rng.choice(BINARY).format(_at(x), _at(y)), [x, y])
-
-
-def _broadcast(p: Program) -> None:
-    x = p.some()
-    axes = sorted(p.rng.sample(range(len(x.shape)), p.rng.randint(1, len(x.shape))))
-    y = p.like(tuple(x.shape[a] for a in axes))
-    body = p.rng.choice(BINARY).format(_at(x), _at(y, [f"i{a}" for a in axes]))
-    p.compute(x.shape, body, [x, y])
-
-
-def _transpose(p: Program) -> None:
-    x = p.some()
-    order = p.rng.sample(range(len(x.shape)), len(x.shape))
-    at = [f"i{order.index(a)}" for a in range(len(order))]
-    p.compute([x.shape[a] for a in order], _at(x, at), [x])
-
-
-def _mirror(p: Program) -> None:
-    x = p.some()
-    axis = p.rng.randrange(len(x.shape))
-    at = [f"{n} - 1 - i{a}" if a == axis else f"i{a}" for a, n in enumerate(x.shape)]
-    p.compute(x.shape, _at(x, at), [x])
-
-
-def _pad(p: Program) -> None:
-    x = p.some(known=True)
-    axes = sorted(p.rng.sample(range(len(x.shape)), p.rng.randint(1, len(x.shape))))
-    width = p.rng.choice((1, 1, 2, 3))
-    shape = [int(n) + 2 * width if a in axes else n for a, n in enumerate(x.shape)]
-    inside = ", ".join(f"i{a} >= {width}, i{a} < {int(x.shape[a]) + width}" for a in axes)
-    at = [f"i{a} - {width}" if a in axes else f"i{a}" for a in range(len(shape))]
-    p.compute(shape, f"te.if_then_else(all({inside}), {_at(x, at)}, {p.const(0)})", [x])
-
-
-def _slice(p: Program) -> None:
-    x = p.some(known=True)
-    step = p.rng.choice((1, 2, 3))
-    whole = [int(n) for n in x.shape]
-    shape = [max(1, (n - 1) // step) for n in whole]
-    first = [p.rng.randint(0, n - (m - 1) * step - 1) for n, m in zip(whole, shape, strict=True)]
-    p.compute(shape, _at(x, [f"i{a} * {step} + {first[a]}" for a in range(len(shape))]), [x])
-
-
-def _flatten(p: Program) -> None:
-    x = p.some(known=True)
-    at, whole = [], 1
-    for n in reversed(x.shape):
-        at.append(f"floormod(floordiv(i0, {whole}), {n})")
-        whole *= int(n)
-    p.compute([whole], _at(x, at[::-1]), [x])
-
-
-def _fold(p: Program) -> None:
-    x = p.some(known=True)
-    axis = p.rng.randrange(len(x.shape))
-    length = int(x.shape[axis])
-    d = p.rng.choice([d for d in range(1, length + 1) if length % d == 0])
-    shape = [*x.shape[:axis], length // d, d, *x.shape[axis + 1 :]]
-    at = [f"i{a}" for a in range(axis)]
-    at.append(f"i{axis} * {d} + i{axis + 1}")
-    at += [f"i{a + 1}" for a in range(axis + 1, len(x.shape))]
-    p.compute(shape, _at(x, at), [x])
+    p.compute(x.shape, form.format(at(x), p.const(p.rng.randint(-3, 3))), [x])
 
 
 def _reduce(p: Program) -> None:
     x = p.some()
-    axes = sorted(p.rng.sample(range(len(x.shape)), p.rng.randint(1, len(x.shape))))
+    axes = some_axes(p, x)
     kept = [a for a in range(len(x.shape)) if a not in axes]
-    at = [f"$k{a}" if a in axes else f"i{kept.index(a)}" for a in range(len(x.shape))]
+    indices = [f"$k{a}" if a in axes else f"i{kept.index(a)}" for a in range(len(x.shape))]
     reduced = [(f"k{a}", x.shape[a]) for a in axes]
     where = p.rng.choice((f"$k{axes[0]} >= 1", f"$k{axes[0]} <= i0"))
     where = where if p.rng.random() < 0.2 else ""
     reducer = p.rng.choice(("te.sum", "te.sum", "te.max", "te.min"))
-    p.compute([x.shape[a] for a in kept] or [1], _at(x, at), [x], reduced, reducer, where)
+    p.compute([x.shape[a] for a in kept] or [1], at(x, indices), [x], reduced, reducer, where)
 
 
 def _largest(p: Program) -> None:
@@ -222,7 +71,7 @@ def _largest(p: Program) -> None:
     name = f"S{len(p.made)}"
     p.lines.append(f"{name}_k = te.reduce_axis((0, {x.shape[1]}), name='k')")
     body = f"largest(({name}_k.var, {x.name}[i0, {name}_k]), {name}_k)"
-    line = f"te.compute({_shape(x.shape[:1])}, lambda i0: {body}, name={name!r})"
+    line = f"te.compute({as_tuple(x.shape[:1])}, lambda i0: {body}, name={name!r})"
     p.lines.append(f"{name}a, {name} = {line}")
     p.read.add(x.name)
     p.hidden.add(f"{name}a")
@@ -233,8 +82,8 @@ def _pair(p: Program) -> None:
     x = p.some()
     name = f"S{len(p.made)}"
     axes = ", ".join(f"i{k}" for k in range(len(x.shape)))
-    body = f"({_at(x)} + {p.const(1)}, {_at(x)} - {p.const(2)})"
-    line = f"te.compute({_shape(x.shape)}, lambda {axes}: {body}, name={name!r})"
+    body = f"({at(x)} + {p.const(1)}, {at(x)} - {p.const(2)})"
+    line = f"te.compute({as_tuple(x.shape)}, lambda {axes}: {body}, name={name!r})"
     p.lines.append(f"{name}a, {name} = {line}")
     p.read.add(x.name)
     p.made += [Named(f"{name}a", x.shape), Named(name, x.shape)]
@@ -246,25 +95,25 @@ def _product(p: Program) -> None:
     columns = p.size()
     turned = p.rng.random() < 0.5
     y = p.like((columns, depth) if turned else (depth, columns))
-    right = _at(y, ["i1", "$k"] if turned else ["$k", "i1"])
-    body = f"{_at(x, ['i0', '$k'])} {p.rng.choice('+-')} {right}"
+    right = at(y, ["i1", "$k"] if turned else ["$k", "i1"])
+    body = f"{at(x, ['i0', '$k'])} {p.rng.choice('+-')} {right}"
     p.compute((rows, columns), body, [x, y], [("k", depth)], "te.sum")
 
 
 def _window(p: Program) -> None:
     """A convolution along the last axis but one, or a pooling."""
     x = p.some(2, known=True)
-    length, channels = map(int, x.shape)
+    length, channels = numbers(x)
     kernel = p.rng.randint(1, min(5, length))
-    stride, outs = p.rng.choice((1, 1, 2)), p.rng.choice(SIZES[:8])
+    stride, outs = p.rng.choice((1, 1, 2)), p.rng.choice(p.sizes[:8])
     out = (length - kernel) // stride + 1
-    at = f"i0 * {stride} + $rw"
+    place = f"i0 * {stride} + $rw"
     if p.rng.random() < 0.4:
         reducer = p.rng.choice(("te.max", "te.sum"))
-        p.compute((out, channels), _at(x, [at, "i1"]), [x], [("rw", kernel)], reducer)
+        p.compute((out, channels), at(x, [place, "i1"]), [x], [("rw", kernel)], reducer)
         return
     w = p.placeholder((kernel, channels, outs))
-    body = f"{_at(x, [at, '$rc'])} - {_at(w, ['$rw', '$rc', 'i1'])}"
+    body = f"{at(x, [place, '$rc'])} - {at(w, ['$rw', '$rc', 'i1'])}"
     p.compute((out, outs), body, [x, w], [("rw", kernel), ("rc", channels)], "te.sum")
 
 
@@ -272,9 +121,9 @@ def _gather(p: Program) -> None:
     x = p.some()
     places = p.placeholder((p.size(),), "int32")
     last = f"{x.shape[0]} - 1"
-    at = f"te.max(te.min({places.name}[i0], {last}), 0)"
+    place = f"te.max(te.min({places.name}[i0], {last}), 0)"
     rest = [f"i{a}" for a in range(1, len(x.shape))]
-    p.compute((*places.shape, *x.shape[1:]), _at(x, [at, *rest]), [x, places])
+    p.compute((*places.shape, *x.shape[1:]), at(x, [place, *rest]), [x, places])
 
 
 def _scan(p: Program) -> None:
@@ -302,16 +151,8 @@ def _scan(p: Program) -> None:
     p.made.append(Named(name, (steps, width)))
 
 
-MAKERS: tuple[tuple[Callable[[Program], None], int], ...] = (
+OWN: tuple[tuple[Maker, int], ...] = (
     (_unary, 4),
-    (_binary, 3),
-    (_broadcast, 3),
-    (_transpose, 2),
-    (_mirror, 1),
-    (_pad, 2),
-    (_slice, 2),
-    (_flatten, 1),
-    (_fold, 1),
     (_reduce, 4),
     (_largest, 1),
     (_pair, 1),
@@ -324,25 +165,26 @@ MAKERS: tuple[tuple[Callable[[Program], None], int], ...] = (
 
 def drawn(rng: random.Random) -> str:
     """A program of one to five stages."""
-    program = Program(rng)
-    functions, weights = zip(*MAKERS, strict=True)
+    program = Exact(rng)
+    functions, weights = zip(*MAKERS, *OWN, strict=True)
     for _ in range(rng.randint(1, 5)):
         rng.choices(functions, weights)[0](program)
     return program.text()
 
 
-def names_for(te: Any, others: Mapping[str, Any]) -> dict[str, Any]:
-    """What the text of a program uses."""
+def names_for(names: Mapping[str, Any]) -> dict[str, Any]:
+    """What the text of a program uses, with what either side has."""
+    te = names["te"]
 
     def combine(x: Any, y: Any) -> tuple[Any, Any]:
         better = x[1] >= y[1]
-        choose = others["select"]
+        choose = names["select"]
         return choose(better, x[0], y[0]), choose(better, x[1], y[1])
 
     def identity(t0: str, t1: str) -> tuple[Any, Any]:
-        return others["const"](-1, t0), te.min_value(t1)
+        return names["const"](-1, t0), te.min_value(t1)
 
-    return {"te": te, **others, "largest": te.comm_reducer(combine, identity, name="largest")}
+    return {**names, "largest": te.comm_reducer(combine, identity, name="largest")}
 
 
 Step = list[Any]
@@ -394,7 +236,7 @@ class Scheduled:
         elif kind == "storage_align":
             stage.storage_align(stage.op.axis[args[0]], *args[1:])
         elif kind == "prefetch":
-            inputs = getattr(stage.op, "inputs", None) or stage.op.input_tensors
+            inputs = getattr(stage.op, "input_tensors", None) or stage.op.inputs
             stage.prefetch(list(inputs)[args[0]], leaves[args[1]], args[2])
         elif kind == "set_store_predicate":
             thread = self.thread(args[0])

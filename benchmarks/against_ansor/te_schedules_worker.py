@@ -10,16 +10,10 @@ from worker import serve
 import te_programs  # isort: skip  (after the worker, which takes standard output)
 import numpy as np  # isort: skip
 import tvm  # isort: skip
+import worker_tasks  # isort: skip
 from tvm import te, tir  # isort: skip
 
 TIME = 60  # seconds of a question; then the process ends
-OTHERS = {
-    "const": tir.const,
-    "select": tir.Select,
-    "all": tir.all,
-    "floordiv": te.floordiv,
-    "floormod": te.floormod,
-}
 BINARY = {
     tir.Add: "+",
     tir.Sub: "-",
@@ -161,7 +155,7 @@ class Now:
 
 
 def _made(steps: list[te_programs.Step]) -> tuple[te_programs.Scheduled, list[Any], int]:
-    names = te_programs.names_for(te, OTHERS)
+    names = te_programs.names_for(worker_tasks.NAMES)
     exec(Now.text, names)
     tensors, count = names["tensors"], names["count"]
     scheduled = te_programs.Scheduled(te, [t.op for t in tensors[count:]])

@@ -105,6 +105,8 @@ def _collect(expr: Expr, scale: int, terms: dict[Var, int]) -> int | None:
 
 def first_extents(loops: Sequence[Loop]) -> list[int]:
     """How often each loop runs while those around it stand at their first iteration."""
+    if all(loop.size is None for loop in loops):
+        return [loop.extent for loop in loops]
     env = {loop.var: loop.point for loop in loops}
     return [loop.extent_at(env) for loop in loops]
 
