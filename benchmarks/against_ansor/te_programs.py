@@ -167,7 +167,8 @@ def drawn(rng: random.Random) -> str:
     """A program of one to five stages."""
     program = Exact(rng)
     functions, weights = zip(*MAKERS, *OWN, strict=True)
-    for _ in range(rng.randint(1, 5)):
+    wanted = rng.randint(1, 5)
+    while len(program.made) - len(program.inputs) < wanted:
         rng.choices(functions, weights)[0](program)
     return program.text()
 

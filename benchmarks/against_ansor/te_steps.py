@@ -131,7 +131,7 @@ class Draw:
         return [self.rng.randrange(axes), self.rng.choice((1, 4, 8)), self.rng.choice((0, 1))]
 
     def _prefetch(self, stage: Any, loops: int, loop: int) -> list[Any] | None:
-        inputs = len(stage.op.inputs)
+        inputs = 0 if isinstance(stage.op, ScanOp) else len(stage.op.inputs)  # named apart
         return [self.rng.randrange(inputs), loop, self.rng.choice((0, 1))] if inputs else None
 
     def _pragma(self, stage: Any, loops: int, loop: int) -> list[Any]:
