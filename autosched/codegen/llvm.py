@@ -116,6 +116,7 @@ def module_for(func: PrimFunc, target: Target) -> ModuleBuilder:
         vector_bytes=target.vector_bytes,
         has_gather="+avx2" in features,
         has_scatter="+avx512f" in features,
+        slow_gathers=target.cpu.startswith("znver"),
         fuses="+fma" in features or "+neon" in features,
         scales={"+avx512f", "+avx512vl", "+avx512dq"} <= features,
         has_masks="+avx512vl" in features,

@@ -52,7 +52,8 @@ class ModuleBuilder:
     `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
     with a power of two (with it, AVX-512's others for floats), `has_masks` whether any can leave
     lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI),
-    `converts_halves` whether some convert float16.
+    `converts_halves` whether some convert float16, `slow_gathers` whether gathers and scatters take
+    longer than a load or store for each lane whose distance from the first is known.
     `scalar_loops` counts innermost loops that compute scalars, `of_vectors` has the hints of the
     others, by the place of their node in `metadata`; `local` are the functions that
     others of the module may call, `helpers` the text of those that code generation calls, by their
@@ -67,6 +68,7 @@ class ModuleBuilder:
     vector_bytes: int
     has_gather: bool
     has_scatter: bool
+    slow_gathers: bool
     fuses: bool
     scales: bool
     has_masks: bool

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,8 @@ class PeerError(Exception):
 class Peer:
     """A worker that runs in the peer's interpreter until the block ends."""
 
-    def __init__(self, python: str, worker: str) -> None:
-        self.command = [python, str(HERE / worker)]
+    def __init__(self, python: str, worker: str, *words: str) -> None:
+        self.command = [python, str(HERE / worker), *words]
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
@@ -38,10 +39,15 @@ class Peer:
         self.process.kill()
         self.process.wait()
 
-    def ask(self, function: str, *arguments: Any) -> Any:
-        """What the worker's function returns; PeerError with its message where it raises."""
+    def ask(self, function: str, *arguments: Any, seconds: float | None = None) -> Any:
+        """What the worker's function returns; PeerError with its message where it raises.
+
+        One that takes more than `seconds` is an error, too, after which nothing more can be asked.
+        """
         assert self.process.stdin and self.process.stdout
         print(json.dumps([function, arguments]), file=self.process.stdin, flush=True)
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise PeerError(f"no answer in {seconds} seconds")
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"the peer ended with exit code {self.process.wait()}: {self.command}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from autosched.codegen import llvm_memory
 from autosched.codegen.llvm import emit_llvm
 from autosched.errors import CompileError
 from autosched.nest.lanes import MOST_DEALT
-from autosched.target import cpu_target
+from autosched.target import HardwareParams, Target, cpu_target
 from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType
@@ -21,6 +20,10 @@ from autosched.tir.expr import Broadcast, BufferLoad, IntImm, Let, Ramp, Select,
 from autosched.tir.stmt import BufferStore, Evaluate, seq
 from kit.stmts import loop
 from kit.types import MakeKernel, RunKernel
+
+AVX512 = Target(
+    "cpu", HardwareParams(1), 1, "skylake-avx512", "+avx2,+avx512f,+avx512vl", vector_bytes=64
+)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16", "bool"])
@@ -210,7 +213,7 @@ def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func: MakeKernel, run:
 @pytest.mark.parametrize("lanes", [4, 5, 7, 8, 14, 16, 28])
 @pytest.mark.parametrize("stride", [2, 3, 4])
 def test_lanes_a_few_elements_apart_are_dealt_out_of_whole_vectors(
-    stride: int, lanes: int, dtype: str, func: Callable[..., Any], same_as_interpreted: RunKernel
+    stride: int, lanes: int, dtype: str, func: MakeKernel, same_as_interpreted: RunKernel
 ) -> None:
     """No gather, and no load touches what lies before the first or behind the last of them."""
     first, last = 3, 3 + stride * (lanes - 1)
@@ -232,11 +235,44 @@ def test_lanes_a_few_elements_apart_are_dealt_out_of_whole_vectors(
     same_as_interpreted(kernel, (np.arange(last + 1) % 5).astype(kind), np.zeros(lanes, kind))
 
 
-def test_lanes_far_apart_are_gathered(func: Callable[..., Any]) -> None:
-    source, out = decl_buffer((64,), "float32", "a"), decl_buffer((8,), "float32", "o")
-    value = BufferLoad(source, (Ramp(IntImm(0), IntImm(5), 8),))
-    kernel = func(BufferStore(out, value, (Ramp(IntImm(0), IntImm(1), 8),)), [source, out])
-    assert len(re.findall(r"load float|gather", emit_llvm(kernel, cpu_target(1)))) >= 1
+@pytest.mark.parametrize(
+    ("cpu", "known", "found"),
+    [
+        ("skylake-avx512", True, (0, 1, 0, 1)),
+        ("znver4", True, (8, 0, 8, 0)),
+        ("znver4", False, (0, 1, 0, 1)),
+    ],
+)
+def test_lanes_far_apart_are_gathered_where_that_pays(
+    cpu: str, known: bool, found: tuple[int, ...], func: MakeKernel
+) -> None:
+    """On AMD's CPUs only where their places are numbers that memory holds."""
+    source, out = decl_buffer((64,), "float32", "a"), decl_buffer((64,), "float32", "o")
+    where = decl_buffer((8,), "int32", "w")
+    places = BufferLoad(where, (Ramp(IntImm(0), IntImm(1), 8),))
+    place = Ramp(IntImm(0), IntImm(7), 8) if known else places
+    kernel = func(BufferStore(out, BufferLoad(source, (place,)), (place,)), [source, where, out])
+    text = emit_llvm(kernel, replace(AVX512, cpu=cpu))
+    patterns = (
+        "= load float",
+        r"= call .*masked\.gather",
+        "store float",
+        r" call .*masked\.scatter",
+    )
+    assert tuple(len(re.findall(pattern, text)) for pattern in patterns) == found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_far_lanes_for_amd_run_as_interpreted(
+    dtype: str, func: MakeKernel, same_as_interpreted: RunKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever this CPU is, the loads and stores of each lane are run."""
+    monkeypatch.setattr(llvm_memory, "_is_worth_one", lambda *_: False)
+    source, out = decl_buffer((64,), dtype, "a"), decl_buffer((64,), dtype, "o")
+    place = Ramp(IntImm(1), IntImm(7), 8)
+    kernel = func(BufferStore(out, BufferLoad(source, (place,)), (place,)), [source, out])
+    kind = DType(dtype).numpy
+    same_as_interpreted(kernel, np.arange(64).astype(kind), np.zeros(64, kind))
 
 
 def test_few_lanes_far_apart_are_loaded_and_stored_one_by_one(
