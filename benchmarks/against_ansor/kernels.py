@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from suite_operators import SUITE, Operator
 
 from autosched import workloads
-from autosched.runtime.cpu import CpuKernel, aligned_copy
+from autosched.runtime.cpu import BoundKernel, CpuKernel, aligned_copy
 from autosched.runtime.cuda_loader import GpuKernel
 from autosched.target import Target
 from autosched.task import Task
@@ -56,6 +56,11 @@ def of_ours(kernel: CpuKernel | GpuKernel, task: Task) -> Timed:
     bound.run()
     for found, right in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=2e-3, atol=2e-3)
+    return of_calls(bound)
+
+
+def of_calls(bound: BoundKernel) -> Timed:
+    """One of our kernels on arguments."""
 
     def batches(calls: int) -> list[float]:
         bound.run()
@@ -74,5 +79,9 @@ def question(operator: Operator, target: Target) -> tuple[str, list[int], list[i
     """Its name, arguments and limits as kernels_worker.py takes them."""
     workload = workloads.get(operator.workload)
     given = workload.resolve(operator.args)
-    hardware = [target.hardware.num_cores, target.vector_bytes, 64, 0, 0, 0, 0, 0]
-    return operator.workload, [int(given[name]) for name in workload.args], hardware
+    return operator.workload, [int(given[name]) for name in workload.args], hardware(target)
+
+
+def hardware(target: Target) -> list[int]:
+    """The limits of a CPU as Ansor's records have them."""
+    return [target.hardware.num_cores, target.vector_bytes, 64, 0, 0, 0, 0, 0]

@@ -51,6 +51,15 @@ def tune(
 def sampled(name: str, args: list[int], hardware: list[int], count: int, seed: int) -> list[Any]:
     """The steps of candidates of a first population."""
     task = worker_tasks.task("cpu", hardware, func=built_ins.OPERATORS[name], args=args)
+    return _sampled(task, count, seed)
+
+
+def sampled_of_program(text: str, hardware: list[int], count: int, seed: int) -> list[Any]:
+    """The same of the tensors that a program of programs.py makes."""
+    return _sampled(worker_tasks.task_of_program(text, "cpu", hardware), count, seed)
+
+
+def _sampled(task: Any, count: int, seed: int) -> list[Any]:
     policy = auto_scheduler.SketchPolicy(
         task,
         auto_scheduler.RandomModel(),
@@ -85,4 +94,10 @@ def _keep(task: Any, schedule: Any, tensors: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve(tune=tune, sampled=sampled, build=build, timed=timed)
+    serve(
+        tune=tune,
+        sampled=sampled,
+        sampled_of_program=sampled_of_program,
+        build=build,
+        timed=timed,
+    )
