@@ -91,10 +91,11 @@ def _partial(b: FunctionBuilder, data: Var, element: str, terms: Terms) -> str:
 
 
 def load(b: FunctionBuilder, e: BufferLoad) -> str:
-    """`buffer[index]`; lanes where the predicate (or the enclosing mask) is false are not read."""
+    """`buffer[index]`; lanes where the predicate (or the enclosing mask) is false are not read,
+    unless they were already."""
     index = only_index(e.buffer, e.indices)
     known = b.inner.loads.get(e.buffer.data)
-    if known is not None and b.mask is None and (found := known.get(e)) is not None:
+    if known is not None and (found := known.get(e)) is not None:
         return found
     result = _load(b, e, index)
     if b.mask is None:

@@ -209,6 +209,21 @@ def test_a_guarded_scalar_is_not_read_where_it_may_not_be(func: MakeKernel, run:
     assert o.tolist() == [0, 3, -1, 2, -1, 1, -1, 0]
 
 
+def test_what_a_condition_reads_is_not_guarded_by_it(
+    func: MakeKernel, same_as_interpreted: RunKernel
+) -> None:
+    """Of pointers that a condition chooses LLVM makes gathers."""
+    a, b, out = (decl_buffer((20,), "float32", name) for name in "abo")
+    i = Var("i")
+    x, y = BufferLoad(a, (i,)), BufferLoad(b, (i,))
+    kernel = func(
+        loop(i, 20, BufferStore(out, op.if_then_else(op.lt(x, y), x, y), (i,))), [a, b, out]
+    )
+    assert emit_llvm(kernel, cpu_target(1)).count("= load float") == 2
+    numbers = np.random.default_rng(0).random((2, 20), dtype=np.float32)
+    same_as_interpreted(kernel, *numbers, np.zeros(20, np.float32))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
 @pytest.mark.parametrize("lanes", [4, 5, 7, 8, 14, 16, 28])
 @pytest.mark.parametrize("stride", [2, 3, 4])
