@@ -9,7 +9,9 @@ docs/semantics/search.md has a summary of the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from autosched.state import queries
 from autosched.state.iterator import Annotation, Iterator, IterKind
 from autosched.state.stage import ComputeAt
 from autosched.state.state import State
-from autosched.state.steps import MatrixTilesStep, SplitStep
+from autosched.state.steps import MatrixTilesStep, RfactorStep, SplitStep, Step
 from autosched.te.schedule.instruction_stages import is_excess
 
 Rng = np.random.Generator
@@ -62,15 +64,36 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
     """Move untiled stages: inline, root, or inside a loop of their consumer.
 
     Those that a sketch of the space `autosched` has placed (FuseRows) stay; in Ansor's there are
-    none.
+    none. There the loops of splits have no length yet that is known, and one of a single iteration
+    is a place like others.
     """
     if context.options.disable_change_compute_location:
         return state
-    placed = [stage.compute_at is ComputeAt.ITER for stage in state.stages]
-    for stage_id in range(len(state.stages) - 1, -1, -1):
+    if context.options.space != "ansor":
+        placed = [stage.compute_at is ComputeAt.ITER for stage in state.stages]
+        state = _moved(state, [k for k, fixed in enumerate(placed) if not fixed], rng)
+    else:
+        ids = range(len(state.stages))
+        steps = _moved(context.dag.state_of(_opened(state.steps)), ids, rng).steps
+        state = state.apply_all(steps[len(state.steps) :])
+    return state if _outputs_alone(context, state) else context.dag.infer_bound(state)
+
+
+def _opened(steps: Sequence[Step]) -> list[Step]:
+    """The steps with the lengths that a sketch is made with: open, before a rfactor one."""
+    found: list[Step] = []
+    for step, following in zip_longest(steps, steps[1:]):
+        if isinstance(step, SplitStep):
+            known = 1 if isinstance(following, RfactorStep) else None
+            step = replace(step, lengths=(known,) * len(step.lengths))
+        found.append(step)
+    return found
+
+
+def _moved(state: State, stage_ids: Sequence[int], rng: Rng) -> State:
+    """The state with those of the stages moved that may be, the last one first."""
+    for stage_id in reversed(stage_ids):
         if not may_move(state, stage_id):
-            continue
-        if placed[stage_id] and context.options.space != "ansor":
             continue
         places = compute_locations(state, stage_id)
         choice = pick(rng, len(places) + 2)
@@ -84,7 +107,7 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
         else:
             target, it = places[choice - 2]
             state = state.compute_at(stage_id, target, it)
-    return state if _outputs_alone(context, state) else context.dag.infer_bound(state)
+    return state
 
 
 def _outputs_alone(context: Context, state: State) -> bool:
