@@ -50,6 +50,7 @@ from autosched.search.rules.turned_tile import TURN_IN_SHARED
 from autosched.state import queries
 from autosched.state.state import State
 from autosched.te.operations.operation import ComputeOp, Operation
+from autosched.te.schedule.schedule import create_schedule
 from autosched.tir.walk import free_vars
 
 ANSOR_CPU_RULES: tuple[SketchRule, ...] = (
@@ -246,8 +247,10 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
     what is beyond as many DRAWN_SKETCHES are left by chance, the same of equal tasks.
 
     A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
-    ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch.
+    ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch,
+    and ScheduleError where a stage reads outside of a tensor, of which no rule has a schedule.
     """
+    create_schedule(context.dag.outputs)
     is_gpu = context.is_gpu
     problem = structure_problem(structure(context), is_gpu=is_gpu)
     if problem:

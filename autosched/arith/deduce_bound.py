@@ -227,7 +227,9 @@ class _Solver:
             return _UNSOLVED
         zero = IntImm(0, y.dtype)
         if isinstance(e, FloorDiv):
-            if not self._proved(gt(y, zero)):
+            if self._proved(lt(y, zero)):
+                x, y = exact.sub(zero, x), exact.sub(zero, y)
+            elif not self._proved(gt(y, zero)):
                 return _UNSOLVED
             return self.between(x, _product_down(low, y), _product_up(high, y))
         if self._proved(lt(y, zero)):

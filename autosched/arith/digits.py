@@ -8,7 +8,7 @@ the values of each have no gaps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
@@ -17,19 +17,12 @@ from typing import NamedTuple
 from autosched.arith import exact
 from autosched.arith.analyzer import Analyzer
 from autosched.arith.facts import conjuncts_of
+from autosched.arith.index_places import Part, Place, Places, UnknownBoxError
 from autosched.arith.intset import IntSet
-from autosched.arith.sum_form import NO_UPPER, Term, emit, merge_terms
-from autosched.tir.data import is_data
-from autosched.tir.expr import EQ, GE, GT, LE, LT, Expr, IntImm, Mul, Range, Var
+from autosched.arith.sum_form import NO_UPPER
+from autosched.tir.expr import Expr, IntImm, Range, Var
 from autosched.tir.op import add, const, eq, floordiv, floormod, ge, gt, le, max_, min_, mul, not_
 from autosched.tir.walk import free_vars, substitute
-
-
-class UnknownBoxError(Exception):
-    """It is not known which box is accessed; `variables` may be left at one value instead."""
-
-    def __init__(self, variables: Iterable[Var] = ()) -> None:
-        self.variables = frozenset(variables)
 
 
 class _NothingError(Exception):
@@ -45,16 +38,6 @@ class Digit(NamedTuple):
 
 Form = dict[Digit, Expr]
 """The factor of each digit; factors are free of the loops' variables."""
-
-
-@dataclass(slots=True)
-class _Part:
-    """factor * ((atom % upper) // lower)."""
-
-    atom: Expr
-    lower: int
-    upper: int
-    factor: Expr
 
 
 @dataclass(slots=True)
@@ -80,9 +63,9 @@ class Digits:
         self.var_dom = var_dom
         self.predicate = predicate
         self.analyzer = analyzer or Analyzer()
-        self.own: frozenset[Var] = frozenset()
         self.ranges: dict[Digit, tuple[Expr, Expr]] = {}
         self.variables: dict[Expr, frozenset[Var]] = {}
+        self.places = Places(self.analyzer, self.variables)
 
     def box(self) -> tuple[IntSet, ...]:
         """The box that is exactly what is accessed; UnknownBoxError when none is found."""
@@ -98,21 +81,25 @@ class Digits:
     def _box(self) -> tuple[IntSet, ...]:
         table = self._from_zero()
         extents = [self._extent(substitute(r.extent, table)) for r in self.region]
-        mins = [self._parts(substitute(r.min, table)) for r in self.region]
+        mins = [self.places.place(substitute(r.min, table)) for r in self.region]
         conditions = []
         for condition in conjuncts_of(substitute(self.predicate, table)):
             if self._proved(condition):
                 continue
             if self._proved(not_(condition)):
                 raise _NothingError
-            conditions.append(self._condition(condition))
-        self._cut([p for parts, _ in (*mins, *((c[0], 0) for c in conditions)) for p in parts])
-        forms = [self._form(parts) for parts, _ in mins]
+            conditions.append(self.places.condition(condition))
+        used = [*(place.parts for place in mins), *(parts for parts, _, _ in conditions)]
+        self._cut([part for parts in used for part in parts])
+        forms = [self._form(place.parts) for place in mins]
         limits = self._limits(conditions)
         self._check_independent(forms)
+        self._drop_met(limits, forms)
         sets = [
-            self._dimension(form, rest, extent, limits)
-            for form, (_, rest), extent in zip(forms, mins, extents, strict=True)
+            self._dimension(form, place.rest, extent, limits)
+            if place.quotient is None
+            else self._quotients(place, form, extent, limits)
+            for form, place, extent in zip(forms, mins, extents, strict=True)
         ]
         if limits:
             raise UnknownBoxError(v for known in limits for d in known.form for v in self._of(d))
@@ -125,7 +112,6 @@ class Digits:
     def _from_zero(self) -> dict[Var, Expr]:
         """Bind the variables, from 0 on; what they are to be replaced by."""
         table: dict[Var, Expr] = {}
-        own = set()
         for var, r in self.var_dom.items():
             if not (free_vars(r.min) | free_vars(r.extent)).isdisjoint(self.var_dom):
                 raise UnknownBoxError(
@@ -143,69 +129,26 @@ class Digits:
                 new = Var(var.name, var.dtype)
                 table[var] = add(new, r.min)
             self.analyzer.bind(new, Range(const(0, r.min.dtype), r.extent), override=True)
-            own.add(new)
             self.variables[new] = frozenset((var,))
             last = exact.sub(r.extent, const(1, r.extent.dtype))
             self.ranges[Digit(new, 1)] = (const(0, r.min.dtype), last)
-        self.own = frozenset(own)
         return table
 
-    def _named(self, variables: Iterable[Var]) -> set[Var]:
-        """The variables of `var_dom` that stand behind these."""
-        return {v for own in variables if own in self.variables for v in self.variables[own]}
-
     def _of(self, digit: Digit) -> set[Var]:
-        return self._named(free_vars(digit.atom))
-
-    def _unknown(self, e: Expr) -> UnknownBoxError:
-        return UnknownBoxError(self._named(free_vars(e)))
+        return self.places.named(free_vars(digit.atom))
 
     def _extent(self, extent: Expr) -> Expr:
-        if not free_vars(extent).isdisjoint(self.own):
-            raise self._unknown(extent)
+        if not self.variables.keys().isdisjoint(free_vars(extent)):
+            raise self.places.unknown(extent)
         if self._proved(le(extent, const(0, extent.dtype))):
             raise _NothingError
         if not self._proved(gt(extent, const(0, extent.dtype))):
             raise UnknownBoxError
         return self.analyzer.simplify(extent)
 
-    def _parts(self, e: Expr) -> tuple[list[_Part], Expr]:
-        """`e` as parts that depend on the loops, and the rest."""
-        if is_data(e):
-            raise self._unknown(e)
-        terms: list[Term] = []
-        base = self.analyzer.canonical.gather(self.analyzer.simplify(e), 1, terms)
-        terms = merge_terms(terms)
-        parts = [t for t in terms if not free_vars(t.atom).isdisjoint(self.own)]
-        rest = emit([t for t in terms if t not in parts], base, e.dtype)
-        return [self._part(t, e) for t in parts], rest
-
-    def _part(self, term: Term, e: Expr) -> _Part:
-        atom, lower, upper, scale, trunc = term
-        factor: Expr = IntImm(scale, e.dtype)
-        if trunc and not self._proved(ge(atom, const(0, atom.dtype))):
-            raise self._unknown(atom)
-        if isinstance(atom, Mul) and lower == 1 and upper == NO_UPPER:
-            for x, y in ((atom.a, atom.b), (atom.b, atom.a)):
-                if isinstance(x, Var) and free_vars(y).isdisjoint(self.own):
-                    return _Part(x, 1, NO_UPPER, exact.mul(y, factor))
-        if not isinstance(atom, Var):
-            raise self._unknown(atom)
-        return _Part(atom, lower, upper, factor)
-
-    def _condition(self, e: Expr) -> tuple[list[_Part], Expr, bool]:
-        """Parts and rest of a sum that is at most 0, or (True) equal to 0, where `e` holds."""
-        if not isinstance(e, LT | LE | GT | GE | EQ) or not e.a.dtype.is_index:
-            raise self._unknown(e)
-        a, b = (e.b, e.a) if isinstance(e, GT | GE) else (e.a, e.b)
-        parts, rest = self._parts(exact.sub(a, b))
-        if isinstance(e, LT | GT):
-            rest = exact.add(rest, const(1, rest.dtype))
-        return parts, rest, isinstance(e, EQ)
-
     # -- digits
 
-    def _cut(self, parts: Sequence[_Part]) -> None:
+    def _cut(self, parts: Sequence[Part]) -> None:
         """The digits that the uses of each variable need, in place of its whole value."""
         uses: dict[Expr, set[int]] = {}
         for p in parts:
@@ -218,7 +161,7 @@ class Digits:
             if cuts != [1]:
                 self._cut_variable(atom, cuts, [p for p in parts if p.atom is atom])
 
-    def _cut_variable(self, atom: Expr, cuts: Sequence[int], parts: Sequence[_Part]) -> None:
+    def _cut_variable(self, atom: Expr, cuts: Sequence[int], parts: Sequence[Part]) -> None:
         _, last = self.ranges.pop(Digit(atom, 1))
         top = const(cuts[-1], last.dtype)
         count = exact.add(last, _one(last))
@@ -229,14 +172,14 @@ class Digits:
             return
         for small, large in pairwise(cuts):
             if large % small:
-                raise self._unknown(atom)
+                raise self.places.unknown(atom)
             self.ranges[Digit(atom, small)] = (_zero(last), const(large // small - 1, last.dtype))
         if whole:
             self.ranges[Digit(atom, cuts[-1])] = (_zero(last), rows)
         elif any(p.upper == NO_UPPER for p in parts) or not self._proved(ge(count, top)):
-            raise self._unknown(atom)  # else remainders only, all of which occur
+            raise self.places.unknown(atom)  # else remainders only, all of which occur
 
-    def _form(self, parts: Sequence[_Part]) -> Form:
+    def _form(self, parts: Sequence[Part]) -> Form:
         form: Form = {}
         for p in parts:
             for digit in self.ranges:
@@ -265,7 +208,7 @@ class Digits:
 
     # -- the predicate
 
-    def _limits(self, conditions: Sequence[tuple[list[_Part], Expr, bool]]) -> list[_Limits]:
+    def _limits(self, conditions: Sequence[tuple[list[Part], Expr, bool]]) -> list[_Limits]:
         """The conditions on single digits as their ranges, and those on sums."""
         found: dict[frozenset[tuple[Digit, int]], _Limits] = {}
         for parts, rest, equal in conditions:
@@ -310,6 +253,26 @@ class Digits:
             high = self.analyzer.simplify(min_(high, known.high))
         return low, high
 
+    def _drop_met(self, limits: list[_Limits], forms: Sequence[Form]) -> None:
+        """Take those away of digits that no dimension has, where some values are within them."""
+        for known in tuple(limits):
+            used = {digit for form in forms for digit in form}
+            used |= {d for other in limits if other is not known for d in other.form}
+            if not used.isdisjoint(known.form):
+                continue
+            low, high = self._sums(known)
+            if self._proved(gt(low, high)):
+                raise _NothingError
+            if self._proved(le(low, high)):
+                limits.remove(known)
+
+    def _sums(self, known: _Limits) -> tuple[Expr, Expr]:
+        """The first and the last of the sums within the limits, which have no gaps."""
+        digits = [self.ranges[d] for d in known.form]
+        one = _one(digits[0][0])
+        low, reach = self._reach({d: const(f, one.dtype) for d, f in known.form.items()}, one)
+        return self._clipped(low, exact.sub(exact.add(low, reach), one), known)
+
     # -- dimensions
 
     def _dimension(self, form: Form, rest: Expr, extent: Expr, limits: list[_Limits]) -> IntSet:
@@ -329,9 +292,7 @@ class Digits:
         step = self._step(factors)
         if {d: f // step for d, f in factors.items()} != known.form:
             raise UnknownBoxError(v for d in form for v in self._of(d))
-        one = const(1, rest.dtype)
-        low, reach = self._reach({d: const(f, rest.dtype) for d, f in known.form.items()}, one)
-        low, high = self._clipped(low, exact.sub(exact.add(low, reach), one), known)
+        low, high = self._sums(known)
         limits.remove(known)
         if self._proved(gt(low, high)):
             raise _NothingError
@@ -341,6 +302,15 @@ class Digits:
         by = const(step, rest.dtype)
         ends = [exact.add(mul(e, by), rest) for e in ((low, high) if step > 0 else (high, low))]
         return self._interval(ends[0], exact.sub(exact.add(ends[1], extent), _one(extent)))
+
+    def _quotients(self, place: Place, form: Form, extent: Expr, limits: list[_Limits]) -> IntSet:
+        """What a dimension accesses that begins at quotients of all numbers of an interval."""
+        assert place.quotient is not None
+        inside = self._dimension(form, place.rest, _one(place.rest), limits)
+        found = place.quotient.of_all(self.analyzer, inside.min_value, inside.max_value, extent)
+        if found is None:
+            raise UnknownBoxError(v for d in form for v in self._of(d))
+        return self._interval(*found)
 
     def _reach(self, form: Form, extent: Expr) -> tuple[Expr, Expr]:
         """The least value of a form and how many values follow it without a gap, from its steps.

@@ -270,11 +270,11 @@ def _rests(self: IntervalEvaluator, by: Expr, size: Expr) -> tuple[Expr, Expr]:
 
 def _truncmod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
     by = _point(b)
-    if by is None or self.sign(by) <= 0:
+    if by is None:
         return _EVERYTHING
-    low = a[0]
-    first, last = _rests(self, by, by)
-    if low is not None and self.sign(low) > 0:
+    size = by if self.sign(by) > 0 else max_(by, sub(const(0, by.dtype), by))
+    first, last = _rests(self, by, size)
+    if a[0] is not None and self.sign(a[0]) > 0:
         return const(0, by.dtype), last
     return first, last
 

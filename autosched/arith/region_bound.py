@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from autosched.arith.analyzer import Analyzer
 from autosched.arith.deduce_bound import solve
-from autosched.arith.digits import Digits, UnknownBoxError
+from autosched.arith.digits import Digits
 from autosched.arith.exact import DoesNotFitError
 from autosched.arith.facts import conjuncts_of
+from autosched.arith.index_places import UnknownBoxError
 from autosched.arith.interval_eval import eval_set
 from autosched.arith.intset import IntSet, intersect_set
 from autosched.tir.expr import Expr, Range, Var
@@ -94,9 +95,9 @@ def estimate_region_upper_bound(
 ) -> Box:
     """A box that contains everything that is accessed; there always is one.
 
-    It is the exact one where that is known; otherwise each dimension has the interval of its
-    indices over the loops, shortened by what the predicate says of single loops. The arguments are
-    those of `estimate_region_strict_bound`.
+    It is the exact one where that is known, of all dimensions or of one alone; otherwise a
+    dimension has the interval of its indices over the loops, shortened by what the predicate says
+    of single loops. The arguments are those of `estimate_region_strict_bound`.
     """
     exact = estimate_region_strict_bound(region, var_dom, predicate, analyzer)
     if exact is not None:
@@ -108,10 +109,17 @@ def estimate_region_upper_bound(
             known.bind(v, r, override=True)
         for condition in conjuncts_of(predicate):
             _shorten(condition, sets, known)
-        box = []
+        box: list[IntSet] = []
         for r in region:
-            low = eval_set(r.min, sets, known)
-            high = eval_set(sub(add(r.min, r.extent), 1), sets, known)
+            alone = None
+            if len(region) > 1:
+                alone = estimate_region_strict_bound([r], var_dom, predicate, analyzer)
+            if alone is not None:
+                box += alone
+                continue
+            first, extent = known.simplify(r.min), known.simplify(r.extent)
+            low = eval_set(first, sets, known)
+            high = eval_set(sub(add(first, extent), 1), sets, known)
             box.append(IntSet.interval(low.min_value, high.max_value))
     return tuple(box)
 

@@ -44,28 +44,36 @@ def analyse(table: list[Any], root: int, given: int, ranges: list[list[int]]) ->
     }
 
 
-def deduce(table: list[Any], root: int, var: int, ranges: list[list[int]]) -> Any:
-    """The interval of `var` for which the condition is certain, the others being in their ranges.
-
-    None where there is none.
-    """
-    reader = Reader(table)
-    sets = {
-        reader.at(v): arith.IntervalSet(tir.IntImm("int32", low), tir.IntImm("int32", low + n - 1))
-        for v, low, n in ranges
+def _sets(reader: Reader, ranges: list[list[int]]) -> dict[Any, Any]:
+    constants = [[tir.IntImm("int32", x) for x in (low, low + n - 1)] for _, low, n in ranges]
+    return {
+        reader.at(v): arith.IntervalSet(*c) for (v, _, _), c in zip(ranges, constants, strict=True)
     }
-    found = arith.deduce_bound(reader.at(var), reader.at(root), sets, sets)
-    return _set(found)
 
 
-def _set(found: Any) -> Any:
-    if not isinstance(found, arith.IntervalSet):
-        return None
-    ends = []
-    for end in (found.min_value, found.max_value):
-        end = arith.Analyzer().simplify(end) if not isinstance(end, tir.Var) else end
-        ends.append(int(end.value) if isinstance(end, tir.IntImm) else str(end))
-    return ends
+def deduce(
+    table: list[Any], root: int, var: int, hint: list[list[int]], relax: list[list[int]]
+) -> Any:
+    """The interval of `var` for which the condition is certain; None where there is none."""
+    reader = Reader(table)
+    sets = _sets(reader, hint), _sets(reader, relax)
+    return _ends(arith.deduce_bound(reader.at(var), reader.at(root), *sets))
+
+
+def int_set(table: list[Any], root: int, ranges: list[list[int]], others: list[list[int]]) -> Any:
+    """The values of an expression while variables are in their ranges, the `others` stay."""
+    reader = Reader(table)
+    analyzer = _analyzer(reader, others)
+    return _ends(analyzer.int_set(reader.at(root), _sets(reader, ranges)))
+
+
+def _ends(found: Any) -> Any:
+    """Tables of both ends, None where there is none; 0 for no value at all."""
+    if not isinstance(found, arith.IntervalSet) or found.is_nothing():
+        return 0
+    ends = (found.min_value, found.max_value)
+    infinite = [isinstance(e, tir.Var) and e.dtype == "handle" for e in ends]
+    return [None if no else _table(e) for e, no in zip(ends, infinite, strict=True)]
 
 
 def region(kind: str, table: list[Any], box: list[list[int]], when: int, ranges: Any) -> Any:
@@ -78,7 +86,7 @@ def region(kind: str, table: list[Any], box: list[list[int]], when: int, ranges:
     }
     function = getattr(arith, f"estimate_region_{kind}_bound")
     found = function(region, domain, reader.at(when))
-    return None if found is None else [_set(s) for s in found]
+    return None if found is None else [_ends(s) for s in found]
 
 
 def fold(table: list[Any], op: str, operands: list[int]) -> Any:
@@ -91,4 +99,4 @@ def fold(table: list[Any], op: str, operands: list[int]) -> Any:
 
 
 if __name__ == "__main__":
-    worker.serve(analyse=analyse, deduce=deduce, region=region, fold=fold)
+    worker.serve(analyse=analyse, deduce=deduce, int_set=int_set, region=region, fold=fold)

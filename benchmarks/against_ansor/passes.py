@@ -103,47 +103,64 @@ def theirs(peer: Peer, func: PrimFunc, call: list[Any], config: dict[str, Any]) 
         return None
 
 
+class Comparison:
+    """What was found so far."""
+
+    def __init__(self, show: int) -> None:
+        self.show = show
+        self.count: Counter[tuple[str, str]] = Counter()
+        self.wrong = 0
+
+    def case(self, peer: Peer, seed: int) -> None:
+        """One program through all passes."""
+        program = random_statements(random.Random(seed))
+        func = parse_func(program.text)
+        arrays = [*program.inputs, *program.outputs]
+        wanted = outcome(func, arrays, None)
+        for pass_, call, config in CASES:
+            name = pass_.name
+            other = theirs(peer, func, call, config)
+            try:
+                ours = pass_(func)
+            except ScheduleError as error:
+                self.count[name, "refused"] += 1
+                print(f"seed {seed}, {name}: refused: {error}")
+                return
+            why = outcome(ours, arrays, wanted)
+            if why is not None:
+                self.wrong += 1
+                print(f"seed {seed}, {name}: {why}\n{func}\n-- became\n{ours}")
+                return
+            self.count[name, "right"] += 1
+            if other is None or outcome(other, arrays, wanted) is not None:
+                self.count[name, "peer refused or wrong"] += 1
+            else:
+                a, b = measures(ours), measures(other)
+                more = {key: (a[key], b[key]) for key in a if a[key] > b[key]}
+                self.count[name, "weaker" if more else "as strong"] += 1
+                if more and self.count[name, "weaker"] <= self.show:
+                    print(f"seed {seed}, {name}: here and there {more}")
+            func = ours
+
+
 def main() -> None:
     """Prints what differs; exits with 1 if ours ever means something else."""
     parser = arguments(__doc__)
     parser.add_argument("--show", type=int, default=0, help="so many weaker results of each pass")
     options = parser.parse_args()
-    count: Counter[tuple[str, str]] = Counter()
-    wrong = 0
-    with Peer(options.peer, "passes_worker.py") as peer:
-        for seed in range(options.seed, options.seed + options.cases):
-            program = random_statements(random.Random(seed))
-            func = parse_func(program.text)
-            arrays = [*program.inputs, *program.outputs]
-            wanted = outcome(func, arrays, None)
-            for pass_, call, config in CASES:
-                name = pass_.name
-                other = theirs(peer, func, call, config)
-                try:
-                    ours = pass_(func)
-                except ScheduleError as error:
-                    count[name, "refused"] += 1
-                    print(f"seed {seed}, {name}: refused: {error}")
-                    break
-                why = outcome(ours, arrays, wanted)
-                if why is not None:
-                    wrong += 1
-                    print(f"seed {seed}, {name}: {why}\n{func}\n-- became\n{ours}")
-                    break
-                count[name, "right"] += 1
-                if other is None or outcome(other, arrays, wanted) is not None:
-                    count[name, "peer refused or wrong"] += 1
-                else:
-                    a, b = measures(ours), measures(other)
-                    more = {key: (a[key], b[key]) for key in a if a[key] > b[key]}
-                    count[name, "weaker" if more else "as strong"] += 1
-                    if more and count[name, "weaker"] <= options.show:
-                        print(f"seed {seed}, {name}: here and there {more}")
-                func = ours
-    for (name, what), times in sorted(count.items()):
+    comparison = Comparison(options.show)
+    todo = list(range(options.seed, options.seed + options.cases))
+    while todo:
+        with Peer(options.peer, "passes_worker.py") as peer:
+            try:
+                while todo:
+                    comparison.case(peer, todo.pop(0))
+            except SystemExit as end:  # it took too long; another one goes on
+                print(end)
+    for (name, what), times in sorted(comparison.count.items()):
         print(f"{name}: {what} {times}")
-    print(f"{options.cases} programs from seed {options.seed}: {wrong} wrong")
-    sys.exit(wrong > 0)
+    print(f"{options.cases} programs from seed {options.seed}: {comparison.wrong} wrong")
+    sys.exit(comparison.wrong > 0)
 
 
 if __name__ == "__main__":

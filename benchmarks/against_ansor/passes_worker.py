@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import worker  # isort: skip  # before TVM
 
+import signal
 from collections.abc import Sequence
 from typing import Any
 
 import tvm
 from tvm import tir
 
+TIME = 30  # seconds of passes; then the process ends
 _NAMES = "Add Sub Mul Div Mod FloorDiv FloorMod Min Max EQ NE LT LE GT GE And Or"
 BINARY = _NAMES.split(" ")
 
@@ -247,12 +249,15 @@ def write(func: tir.PrimFunc) -> dict[str, Any]:
 
 def apply(data: dict[str, Any], passes: list[list[Any]], config: dict[str, Any]) -> Any:
     """The function after passes, each a name and its arguments; its table and its text."""
+    signal.alarm(TIME)
     func = read(data)
     with tvm.transform.PassContext(config=config):
         mod = tvm.IRModule({"main": func})
         for name, *arguments in passes:
             mod = getattr(tir.transform, name)(*arguments)(mod)
-    return [write(mod["main"]), mod["main"].script()]
+    answer = [write(mod["main"]), mod["main"].script()]
+    signal.alarm(0)
+    return answer
 
 
 def text(data: dict[str, Any]) -> str:

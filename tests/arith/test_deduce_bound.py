@@ -53,6 +53,8 @@ SOLVED: list[tuple[Expr, dict[Var, IntSet], str]] = [
     (likely(eq(I + 1, N)), {}, "IntSet[n - 1, n - 1]"),
     (not_(I < 3), {}, "IntSet[3, +inf]"),
     (floordiv(I, 4) <= 2, {}, "IntSet[-inf, 11]"),
+    (floordiv(I, -4) <= -2, {}, "IntSet[5, +inf]"),
+    (floordiv(I + J, -4) >= -2, {J: between(0, 3)}, "IntSet[-inf, 5]"),
     (min_(I, 7) <= 7, {}, "IntSet[-inf, +inf]"),
     (ge(max_(I, 5), 9), {}, "IntSet[9, +inf]"),
     (le(max_(I, J), 9), {J: between(0, 9)}, "IntSet[-inf, 9]"),

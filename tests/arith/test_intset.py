@@ -90,13 +90,15 @@ def test_divisions() -> None:
     assert ends(floormod(I, 4)) == (0, 3)
     assert all(isinstance(end, Expr) for end in ends(floormod(I, N)))
     assert ends(truncmod(I, 4)) == (0, 3)
-    assert ends(truncmod(I - 3, 4)) == (-3, 3)
+    assert ends(truncmod(I - 3, 4)) == (-3, 3) == ends(truncmod(I - 3, -4))
+    assert ends(truncmod(I, -4)) == (0, 3)
     assert ends(floordiv(I, J)) == (None, None)
 
 
 def test_remainders_by_what_may_be_zero() -> None:
     """They are 0 then; sizes alone are taken not to be 0."""
-    for e in (floormod(I, N), truncmod(I - 3, max_(N, 0)), floormod(I, max_(N, 0))):
+    rests = truncmod(I - 3, max_(N, 0)), truncmod(I - 3, N), floormod(I, max_(N, 0))
+    for e in (floormod(I, N), *rests):
         values = eval_set(e, DOM)
         for n in (const(0), const(3)):
             found = [substitute(x, {N: n}) for x in (values.min_value, values.max_value)]

@@ -78,9 +78,17 @@ EXACT: list[tuple[Region, dict[Var, int], Expr, str]] = [
     ([(I, 1), (J, 1)], {I: 4, J: 4}, and_(I > 0, eq(J, 2)), "[1, 3] [2, 2]"),
     ([(I * 8 + J, 1)], {I: 4, J: 8}, and_(ge(I * 8 + J, 3), I * 8 + J < 5), "[3, 4]"),
     ([(I, 1)], {I: 4, J: 3}, TRUE, "[0, 3]"),
+    ([(floordiv(I * 5 + J, 3), 1)], {I: 4, J: 5}, TRUE, "[0, 6]"),
+    ([(floordiv(I * 5 + J, 3) * 2, 2)], {I: 4, J: 5}, TRUE, "[0, 13]"),
+    ([(sub(10, floordiv(I + 1, 2)), 1)], {I: 4}, TRUE, "[8, 10]"),
+    ([(floormod(I * 5 + J, 7), 1)], {I: 4, J: 5}, TRUE, "[0, 6]"),
+    ([(floormod(I + 3, 8), 2)], {I: 5}, TRUE, "[3, 8]"),
+    ([(floordiv(I * 3 + J, 8), 1)], {I: 14, J: 3}, I * 3 + J < 20, "[0, 2]"),
+    ([(I, 1)], {I: 4, J: 3, K: 2}, J * 2 + K < 4, "[0, 3]"),
     ([(I, 1)], {I: 4}, I < 0, "nothing"),
     ([(I, 1)], {I: 4, J: 0}, TRUE, "nothing"),
     ([(I, 0)], {I: 4}, TRUE, "nothing"),
+    ([(I, 1)], {I: 4, J: 3, K: 2}, and_(ge(J * 2 + K, 3), J * 2 + K < 2), "nothing"),
 ]
 
 
@@ -105,6 +113,10 @@ PARTLY: list[tuple[Region, dict[Var, int], Expr, str, str]] = [
     ([(I * 4 + J, 1)], {I: 4, J: 4}, I < J, "[1, 3]", "[0, 15]"),
     ([(I, 1)], {I: 4}, ne(I, 2), "[0, 0]", "[0, 3]"),
     ([(I * 2 + J, 1)], {I: 4, J: 2}, and_(I < 2, ne(J, 0)), "[1, 1]", "[0, 3]"),
+    ([(floordiv(I * 5 + J, 3) * 2, 1)], {I: 4, J: 5}, TRUE, "[0, 0]", "[0, 12]"),
+    ([(floormod(I + 3, 8), 1)], {I: 6}, TRUE, "[3, 3]", "[0, 7]"),
+    ([(I * 8 + J, 1), (I, 1)], {I: 4, J: 8}, I * 8 + J < 5, "[0, 4] [0, 0]", "[0, 4] [0, 3]"),
+    ([(I, 1)], {I: 4, J: 3, K: 2}, and_(J * 2 + K < 4, J < K), "[0, 3]", "[0, 3]"),
 ]
 
 
@@ -192,6 +204,9 @@ class Accesses:
                 if rng.random() < 0.2:
                     part = floormod(floordiv(v, 2), 2)
             e = add(e, mul(part, rng.choice((1, 1, 2, 3, 4, 8, -1, -2))))
+        if rng.random() < 0.2:
+            e = rng.choice((floordiv, floormod))(e, rng.choice((2, 3, 4, 7)))
+            e = add(mul(e, rng.choice((1, 1, 2, -1))), rng.randrange(-3, 4))
         return e
 
     def condition(self) -> Expr:

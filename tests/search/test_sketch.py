@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from autosched import workloads
+from autosched import te, workloads
+from autosched.errors import ScheduleError
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.sketch import generate_sketches
@@ -44,6 +45,17 @@ def test_sketches_are_ansors(case: dict[str, Any]) -> None:
 def matmul() -> Context:
     dag = ComputeDAG(workloads.get("matmul").tensors(M=16, N=16, K=16))
     return Context(dag, HardwareParams(8), False, SearchOptions())
+
+
+@pytest.mark.parametrize("is_gpu", [False, True], ids=["cpu", "gpu"])
+def test_a_read_outside_of_a_tensor_is_said(is_gpu: bool) -> None:
+    """Every rule with a schedule of its own would be passed over."""
+    a, b = (te.placeholder((16, 16), name=name) for name in "ab")
+    k = te.reduce_axis((0, 16), name="k")
+    c = te.compute((16, 16), lambda i, j: te.sum(a[i + 4, k] * b[k, j], axis=k), name="c")
+    context = Context(ComputeDAG([a, b, c]), HardwareParams(8), is_gpu, SearchOptions())
+    with pytest.raises(ScheduleError, match=r"c reads a at i \+ 4, elements 4\.\.19"):
+        generate_sketches(context)
 
 
 def test_a_custom_rule_comes_first_and_may_replace_the_rest() -> None:

@@ -121,7 +121,7 @@ class MergeSharedMemoryAllocations(FunctionPass):
     found: first_fit, best_fit, or auto for the better of both. A kernel that has one allocation
     stays as it is. With `by_config`, static memory is merged where that saves bytes and no barrier
     is missing then, unless `tir.merge_static_smem` is off. Raises ScheduleError for memory that is
-    not flat.
+    not flat, and where a barrier is missing then with `static`.
     """
 
     name: ClassVar[str] = "MergeSharedMemoryAllocations"
@@ -137,6 +137,12 @@ class MergeSharedMemoryAllocations(FunctionPass):
             new = _merge(kernel, "shared.dyn", self, func.name)
             if self.static:
                 new = _merge(new, "shared", self, func.name)
+                if not _has_its_barriers(new, func.name):
+                    raise ScheduleError(
+                        f"MergeSharedMemoryAllocations: {func.name}: barriers are missing for "
+                        "static memory that is one; run ThreadSync('shared', merged=True) before, "
+                        "and behind LowerThreadAllreduce, which allocates some"
+                    )
             elif static and saves_bytes(new, "shared"):
                 smaller = _merge(new, "shared", self, func.name)
                 new = smaller if _has_its_barriers(smaller, func.name) else new

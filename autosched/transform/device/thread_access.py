@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -28,7 +28,8 @@ _WRITES = frozenset(("tvm_store_matrix_sync",))
 class Access:
     """A read or write of `data`; `place` is None where the elements are not known.
 
-    `guard` holds where it is made; `met_in_warp` says that the lanes of a warp have met since.
+    `guard` holds where it is made; `met_in_warp` says that the lanes of a warp have met since,
+    `closed` that all threads meet before they come to what follows the statement it is seen in.
     """
 
     data: Var
@@ -38,6 +39,7 @@ class Access:
     double_buffer: bool = False
     guard: Expr | None = None
     met_in_warp: bool = False
+    closed: bool = False
 
     def depends_on(self, var: Var | None) -> bool:
         """True when the elements are others for other values of `var`."""
@@ -94,6 +96,15 @@ MAYBE = Barrier()
 
 WARP = Barrier()
 """A point at which the lanes of each warp have met."""
+
+
+def closed(accesses: Sequence[Access | Barrier]) -> list[Access | Barrier]:
+    """The accesses of a statement; those before a barrier that all ways come to are marked so."""
+    if BARRIER not in accesses:
+        return [*accesses]
+    end = accesses.index(BARRIER)
+    before = [replace(a, closed=True) if isinstance(a, Access) else a for a in accesses[:end]]
+    return [*before, *accesses[end:]]
 
 
 def is_barrier(s: Stmt, scope: str) -> bool:

@@ -69,21 +69,26 @@ def may_meet(
     """True unless no two different threads touch one element.
 
     One thread is at `first`, the other at `second`, with equal values of all variables but the
-    inner ones; with `loop`, in different iterations of it. Where that does not decide, loops
-    `around` both are counted out, too.
+    inner ones; with `loop`, in different iterations of it. Where that does not decide, it is asked
+    for each iteration of the loops `around` both.
     """
     a = _touched(first, threads, loop)
     b = a if second == first else _touched(second, threads, loop)
     if around and (a is None or b is None or a.rest != b.rest):
-        a, b = (_touched(_over(place, around, loop), threads, loop) for place in (first, second))
+        same = _around((first, second), around, loop)
+        a = _touched(first, threads, loop, same=same)
+        b = a if second == first else _touched(second, threads, loop, same=same)
     return _meet(a, b, loop)
 
 
-def _over(place: Place, around: Mapping[Var, Span], loop: Span | None) -> Place:
-    """`place` for all values of the loops `around` it, `loop` left out."""
-    known = {span.var for span in place.inner} | ({loop.var} if loop is not None else set())
-    more = [around[v] for v in free_vars(place.index) if v in around and v not in known]
-    return Place(place.index, (*place.inner, *sorted(more, key=lambda span: span.var.name)))
+def _around(
+    places: Sequence[Place], around: Mapping[Var, Span], loop: Span | None
+) -> tuple[Span, ...]:
+    """The loops `around` the places that their indices depend on, `loop` left out."""
+    used = {v for place in places for v in free_vars(place.index)}
+    own = {span.var for place in places for span in place.inner}
+    own |= set() if loop is None else {loop.var}
+    return tuple(span for v, span in around.items() if v in used and v not in own)
 
 
 def warps_may_meet(
@@ -116,7 +121,8 @@ def _meet(a: _Touched | None, b: _Touched | None, loop: Span | None) -> bool:
     elements = np.concatenate([part.values for part in parts])
     if not elements.size:
         return False
-    elements = elements - elements.min()
+    cases = np.concatenate([part.case for part in parts])
+    elements = (elements - elements.min()) * (cases.max() + 1) + cases
     if elements.max() >= 4 * MOST:
         elements = np.unique(elements, return_inverse=True)[1].reshape(-1)
     several = _differ(elements, np.concatenate([part.thread for part in parts]))
@@ -141,15 +147,20 @@ class _Touched:
     values: Array
     thread: Array
     iteration: Array
+    case: Array
     rest: dict[Expr, int]
 
 
 def _touched(
-    place: Place, threads: Sequence[Span], loop: Span | None, guard: Expr | None = None
+    place: Place,
+    threads: Sequence[Span],
+    loop: Span | None,
+    guard: Expr | None = None,
+    same: Sequence[Span] = (),
 ) -> _Touched | None:
     """All (element, thread, iteration), but for the terms `rest`; None when undecided.
 
-    Those where `guard` does not hold are left out.
+    Those where `guard` does not hold are left out. `case` numbers the values of `same`.
     """
     index, inner = place.index, list(place.inner)
     if isinstance(index, Ramp):
@@ -163,7 +174,7 @@ def _touched(
         return None
     else:
         constant, terms = linear(index)
-    spans = [*threads, *([] if loop is None else [loop]), *inner]
+    spans = [*threads, *([] if loop is None else [loop]), *same, *inner]
     if math.prod(span.extent for span in spans) > MOST:
         return None
     counted = {span.var for span in spans}
@@ -184,24 +195,29 @@ def _touched(
         if value is None:
             return None
         total = total + factor * value
-    number = np.zeros((1,) * len(shape), np.int64)
-    for span in threads:
-        number = number * span.extent + env[span.var] - span.low
+    number, case = _numbers(threads, env), _numbers(same, env)
     when = np.zeros((1,), np.int64) if loop is None else env[loop.var]
-    flat = [np.broadcast_to(part, shape).reshape(-1) for part in (total, number, when)]
+    flat = [np.broadcast_to(part, shape).reshape(-1) for part in (total, number, when, case)]
     holds = None if guard is None else evaluate(guard, env)
     if holds is not None:
         taken = np.broadcast_to(holds, shape).reshape(-1).astype(bool)
         flat = [part[taken] for part in flat]
-    return _Touched(flat[0], flat[1], flat[2], rest)
+    values, thread, iteration, part = flat
+    return _Touched(values, thread, iteration, part, rest)
+
+
+def _numbers(spans: Sequence[Span], env: Mapping[Var, Array]) -> Array:
+    """A number for each of their values together, those of the last one side by side."""
+    number: Array = np.zeros((), np.int64)
+    for span in spans:
+        number = number * span.extent + env[span.var] - span.low
+    return number
 
 
 def _lanes(threads: Sequence[Span], env: Mapping[Var, Array]) -> Array:
     """The lane of each thread, whose variables are named as their axes: x is the innermost."""
-    number: Array = np.zeros((), np.int64)
-    for span in sorted(threads, key=lambda span: span.var.name, reverse=True):
-        number = number * span.extent + env[span.var] - span.low
-    return number % WARP
+    order = sorted(threads, key=lambda span: span.var.name, reverse=True)
+    return _numbers(order, env) % WARP
 
 
 def _grid(spans: Sequence[Span]) -> tuple[dict[Var, Array], tuple[int, ...]]:

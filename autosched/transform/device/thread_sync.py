@@ -62,10 +62,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from autosched.arith import Analyzer
 from autosched.errors import ScheduleError
 from autosched.tir.dtype import int32
-from autosched.tir.expr import Call, Expr, IntImm, IterVar, StringImm, Var
+from autosched.tir.expr import Call, Expr, IntImm, IterVar, Range, StringImm, Var
 from autosched.tir.function import PrimFunc
+from autosched.tir.op import const
 from autosched.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -89,10 +91,17 @@ from autosched.transform.device.thread_access import (
     Access,
     Barrier,
     accesses_of,
+    closed,
     in_parts,
     is_barrier,
 )
-from autosched.transform.device.thread_index import Span, is_uniform, may_meet, warps_may_meet
+from autosched.transform.device.thread_index import (
+    MOST,
+    Span,
+    is_uniform,
+    may_meet,
+    warps_may_meet,
+)
 from autosched.transform.device.update_races import check_updates
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
@@ -188,12 +197,15 @@ class _Planner:
         self.live = live_intervals(region, [data for data in own if data.scope == scope])
         self.axes = {tag: Var(tag) for tag in _AXES}
         self.loops: dict[Var, Span] = {}  # those seen so far, as far as their values are known
+        self.blocks: list[Span] = []
         extents: dict[str, int] = {}
         for s in stmts(region):
             if isinstance(s, AttrStmt) and s.key == "thread_extent":
                 tag = s.node.thread_tag or s.node.var.name
                 if tag in self.axes:
                     extents[tag] = s.value.value if isinstance(s.value, IntImm) else 0
+                elif isinstance(s.value, IntImm):
+                    self.blocks.append(Span(s.node.var, 0, s.value.value))
         # An extent that is not constant makes the threads too many to count.
         self.threads = [Span(self.axes[tag], 0, n or 1 << 20) for tag, n in extents.items()]
         # Warps are told apart by the number of a thread, of which all extents must be known.
@@ -240,9 +252,11 @@ class _Planner:
         return [_Entry(s, accesses_of(s, self.scope, table)), *below]
 
     def _loop(self, s: For | While, var: Var | None, table: dict[Var, Expr]) -> _Entry:
-        span = None
-        if isinstance(s, For) and isinstance(s.min, IntImm) and isinstance(s.extent, IntImm):
-            span = self.loops[s.loop_var] = Span(s.loop_var, s.min.value, s.extent.value)
+        span = self._span(s, table) if isinstance(s, For) else None
+        if span is not None:
+            if self.loops.get(span.var, span) != span:
+                self._met.clear()  # what was found holds for the loop before
+            self.loops[span.var] = span
         head = accesses_of(s, self.scope, table)
         before = set(self.marked)
         body = self.entries(s.body, table)
@@ -254,8 +268,23 @@ class _Planner:
         around = [a.around(span, var) if isinstance(a, Access) else a for a in exposed]
         cleared = [replace(a, double_buffer=False) if isinstance(a, Access) else a for a in around]
         if not (isinstance(s, For) and isinstance(s.extent, IntImm) and s.extent.value > 0):
+            # The condition of a while is read once more, behind all barriers.
+            cleared = closed(cleared) if isinstance(s, For) else cleared
             cleared = [MAYBE if isinstance(a, Barrier) else a for a in cleared]
         return _Entry(s, [*head, *cleared] if isinstance(s, For) else cleared)
+
+    def _span(self, s: For, table: dict[Var, Expr]) -> Span | None:
+        """All iterations that the loop may have, by what those around it and the threads are."""
+        if not isinstance(s.min, IntImm):
+            return None
+        if isinstance(s.extent, IntImm):
+            return Span(s.loop_var, s.min.value, s.extent.value)
+        analyzer = Analyzer()
+        for known in (*self.blocks, *self.threads, *self.loops.values()):
+            ends = const(known.low, known.var.dtype), const(known.extent, known.var.dtype)
+            analyzer.bind(known.var, Range(*ends), override=True)
+        most = analyzer.const_int_bound(substitute(s.extent, table)).max_value
+        return Span(s.loop_var, s.min.value, max(most, 0)) if most <= MOST else None
 
     def _branch(self, s: IfThenElse, table: dict[Var, Expr]) -> _Entry:
         before = set(self.marked)
@@ -267,7 +296,7 @@ class _Planner:
             parts = heads
             guard = substitute(s.condition, table) if case is s.then_case else None
             inside = [_under(guard, entry) for entry in self.entries(case, table)]
-            for a in self.summary(inside, None, None):
+            for a in closed(self.summary(inside, None, None)):
                 if isinstance(a, Barrier):
                     found.append(a)
                     parts = tails
@@ -417,6 +446,6 @@ def _after(open_: list[Access], entry: _Entry) -> list[Access]:
             open_ = []
         elif access is WARP:
             open_ = [replace(a, met_in_warp=True) for a in open_]
-        elif isinstance(access, Access):
+        elif isinstance(access, Access) and not access.closed:
             open_ = [*open_, access]
     return open_

@@ -18,6 +18,7 @@ from autosched.tir.interp_watch import Watch
 from autosched.tir.parser import parse_func
 from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, SeqStmt, Stmt
 from autosched.tir.walk import all_exprs, map_children, stmts
+from autosched.transform.device.lower_thread_allreduce import LowerThreadAllreduce
 from autosched.transform.device.merge_shared_memory_allocations import MergeSharedMemoryAllocations
 from autosched.transform.device.shared_layout import merged_bytes
 from autosched.transform.device.thread_sync import ThreadSync, kernels, missing_barriers
@@ -257,6 +258,25 @@ def test_static_memory_needs_barriers_for_what_will_be_one(same_result: SameResu
     interp.run(after, [np.zeros(4096, np.float32), np.zeros(64, np.float32)], watch=Watch())
 
 
+def test_memory_of_reductions_is_static_too(same_result: SameResult) -> None:
+    """LowerThreadAllreduce allocates it: behind ThreadSync its barriers are for itself alone."""
+    body = (
+        'R = allocate((1,), float32, "local")\n'
+        'with attr(reducer("+", [x: float32], [y: float32], [x + y], [0.0]), "reduce_scope", 0):\n'
+        "    tvm_thread_allreduce(uint32(1), 1.0, True, R[0], threadIdx.x)\n"
+        "A[31 - threadIdx.x] = R[0]\nO[threadIdx.x] = A[threadIdx.x]\n"
+    )
+    func = function(body, {"A": (32, "float32")}, "shared")
+    through_memory = LowerThreadAllreduce(warp_size=1)
+    late = through_memory(ThreadSync("shared", merged=True)(func))
+    with pytest.raises(ScheduleError, match="barriers are missing for static memory that is one"):
+        MergeSharedMemoryAllocations(static=True)(late)
+    before = ThreadSync("shared", merged=True)(through_memory(func))
+    after = MergeSharedMemoryAllocations(static=True)(before)
+    assert memory(after, "shared") == [128]
+    same_result(before, after)
+
+
 def test_both_spaces_have_their_own() -> None:
     body = (
         'S = allocate((32,), float32, "shared")\nT = allocate((32,), float32, "shared")\n'
@@ -264,6 +284,7 @@ def test_both_spaces_have_their_own() -> None:
         "T[threadIdx.x] = S[0]\nO[0] = T[0]\n"
     )
     func = function(body, {"A": (32, "float32"), "B": (32, "float32")})
+    func = ThreadSync("shared")(ThreadSync("shared.dyn")(func))
     after = MergeSharedMemoryAllocations(static=True)(func)
     assert memory(after) == [256]
     assert memory(after, "shared") == [256]

@@ -56,3 +56,31 @@ def test_as_all_that_touch_an_element_say(repeated: bool, far: int) -> None:
         assert found == expected, (first, second)
         seen.add(found)
     assert seen == {False, True}
+
+
+def test_loops_around_both_are_in_one_iteration() -> None:
+    """Remainders by what an outer loop gives are decided for each of its iterations."""
+    rng = np.random.default_rng(1)
+    around = Span(Var("a"), 2, 3)
+    seen = set()
+    for _ in range(60):
+        drawn = [[int(f) for f in rng.integers(0, 5, 4)] for _ in range(2)]
+
+        def at(f: list[int], t: int, j: int, a: int) -> int:
+            return (f[0] * t + f[1] * j) // a * 7 + (f[2] * t + f[3] * j) % a
+
+        def index(f: list[int]) -> Expr:
+            t, j, a = THREAD.var, INNER.var, around.var
+            divided = (f[0] * t + f[1] * j) // a
+            return divided * 7 + (f[2] * t + f[3] * j) % a
+
+        expected = any(
+            at(drawn[0], t, j, a) == at(drawn[1], other, k, a)
+            for a in range(2, 5)
+            for t, j, other, k in product(range(4), range(2), range(4), range(2))
+            if t != other
+        )
+        first, second = (Place(index(f), (INNER,)) for f in drawn)
+        assert may_meet(first, second, [THREAD], None, {around.var: around}) == expected, drawn
+        seen.add(expected)
+    assert seen == {False, True}

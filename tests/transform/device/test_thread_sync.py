@@ -13,6 +13,9 @@ from autosched.tir import interp
 from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 from autosched.tir.printer import to_text
+from autosched.tir.stmt import For, Stmt
+from autosched.tir.substitute_stmt import substitute_stmt
+from autosched.tir.walk import map_children, stmts
 from autosched.transform.device.merge_shared_memory_allocations import (
     MergeSharedMemoryAllocations,
 )
@@ -151,8 +154,123 @@ for i in range(4):
 for i in range(4):
     sync
     S[(threadIdx.x + i) % 32] = A[threadIdx.x]
-    sync
     B[threadIdx.x] = S[(threadIdx.x + i) % 32]""",
+    ),
+    "around tiles whose width a loop outside gives": (
+        """\
+for a in range(2):
+    for i in range((a + 7) * 8 // 32 + 1):
+        if i * 32 + threadIdx.x < (a + 7) * 8:
+            S[(i * 32 + threadIdx.x) // (a + 7) * 8 + (i * 32 + threadIdx.x) % (a + 7)] = 1.0
+    B[threadIdx.x] = S[63 - threadIdx.x]
+""",
+        """\
+for a in range(2):
+    sync
+    for i in range((a + 7) * 8 // 32 + 1):
+        if i * 32 + threadIdx.x < (a + 7) * 8:
+            S[(i * 32 + threadIdx.x) // (a + 7) * 8 + (i * 32 + threadIdx.x) % (a + 7)] = 1.0
+    sync
+    B[threadIdx.x] = S[63 - threadIdx.x]""",
+    ),
+    "none behind a branch for what is read behind a barrier in it": (
+        """\
+if n < 5:
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[31 - threadIdx.x]
+B[threadIdx.x] = B[threadIdx.x] + S[(threadIdx.x + 1) % 32]
+""",
+        """\
+if n < 5:
+    S[threadIdx.x] = A[threadIdx.x]
+    sync
+    B[threadIdx.x] = S[31 - threadIdx.x]
+B[threadIdx.x] = B[threadIdx.x] + S[(threadIdx.x + 1) % 32]""",
+    ),
+    "one behind a branch with a barrier that may be skipped": (
+        """\
+if n < 5:
+    S[threadIdx.x] = A[threadIdx.x]
+    if n < 2:
+        tvm_storage_sync("shared")
+B[threadIdx.x] = S[31 - threadIdx.x]
+""",
+        """\
+if n < 5:
+    S[threadIdx.x] = A[threadIdx.x]
+    if n < 2:
+        sync
+sync
+B[threadIdx.x] = S[31 - threadIdx.x]""",
+    ),
+    "one behind a branch for what another has without a barrier": (
+        """\
+if n < 2:
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[31 - threadIdx.x]
+else:
+    S[threadIdx.x] = 1.0
+B[threadIdx.x] = S[(threadIdx.x + 1) % 32]
+""",
+        """\
+if n < 2:
+    S[threadIdx.x] = A[threadIdx.x]
+    sync
+    B[threadIdx.x] = S[31 - threadIdx.x]
+else:
+    S[threadIdx.x] = 1.0
+sync
+B[threadIdx.x] = S[(threadIdx.x + 1) % 32]""",
+    ),
+    "none behind a loop of any length for what is behind its barrier": (
+        """\
+for i in range(n):
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[31 - threadIdx.x]
+B[threadIdx.x] = B[threadIdx.x] + S[(threadIdx.x + 1) % 32]
+""",
+        """\
+for i in range(n):
+    sync
+    S[threadIdx.x] = A[threadIdx.x]
+    sync
+    B[threadIdx.x] = S[31 - threadIdx.x]
+B[threadIdx.x] = B[threadIdx.x] + S[(threadIdx.x + 1) % 32]""",
+    ),
+    "one behind a loop for what ends it": (
+        """\
+S[threadIdx.x] = 0.0
+tvm_storage_sync("shared")
+while S[0] < 1.0:
+    tvm_storage_sync("shared")
+    S[threadIdx.x] = 2.0
+    tvm_storage_sync("shared")
+S[(threadIdx.x + 1) % 32] = 5.0
+""",
+        """\
+S[threadIdx.x] = 0.0
+sync
+while S[0] < 1.0:
+    sync
+    S[threadIdx.x] = 2.0
+    sync
+sync
+S[(threadIdx.x + 1) % 32] = 5.0""",
+    ),
+    "in a loop whose length a block gives": (
+        """\
+launch(blockIdx.x, 2)
+launch(threadIdx.x, 32)
+S = allocate((64,), float32, "shared")
+for i in range(blockIdx.x + 2):
+    S[(threadIdx.x + i) % 32] = A[threadIdx.x]
+    B[blockIdx.x * 32 + threadIdx.x] = S[(threadIdx.x + i) % 32]
+""",
+        """\
+for i in range(blockIdx.x + 2):
+    sync
+    S[(threadIdx.x + i) % 32] = A[threadIdx.x]
+    B[blockIdx.x * 32 + threadIdx.x] = S[(threadIdx.x + i) % 32]""",
     ),
     "one before the first reader of what all write": (
         """\
@@ -607,3 +725,24 @@ def test_a_loop_of_one_iteration_has_no_next_one() -> None:
     text = APART.format(to=to, at=at).replace("range(4)", "range(1)")
     text = text.replace("(64)", "(257)").replace("65536", "66048")  # more than are counted out
     assert to_text(ThreadSync("shared")(parse_func(text))).count("tvm_storage_sync") == 1
+
+
+def test_loops_with_one_variable_are_decided_each_for_itself() -> None:
+    body = """\
+for i in range({}):
+    S[threadIdx.x] = A[threadIdx.x]
+    B[threadIdx.x] = S[threadIdx.x * (i + 1) % 32]
+"""
+    assert "sync" not in synced(body.format(1))
+    twice = function(body.format(1) + body.format(2))
+    first, second = (s for s in stmts(twice.body) if isinstance(s, For))
+    again = second.with_(
+        loop_var=first.loop_var,
+        body=substitute_stmt(second.body, {second.loop_var: first.loop_var}),
+    )
+
+    def go(s: Stmt) -> Stmt:
+        return again if s is second else map_children(s, go)
+
+    func = twice.with_body(go(twice.body))
+    assert has_race(func) and not has_race(ThreadSync()(func))
