@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from autosched.errors import ConfigError
+from autosched.errors import ConfigError, ScheduleError
 from autosched.layout import LayoutOption
 from autosched.measure.result import Failure, MeasureResult, duration, times
 from autosched.measure.workload_keys import (
@@ -15,17 +16,19 @@ from autosched.measure.workload_keys import (
     elements,
     is_hash,
     require_shapes,
+    require_splits,
     require_steps,
 )
 from autosched.state.steps import (
     InstructionStep,
     MatrixTilesStep,
     PragmaStep,
+    SplitStep,
     Step,
     steps_from_json,
     steps_to_json,
 )
-from autosched.target import HardwareParams, Target
+from autosched.target import HardwareParams, Target, parse_arch
 from autosched.task import Task
 from autosched.words import told, visible
 from autosched.workloads import WORKLOADS
@@ -45,27 +48,32 @@ ERRORS: dict[int, tuple[str, str]] = {
     7: ("run", "timeout"),
     8: ("run", "crash"),
 }
+_BY_STAGE = {"lower": 1, "compile": 2, "load": 3, "run": 4}
+_TIMEOUTS = {"lower": 6, "compile": 6, "load": 7, "run": 7, "check": 7}
+_UNKNOWN = 8
 
 
 def parse(
-    data: dict[str, Any], keys: WorkloadKeys | None = None
+    data: dict[str, Any], keys: WorkloadKeys | None = None, fitting: set[str] | None = None
 ) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
     """Task entry, steps, result and time (UTC, ISO 8601) of one parsed line.
 
-    `keys` names the computations of workload keys that are not built in.
+    `keys` names the computations of workload keys that are not built in. `fitting` are the keys of
+    which a candidate was seen to be one of the built-in operator that they name; the set grows.
 
     Raises ConfigError for another version, an unknown workload or an unknown target, for a
     candidate that is none of the computation that `keys` names, and for anything else that is not
     such a line.
     """
     try:
-        return _parse(data, WorkloadKeys() if keys is None else keys)
+        keys = WorkloadKeys() if keys is None else keys
+        return _parse(data, keys, set() if fitting is None else fitting)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ConfigError(f"not an Ansor record: {told(error)}") from error
 
 
 def _parse(
-    data: dict[str, Any], keys: WorkloadKeys
+    data: dict[str, Any], keys: WorkloadKeys, fitting: set[str]
 ) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
     unknown = set(data) - {"i", "r", "v"}
     if unknown:
@@ -77,12 +85,14 @@ def _parse(
     steps = steps_from_json(listed)
     text, target = entry[0], _target(entry)
     named = keys.given(text)
-    problem = "" if named is not None else _problem(text)
-    if problem:
-        named = keys.unknown(text, problem)
     if named is None:
-        task = _built_in(text, target)
-    else:
+        problem = _problem(text)
+        if not problem:
+            task = _built_in(text, target)
+            problem = _misfit(text, task, steps, fitting)
+        if problem:
+            named = keys.unknown(text, problem)
+    if named is not None:
         task = keys.task(named, target)
         require_shapes(named, task, text)
         require_steps(named, task, steps)
@@ -90,7 +100,8 @@ def _parse(
 
 
 def _target(entry: list[Any]) -> Target:
-    kind = TARGETS.get(entry[1].split()[0])
+    name, *words = entry[1].split()
+    kind = TARGETS.get(name)
     if kind is None:
         raise ConfigError(
             f"the target {entry[1]!r} is not known, expected one that begins with "
@@ -99,7 +110,20 @@ def _target(entry: list[Any]) -> Target:
     hardware = (
         HardwareParams.from_list(entry[2]) if len(entry) > 2 else HardwareParams.default(kind)
     )
+    if kind == "cuda":
+        return Target(kind, hardware, arch=_arch(words))
     return Target(kind, hardware, max(hardware.num_cores, 1))
+
+
+def _arch(words: list[str]) -> str:
+    """The architecture that the words of a target name; empty where they name none."""
+    for word in words:
+        arch = word.removeprefix("-arch=")
+        if arch != word:
+            with suppress(ConfigError):
+                parse_arch(arch)
+                return arch
+    return ""
 
 
 def _problem(text: str) -> str:
@@ -119,6 +143,24 @@ def _built_in(text: str, target: Target) -> Task:
     name, *args = elements(text)
     named = dict(zip(WORKLOADS[name].args, args, strict=False))
     return Task.from_json_workload({"op": name, "args": named}, target)
+
+
+def _misfit(text: str, task: Task, steps: tuple[Step, ...], fitting: set[str]) -> str:
+    """Why a candidate is none of the built-in `task`, but of somebody's own function of that name.
+
+    Empty where nothing tells. One candidate tells for all of a key: to apply steps takes longer
+    than to read them.
+    """
+    if text in fitting or not any(isinstance(step, SplitStep) for step in steps):
+        return ""
+    try:
+        require_splits(f"the built-in {elements(text)[0]}", task, steps)
+    except ScheduleError:
+        return ""  # lowering says it
+    except ConfigError as error:
+        return str(error)
+    fitting.add(text)
+    return ""
 
 
 def _with_layout(task: Task, words: list[Any]) -> dict[str, Any]:
@@ -164,10 +206,7 @@ def format_line(
         entry = task.get("ansor") or _entry(task)
     except (KeyError, TypeError, AttributeError) as problem:
         raise ConfigError(f"its task is not whole: {told(problem)}") from problem
-    error = 0
-    if result.failure is not None:
-        wanted = (result.failure.stage, result.failure.kind)
-        error = next((n for n, pair in ERRORS.items() if pair == wanted), 8)
+    error = 0 if result.failure is None else _error_number(result.failure)
     costs = list(result.seconds) if error == 0 else [_FAILED_COST]
     inputs = json.dumps([entry, [[], steps_to_json(steps)]])
     numbers = ", ".join(map(_number, costs))
@@ -175,6 +214,15 @@ def format_line(
         f'{{"i": {inputs}, "r": [[{numbers}], {error}, {_number(result.total_seconds)}, '
         f'{timestamp}], "v": "{VERSION}"}}'
     )
+
+
+def _error_number(failure: Failure) -> int:
+    """Ansor's number of a failure: its own, otherwise that of its stage."""
+    for number, pair in ERRORS.items():
+        if pair == (failure.stage, failure.kind):
+            return number
+    numbers = _TIMEOUTS if failure.kind == "timeout" else _BY_STAGE
+    return numbers.get(failure.stage, _UNKNOWN)
 
 
 def _number(value: float) -> str:

@@ -154,6 +154,7 @@ class LogContents:
     `environments` and `tasks` are those of lines of their own, by their hashes. `newer` is the
     sentence of the first line of a later schema. Where a line gives a name another environment than
     one before, `renamed` has the name that this has in `environments`, and in the records after it.
+    `fitting` is for Ansor's lines (`ansor_log.parse`).
     """
 
     records: list[Record] = field(default_factory=list)
@@ -162,6 +163,7 @@ class LogContents:
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     newer: str = ""
     renamed: dict[str, str] = field(default_factory=dict)
+    fitting: set[str] = field(default_factory=set)
 
     def environment_of(self, name: str) -> str:
         """What the environment that a line calls `name` is called in `environments`."""
@@ -284,7 +286,7 @@ def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record
     if not isinstance(data, dict):
         raise ConfigError(f"not a record: expected an object, found {short(data)}")
     if "i" in data and "r" in data:
-        task, steps, result, when = ansor_log.parse(data, keys)
+        task, steps, result, when = ansor_log.parse(data, keys, contents.fitting)
         return Record(task, steps, result, time=when)
     if "steps" not in data and not _is_later(data):
         for key in ("environment", "task"):

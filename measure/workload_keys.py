@@ -55,6 +55,8 @@ class WorkloadKeys:
 
     def given(self, text: str) -> Computation | None:
         """The computation that was named for this very key, known or not."""
+        if self._other is not None and text == self._bound:
+            return self._other
         for key in (text, str(elements(text)[0])):
             if key in self._named:
                 self._used.add(self._named[key].source)
@@ -134,24 +136,32 @@ def require_steps(computation: Computation, task: Task, steps: Sequence[Step]) -
 
     Its steps do not apply, or a split was written for a loop of another length.
     """
-    state = task.dag.init_state
     try:
-        for number, step in enumerate(steps):
-            if isinstance(step, SplitStep) and 0 <= step.stage_id < len(state.stages):
-                iters = state.stages[step.stage_id].iters
-                here = iters[step.iter_id].extent if step.iter_id < len(iters) else None
-                if None not in (here, step.extent) and here != step.extent:
-                    name = state.stages[step.stage_id].name
-                    raise ConfigError(
-                        f"{computation.source} does not fit: step {number} splits a loop of "
-                        f"{step.extent} iterations, {name}'s {iters[step.iter_id].name} of "
-                        f"{task.name} has {here}"
-                    )
-            state = apply_step(state, step)
+        require_splits(computation.source, task, steps)
     except ScheduleError as error:
         raise ConfigError(
             f"{computation.source} does not fit: its steps do not apply to {task.name}: {error}"
         ) from error
+
+
+def require_splits(source: str, task: Task, steps: Sequence[Step]) -> None:
+    """Raise ConfigError when a split was written for a loop of another length than the task's.
+
+    Its message begins with `source`. Raises ScheduleError where the steps do not apply.
+    """
+    state = task.dag.init_state
+    for number, step in enumerate(steps):
+        if isinstance(step, SplitStep) and 0 <= step.stage_id < len(state.stages):
+            iters = state.stages[step.stage_id].iters
+            here = iters[step.iter_id].extent if step.iter_id < len(iters) else None
+            if None not in (here, step.extent) and here != step.extent:
+                name = state.stages[step.stage_id].name
+                raise ConfigError(
+                    f"{source} does not fit: step {number} splits a loop of "
+                    f"{step.extent} iterations, {name}'s {iters[step.iter_id].name} of "
+                    f"{task.name} has {here}"
+                )
+        state = apply_step(state, step)
 
 
 def is_hash(name: Any) -> bool:

@@ -16,7 +16,7 @@ from autosched.measure.glance import glances
 from autosched.measure.records import LogContents
 from autosched.records.convert import FORMATS
 from autosched.session.reading import tell_problems
-from autosched.session.this_cpu import UNKNOWN_CPU
+from autosched.session.this_cpu import machine_text
 from autosched.words import count
 
 _INDENT = "    "
@@ -133,12 +133,13 @@ def _describe(entry: Mapping[str, Any]) -> None:
         rate = rate_text(best["flops_per_second"] or 0.0)
         how = " with empty caches" if best["cache_flush"] else ""
         here = f" on this machine ({best['cpu']})"
-        where = here if best["here"] else f" on {_cpu(best)}, not this machine"
+        where = here if best["here"] else f" on {_machine(entry, best)}, not this machine"
         text = f"best {seconds_text(best['seconds'])}  {rate}".rstrip()
         say(text + how + where + _accuracy(best), _INDENT)
     faster = entry["faster_elsewhere"]
     if faster is not None:
-        say(f"fastest elsewhere {seconds_text(faster['seconds'])} on {_cpu(faster)}", _INDENT)
+        where = _machine(entry, faster)
+        say(f"fastest elsewhere {seconds_text(faster['seconds'])} on {where}", _INDENT)
     if entry["impossible"]:
         least = seconds_text(entry["least_seconds"])
         say(f"{entry['impossible']} not believed: no kernel takes less than {least}", _INDENT)
@@ -146,5 +147,5 @@ def _describe(entry: Mapping[str, Any]) -> None:
         say(f"{number} failed: {kind}", _INDENT)
 
 
-def _cpu(time: Mapping[str, Any]) -> str:
-    return "an unknown CPU" if time["cpu"] == UNKNOWN_CPU else str(time["cpu"])
+def _machine(entry: Mapping[str, Any], time: Mapping[str, Any]) -> str:
+    return machine_text(time["cpu"], entry["target"])

@@ -9,7 +9,7 @@ from typing import Any
 from autosched.measure.environment import cpu_model
 from autosched.measure.glance import Glance
 from autosched.measure.records import Record
-from autosched.session.this_cpu import UNKNOWN_CPU, machine_of
+from autosched.session.this_cpu import machine_of, machine_text
 from autosched.session.this_gpu import is_of_this_machine
 
 
@@ -28,7 +28,7 @@ class Machine:
     @property
     def text(self) -> str:
         """For people: the name, and whether it is this machine."""
-        name = "an unknown CPU" if self.name == UNKNOWN_CPU else self.name
+        name = machine_text(self.name, self.code[0])
         return f"{name}, this machine" if self.here else name
 
 

@@ -20,10 +20,10 @@ from autosched.session.believed import believed
 from autosched.session.named_workloads import workload_keys
 from autosched.session.reading import each_once, identity, read_records
 from autosched.session.this_cpu import (
-    UNKNOWN_CPU,
     best_elsewhere,
     cpu_name,
     for_this_cpu,
+    machine_text,
     measured_here,
 )
 from autosched.session.this_gpu import gpu_of
@@ -139,8 +139,7 @@ def _best(read: _Read, mine: Sequence[Record]) -> TunedKernel:
     here = recorded if recorded.target.is_gpu else for_this_cpu(recorded)
     if here is not recorded:
         name = cpu_name(best, read.environments)
-        named = "an unknown CPU" if name == UNKNOWN_CPU else name
-        cpu = str(recorded.target) if recorded.target.cpu else named
+        cpu = str(recorded.target) if recorded.target.cpu else machine_text(name, "cpu")
         warn(
             f"{path}: the best record of {recorded.name} was measured on {cpu}; the kernel is "
             f"built for this machine's {here.target} and others may be faster here: tune again to "

@@ -85,7 +85,8 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
     """The CPU or GPU that a record was measured on, for messages: the model, if it is known.
 
     Where only the target differs from this machine's, it is that, as LLVM names it, or as the
-    `-mcpu=` of a line of Ansor's does; `UNKNOWN_CPU` where nothing tells.
+    `-mcpu=` of a line of Ansor's does, or its `-mtriple=`; of a GPU the architecture.
+    `UNKNOWN_CPU` where nothing tells.
     """
     environment = environments.get(record.environment, {})
     names = gpu_names(environment)
@@ -95,7 +96,7 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
     if model == cpu_model() and not measured_here(record, environments):
         model = None
     target = record.task.get("target")
-    code = isinstance(target, Mapping) and target.get("cpu")
+    code = isinstance(target, Mapping) and (target.get("cpu") or target.get("arch"))
     return visible(str(model or code or _ansors_cpu(record.task) or UNKNOWN_CPU))
 
 
@@ -106,8 +107,21 @@ def _ansors_cpu(task: Mapping[str, Any]) -> str:
     """
     words = task.get("ansor")
     target = words[1] if isinstance(words, list) and len(words) > 1 else ""
-    found = re.search(r"(?<!\S)-mcpu=(\S+)", target) if isinstance(target, str) else None
-    return found[1] if found else ""
+    if not isinstance(target, str) or not target.startswith("llvm"):
+        return ""
+    named = (re.search(rf"(?<!\S)-{word}=(\S+)", target) for word in ("mcpu", "mtriple"))
+    return next((found[1] for found in named if found), "")
+
+
+def machine_text(name: str, kind: str) -> str:
+    """What `cpu_name` says of a machine, for people; `kind` is that of the target.
+
+    >>> machine_text("znver4", "cpu"), machine_text(UNKNOWN_CPU, "cuda")
+    ('znver4', 'an unknown GPU')
+    """
+    if name != UNKNOWN_CPU:
+        return name
+    return "an unknown GPU" if kind == "cuda" else "an unknown CPU"
 
 
 def machine_of(

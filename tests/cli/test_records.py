@@ -246,7 +246,12 @@ def test_times_of_another_cpu_are_said_to_be_its(
 
 @pytest.mark.parametrize(
     ("words", "shown"),
-    [("", "an unknown CPU"), (" -mcpu=core-avx2 -x", "core-avx2"), (" -xmcpu=y", "an unknown CPU")],
+    [
+        ("", "an unknown CPU"),
+        (" -mcpu=core-avx2 -mtriple=x86_64-linux-gnu -x", "core-avx2"),
+        (" -mattr=+neon -mtriple=aarch64-linux-gnu", "aarch64-linux-gnu"),
+        (" -xmcpu=y", "an unknown CPU"),
+    ],
 )
 def test_ansors_lines_are_of_the_cpu_that_their_target_names(
     cli: Cli, log: Path, words: str, shown: str
@@ -263,6 +268,19 @@ def test_ansors_lines_are_of_the_cpu_that_their_target_names(
     with pytest.warns(UserWarning) as told:
         load_best(path)
     assert f"was measured on {shown}; the kernel is built for this" in str(told[0].message)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"), [(" -arch=sm_61", "sm_61"), (" -xarch=sm_61", "an unknown GPU")]
+)
+def test_ansors_lines_are_of_the_gpu_that_their_target_names(
+    cli: Cli, log: Path, words: str, shown: str
+) -> None:
+    cli("records", "convert", log, "-o", "a.v06", "--to", "ansor-v0.6")
+    path = log.parent / "a.v06"
+    path.write_text(re.sub(r"llvm -keys=cpu[^\"]*", f"cuda -keys=gpu{words}", path.read_text()))
+    assert f"on {shown}, not this machine\n" in cli("records", "info", path).out
+    assert f"{shown}\n" in cli("records", "best", path).out
 
 
 def test_commands_take_the_next_best_where_a_time_is_impossible(

@@ -13,6 +13,7 @@ from autosched.errors import ConfigError
 from autosched.features.lowering import features_of_steps
 from autosched.measure import ansor_log
 from autosched.measure.records import Record, read_log, task_hash
+from autosched.measure.result import Failure
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from kit.measurer import failure_of
@@ -137,7 +138,7 @@ def test_an_expression_has_no_v06_name() -> None:
     ],
 )
 def test_a_line_names_what_is_built_for(target: Target, text: str) -> None:
-    task = Task.from_workload("matmul", M=4, N=4, K=4, target=target)
+    task = Task.from_workload("matmul", M=16, N=8, K=32, target=target)
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     line = ansor_log.format_line(task.to_json(), steps, result, 0)
     assert json.loads(line)["i"][0][1] == text
@@ -172,6 +173,46 @@ def test_a_lowering_has_no_place_in_a_line() -> None:
     _, steps, result, _ = ansor_log.parse(json.loads(WORKED))
     with pytest.raises(ConfigError, match="it was lowered as its task asks, which Ansor's format"):
         ansor_log.format_line(mine, steps, result, 0)
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind", "number"),
+    [
+        *[(stage, kind, number) for number, (stage, kind) in ansor_log.ERRORS.items()],
+        ("lower", "error", 1),
+        ("lower", "timeout", 6),
+        ("compile", "illegal", 2),
+        ("compile", "memory", 2),
+        ("load", "lost", 3),
+        ("load", "timeout", 7),
+        ("run", "memory", 4),
+        ("check", "timeout", 7),
+        ("check", "error", 8),
+    ],
+)
+def test_a_failure_has_the_number_of_its_stage(stage: str, kind: str, number: int) -> None:
+    task, steps, result, _ = ansor_log.parse(json.loads(WORKED))
+    failed = result.failed(Failure(stage, kind, "why"))
+    (costs, error, *_) = json.loads(ansor_log.format_line(task, steps, failed, 0))["r"]
+    assert (costs, error) == ([1e10], number)
+
+
+@pytest.mark.parametrize(
+    ("words", "arch"),
+    [
+        ("cuda -keys=cuda,gpu -arch=sm_61 -max_num_threads=1024", "sm_61"),
+        ("cuda -arch=sm_90a", "sm_90a"),
+        ("cuda -keys=cuda,gpu", ""),
+        ("cuda -arch=of_my_own -x-arch=sm_80", ""),
+    ],
+)
+def test_a_line_is_for_the_architecture_that_it_names(words: str, arch: str) -> None:
+    """Its cores, which Ansor's limits count, are no threads of this machine."""
+    cuda = WORKED.replace("llvm -keys=cpu -mcpu=core-avx2", words).replace("[4, ", "[80, ")
+    task, *_ = ansor_log.parse(json.loads(cuda))
+    assert (task["target"]["arch"], task["target"]["threads"]) == (arch, 1)
+    assert Task.from_json(task).key == task["key"]
+    assert there_and_back(cuda) == cuda
 
 
 def test_a_failure_has_no_time() -> None:

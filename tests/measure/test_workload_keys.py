@@ -120,6 +120,45 @@ def test_a_known_key_stays_what_it_is_unless_it_is_named() -> None:
     assert "expr" in entry["workload"]
 
 
+OWN = ["matmul", 512, 256, 512]
+"""Of a function called matmul whose sizes are in another order."""
+
+
+def test_a_function_that_is_called_as_a_built_in_is_another_computation(tmp_path: Path) -> None:
+    path = tmp_path / "ansor.json"
+    path.write_text("\n".join(json.dumps(line) for line in lines_with(OWN)))
+    log = read_log(path)
+    assert not log.records
+    assert ": the built-in matmul does not fit: step " in log.problems[0]
+    assert " of matmul(M=512, N=256, K=512) has 256; --workload CONFIG " in log.problems[0]
+    assert len(read_log(path, WorkloadKeys(other=matmul())).records) == 64
+
+
+def test_lines_that_tell_nothing_are_of_the_computation_of_their_key() -> None:
+    keys, (telling, silent, *_) = WorkloadKeys(other=matmul()), lines_with(OWN)
+    silent["i"][1][1] = []
+    for line in (telling, silent):
+        assert "expr" in ansor_log.parse(line, keys)[0]["workload"]
+
+
+def test_one_candidate_tells_for_all_of_a_key() -> None:
+    """Applying steps to loops takes longer than reading them."""
+    first, second, *_ = lines_with(["matmul", 512, 512, 512])
+    fitting: set[str] = set()
+    second["i"][1][1] = [["SP", 2, 0, 7, [7], 1]]
+    with pytest.raises(ConfigError, match="splits a loop of 7 iterations, C's i"):
+        ansor_log.parse(second, None, fitting)
+    ansor_log.parse(first, None, fitting)
+    assert fitting == {first["i"][0][0]}
+    ansor_log.parse(second, None, fitting)
+
+
+def test_steps_that_do_not_apply_are_for_lowering_to_refuse() -> None:
+    (line, *_) = lines_with(["matmul", 512, 512, 512])
+    line["i"][1][1] = [["SP", 9, 0, 512, [8], 1]]
+    assert len(ansor_log.parse(line)[1]) == 1
+
+
 def test_chosen_inputs_come_along() -> None:
     task = Task.from_workload("matmul", M=512, N=512, K=512)
     chosen = Computation.of("c.yaml", task.with_inputs({"A": {"constant": 1}}))
