@@ -70,6 +70,8 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "conv2d_nhwc": ("conv2d_nhwc", _conv2d(14, 256, 256)),
     "conv2d_nhwc_56": ("conv2d_nhwc", _conv2d(56, 64, 64)),
     "conv2d_nhwc_strided": ("conv2d_nhwc", _conv2d(28, 12, 28, stride=2, N=2)),
+    "conv2d_nhwc_grouped": ("conv2d_nhwc", _conv2d(14, 96, 96, groups=2)),
+    "conv2d_nhwc_grouped_uneven": ("conv2d_nhwc", _conv2d(14, 14, 14, groups=2)),
     "conv2d_capsule_nhwijc": ("conv2d_capsule_nhwijc", _image(16, 3, CI=16, CO=16)),
     "conv2d_transpose_nhwc": (
         "conv2d_transpose_nhwc",

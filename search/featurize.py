@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from autosched.errors import MeasureError, ScheduleError
 from autosched.features.ansor.rows import FeatureRows
@@ -23,6 +23,7 @@ from autosched.words import told
 
 FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
 
+Found = TypeVar("Found")
 Steps = tuple[Step, ...]
 Request = str | tuple[dict[str, Any], str, bool, list[Any]]
 AtOnce = tuple[list[FeatureRows | None], list[int]]
@@ -83,7 +84,8 @@ class Featurizer:
     depend on that. A candidate whose features cannot be worked out because of a mistake in
     autosched is left out like an illegal one; `warning` is told of the first. `at_once` does the
     same for most of a large list, faster, and is asked where it took less time so far (`pace.py`);
-    `refused` says of a large list which candidates are illegal, as far as it knows.
+    `refused` says of a large list which candidates are illegal, as far as it knows. After a mistake
+    in one of them `warning` is told, and all go one by one.
     """
 
     def __init__(
@@ -116,7 +118,8 @@ class Featurizer:
         self._pace.helped = worker is not None
         if self._at_once is not None and self._pace.at_once(len(new)):
             start = time.monotonic()
-            rows, rest = self._at_once(new)
+            none: AtOnce = [None] * len(new), [*range(len(new))]
+            rows, rest = self._together(self._at_once, new, none)
             self._pace.note_at_once(len(new), len(new) - len(rest), time.monotonic() - start)
             left = [new[n] for n in rest]
             self._cache.update(zip(new, rows, strict=True))
@@ -124,7 +127,7 @@ class Featurizer:
                 del self._cache[steps]
             new = left
         if self._refused is not None and len(new) >= _WORTH_REFUSING:
-            illegal = self._refused(new)
+            illegal = self._together(self._refused, new, [False] * len(new))
             self._cache.update((c, None) for c, no in zip(new, illegal, strict=True) if no)
             new = [c for c, no in zip(new, illegal, strict=True) if not no]
         remote: list[Steps] = []
@@ -142,6 +145,22 @@ class Featurizer:
         if worker is not None and remote:
             self._receive(worker, remote, _LEAST_SECONDS + _TIMES_OURS * ours)
         return [self._cache[c] for c in candidates]
+
+    def _together(
+        self, work: Callable[[Sequence[Steps]], Found], candidates: Sequence[Steps], nothing: Found
+    ) -> Found:
+        """What `work` makes of them all; `nothing` where it fails, and it is not asked again."""
+        try:
+            return work(candidates)
+        except Exception as error:  # each by itself may do
+            self._at_once = self._refused = None
+            if self._warning is not None:
+                self._warning(
+                    f"{self._task.name}: candidates are worked out one by one, which takes longer, "
+                    f"because features of many at once could not be worked out ({told(error)}). "
+                    "Please report it"
+                )
+            return nothing
 
     def _one(self, steps: Steps) -> FeatureRows | None:
         try:

@@ -33,15 +33,16 @@ _State = tuple[Any, ...]
 class Analyzer:
     """Bounds, residues, simplification and proofs under the variables bound so far.
 
-     `bind` and `constraint` add knowledge; what was computed before is then computed anew where
-     it could change. All questions are answered for all values the variables can take.
+    `bind` and `constraint` add knowledge; what was computed before is then computed anew where
+    it could change. All questions are answered for all values the variables can take.
 
-     With `as_ansor` simplification stops where Ansor's does. What is left of an index decides the
-     texts of states, the operations that features count and which loops of a GPU kernel count as
-     vectors; the default goes on while anything changes. It stops earlier in four ways: one round
-     instead of up to four; the quotient of a sum is not merged with the quotient it stands in
-    ; `<=` is not divided by common factors as `<` is; and a condition about a
-     sum says nothing about multiples of the sum.
+    With `as_ansor` simplification stops where Ansor's does. What is left of an index decides the
+    texts of states, the operations that features count and which loops of a GPU kernel count as
+    vectors; the default goes on while anything changes. It stops earlier in five ways: one round
+    instead of up to four; the quotient of a sum is not merged with the quotient it stands in;
+    `<=` is not divided by common factors as `<` is; a condition about a sum says nothing about
+    multiples of the sum; and integers other than int32 and int64 have no rules but those of
+    constants.
     """
 
     __slots__ = (

@@ -18,7 +18,7 @@ from autosched.arith.sum_form import (
     representable,
 )
 from autosched.tir.dtype import DType
-from autosched.tir.expr import LT, Expr, FloorDiv
+from autosched.tir.expr import LT, Expr, FloorDiv, FloorMod
 from autosched.tir.op import const
 
 if TYPE_CHECKING:
@@ -60,7 +60,10 @@ def _kept_terms(
     index, lower, upper, _, trunc = rest[0]
     if upper == NO_UPPER or trunc or upper % (factor * lower):
         return None
-    insert_term(kept, Term(index, lower * factor, upper, 1, False), 1)
+    divisor = lower * factor
+    quotient = FloorDiv(index, const(divisor, dtype))
+    for term in self.form(FloorMod(quotient, const(upper // divisor, dtype))).terms:
+        insert_term(kept, term, 1)
     return kept
 
 

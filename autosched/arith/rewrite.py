@@ -256,6 +256,8 @@ class RewriteSimplifier:
         elif dtype.is_float:
             as_ansor = self.analyzer.as_ansor
             result = _of_floats(e, as_ansor) if dtype.lanes == 1 else None
+        elif dtype.lanes == 1 and self.analyzer.as_ansor:
+            result = None  # Ansor has rules for indices alone
         else:
             result = self._wrapping(e)
         return e if result is None else result

@@ -75,7 +75,7 @@ def rewrite_less(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, node)
     if known is not None:
         return known
-    if not a.dtype.is_index and not _is_scalar_int(a):
+    if not a.dtype.is_index and not (_is_scalar_int(a) and not s.analyzer.as_ansor):
         return _first(fold_lanes(s, node) if a.dtype.lanes > 1 else None, node)
     order = s.analyzer.compare(a, b) if a.dtype.is_index else by_bounds(s.analyzer, a, b)
     if order == LESS:
@@ -127,7 +127,7 @@ def rewrite_equal(s: RewriteSimplifier, e: Any) -> Expr:
     known = _known(s, node)
     if known is not None:
         return known
-    if not a.dtype.is_index and not _is_scalar_int(a):
+    if not a.dtype.is_index and not (_is_scalar_int(a) and not s.analyzer.as_ansor):
         return _first(fold_lanes(s, node) if a.dtype.lanes > 1 else None, node)
     order = s.analyzer.compare(a, b) if a.dtype.is_index else by_bounds(s.analyzer, a, b)
     if order == EQUAL:

@@ -45,7 +45,7 @@ def count_flops(ops: Sequence[Operation]) -> float:
                 declared = op.attrs["FLOP"]
                 total += declared.value if isinstance(declared, IntImm) else int(declared)
                 continue
-            each = sum(_count(body, op.outputs[0].dtype) for body in op.body)
+            each = sum(_count(body, _code(op.outputs[0].dtype)) for body in op.body)
             total += _extent(op.axis) * each
     except _UncountableError:
         return -1.0
@@ -61,7 +61,12 @@ def _extent(axes: Sequence[IterVar]) -> int:
     return math.prod(extents)
 
 
-def _count(e: Expr, kind: DType) -> int:
+def _code(dtype: DType) -> str:
+    """The class of a type: truth values are those of unsigned integers of one bit in Ansor."""
+    return "uint" if dtype.is_bool else dtype.code
+
+
+def _count(e: Expr, kind: str) -> int:
     match e:
         case IntImm() | FloatImm() | Var() | ProducerLoad():
             return 0
@@ -70,10 +75,10 @@ def _count(e: Expr, kind: DType) -> int:
         case Select(condition, a, b):
             return _count(condition, kind) + max(_count(a, kind), _count(b, kind))
         case BinaryExpr(a, b):
-            counted = a.dtype.code == kind.code or b.dtype.code == kind.code
+            counted = kind in (_code(a.dtype), _code(b.dtype))
             return counted + _count(a, kind) + _count(b, kind)
         case Not(a):
-            return (a.dtype.code == kind.code) + _count(a, kind)
+            return (_code(a.dtype) == kind) + _count(a, kind)
         case Call(_, args):
             return sum(_count(arg, kind) for arg in args)
         case Reduce():

@@ -280,7 +280,7 @@ FEATURE_CHECK: tuple[Pass, ...] = (
     StorageFlatten(),
     NarrowDataType(),
     Simplify(as_ansor=True),
-    VectorizeLoop(),
+    VectorizeLoop(as_ansor=True),
     InjectVirtualThread(),
     InjectSoftwarePipeline(),
     StorageRewrite(),

@@ -16,6 +16,8 @@ class Named(NamedTuple):
 
     name: str
     shape: tuple[Size, ...]
+    dtype: str = ""
+    """Empty: that of the program."""
 
 
 class Program:
@@ -40,17 +42,17 @@ class Program:
         """A length."""
         return self.rng.choice(self.sizes)
 
-    def const(self, value: float) -> str:
-        """A number of the program's type."""
-        return f"const({value}, {self.dtype!r})"
+    def const(self, value: float, dtype: str = "") -> str:
+        """A number of a type, by default the program's."""
+        return f"const({value}, {dtype or self.dtype!r})"
 
-    def placeholder(self, shape: Sequence[Size], dtype: str = "") -> Named:
-        """A new input; only those of the program's type are operands."""
-        tensor = Named(f"I{len(self.inputs)}", tuple(shape))
+    def placeholder(self, shape: Sequence[Size], dtype: str = "", operand: bool = True) -> Named:
+        """A new input, by default of the program's type; others may draw it as an `operand`."""
+        tensor = Named(f"I{len(self.inputs)}", tuple(shape), dtype)
         given = f"{as_tuple(shape)}, {dtype or self.dtype!r}, name={tensor.name!r}"
         self.lines.append(f"{tensor.name} = te.placeholder({given})")
         self.inputs.append(tensor)
-        if not dtype:
+        if operand:
             self.made.append(tensor)
         return tensor
 
@@ -89,8 +91,12 @@ class Program:
         reduced: Sequence[tuple[str, Size]] = (),
         reducer: str = "",
         where: str = "",
+        dtype: str = "",
     ) -> None:
-        """A stage; its axes are `i0`, `i1` ..., and `$k` in the body is the reduced axis `k`."""
+        """A stage; its axes are `i0`, `i1` ..., and `$k` in the body is the reduced axis `k`.
+
+        `dtype` is the type of the body, by default that of what it reads first.
+        """
         name = f"S{len(self.made)}"
         axes = ", ".join(f"i{k}" for k in range(len(shape)))
         for axis, length in reduced:
@@ -104,7 +110,7 @@ class Program:
         line = f"{name} = te.compute({as_tuple(shape)}, lambda {axes}: {body}, name={name!r})"
         self.lines.append(line)
         self.read |= {t.name for t in reads}
-        self.made.append(Named(name, tuple(shape)))
+        self.made.append(Named(name, tuple(shape), dtype or reads[0].dtype))
 
 
 Maker = Callable[[Program], None]
@@ -175,7 +181,8 @@ def pad(p: Program) -> None:
     if p.fits(shape):
         inside = ", ".join(f"i{a} >= {width}, i{a} < {lengths[a] + width}" for a in axes)
         indices = [f"i{a} - {width}" if a in axes else f"i{a}" for a in range(len(shape))]
-        p.compute(shape, f"te.if_then_else(all({inside}), {at(x, indices)}, {p.const(0)})", [x])
+        zero = p.const(0, x.dtype)
+        p.compute(shape, f"te.if_then_else(all({inside}), {at(x, indices)}, {zero})", [x])
 
 
 def part(p: Program) -> None:
@@ -209,9 +216,7 @@ def fold(p: Program) -> None:
     p.compute([*lengths[:axis], length // d, d, *lengths[axis + 1 :]], at(x, indices), [x])
 
 
-MAKERS: tuple[tuple[Maker, int], ...] = (
-    (binary, 3),
-    (broadcast, 3),
+MOVES: tuple[tuple[Maker, int], ...] = (
     (transpose, 1),
     (mirror, 1),
     (pad, 2),
@@ -219,4 +224,6 @@ MAKERS: tuple[tuple[Maker, int], ...] = (
     (flatten, 1),
     (fold, 1),
 )
-"""What all programs may have, and how often."""
+"""What programs of any types may have, and how often."""
+MAKERS: tuple[tuple[Maker, int], ...] = ((binary, 3), (broadcast, 3), *MOVES)
+"""What all programs of one type may have."""

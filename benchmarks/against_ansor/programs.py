@@ -18,6 +18,8 @@ NAMES: dict[str, Any] = {
     "const": te.const,
     "select": te.select,
     "all": te.all,
+    "any": te.any,
+    "ne": te.ne,
     "floordiv": te.floordiv,
     "floormod": te.floormod,
 }
@@ -121,10 +123,10 @@ def tensors(text: str) -> list[Tensor]:
     return found
 
 
-def drawn(seed: int) -> str:
+def drawn(seed: int, kind: type[Graph] = Graph) -> str:
     """The program of a seed: one to six stages."""
     rng = random.Random(seed)
-    graph = Graph(rng)
+    graph = kind(rng)
     functions, weights = zip(*MAKERS, *OWN, strict=True)
     wanted = rng.randint(1, 6)
     while len(graph.made) - len(graph.inputs) < wanted:

@@ -119,7 +119,7 @@ def _window(p: Program) -> None:
 
 def _gather(p: Program) -> None:
     x = p.some()
-    places = p.placeholder((p.size(),), "int32")
+    places = p.placeholder((p.size(),), "int32", operand=False)
     last = f"{x.shape[0]} - 1"
     place = f"te.max(te.min({places.name}[i0], {last}), 0)"
     rest = [f"i{a}" for a in range(1, len(x.shape))]

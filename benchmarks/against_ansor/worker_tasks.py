@@ -13,6 +13,8 @@ NAMES = {
     "const": tir.const,
     "select": tir.Select,
     "all": tir.all,
+    "any": tir.any,
+    "ne": tir.NE,
     "floordiv": tir.floordiv,
     "floormod": tir.floormod,
 }

@@ -160,7 +160,8 @@ def _add_origin(
     leaves = [leaf[k] for k in factored.loops.leaves]
     origin = origin_values(forms, factored.loops, sizes, leaves, ops.stand_in)
     for k, var in enumerate(ops.origin):
-        axes[var] = origin.values[k]
+        if var not in ops.axes:  # those are what they are, also beyond a tensor of one element
+            axes[var] = origin.values[k]
         if k in origin.texts:
             context.texts[var], context.lost[var] = origin.texts[k], origin.lost[k]
     axes.update(origin.axes)

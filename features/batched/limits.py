@@ -199,14 +199,14 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
             unsure |= True  # what the condition loads may depend on the lane
         undecided = np.zeros(forms.count, bool)
         for var in outside & stage.axes.keys():
-            asks = _uses(nest, stage.axes[var], slot, k)
+            asks = _uses(nest, stage.axes[var], slot)
             apart = [edge % forms.extents[slot] != 0 for edge in _edges(store.value, var)]
             serial |= np.any(apart or [asks], axis=0) & asks
             undecided |= asks
         unsure |= undecided & ~serial  # t * 8 + lane < 16 is t < 2
     for d in range(stage.ops.data):  # 8 <= t * 8 + lane is 1 <= t, and 1 <= t * 8 + lane is not
         for condition in stage.context.of_region(d):
-            unsure |= condition.where & _uses(nest, condition.value, slot, k)
+            unsure |= condition.where & _uses(nest, condition.value, slot)
     if mixed is not None:
         found = [
             any(entry.variables[k] in free_vars(condition) for condition in entry.conditions)
@@ -250,7 +250,7 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
         hidden = asked & part & mixed.hidden(d, k)
         whole = Term(forms.one, forms.whole, hidden.astype(np.int64))
         value = forms.add(value, Form({mixed.slots[d]: (whole,)}, forms.zero))
-        here = asked & part & mixed.beyond(d) & _uses(nest, value, slot, k)
+        here = asked & part & mixed.beyond(d) & _uses(nest, value, slot)
         own = frozenset(stage.loops.slots)
         text = Text(lt(var, _END), {var: value, _END: Form({}, shape)}, (), own)
         found |= _by_lane(nest, mixed, k, text, here | hidden)
@@ -281,8 +281,11 @@ def _by_lane(nest: Nest, mixed: Mixed, k: int, text: Text, asked: Flags) -> Flag
     return found
 
 
-def _uses(nest: Nest, form: Form, slot: int, k: int) -> Flags:
-    """Where the loop `slot`, at position k of its stage, is in the form."""
+def _uses(nest: Nest, form: Form, slot: int) -> Flags:
+    """Where the loop `slot` is in the form, perhaps in the text of an axis.
+
+    Conditions on what a stage reads are texts of the loops around it, none of which is its own.
+    """
     forms = nest.forms
     found = np.zeros(forms.count, bool)
     for other, term in form.every():
@@ -290,6 +293,8 @@ def _uses(nest: Nest, form: Form, slot: int, k: int) -> Flags:
             found |= term.scale != 0
         elif other in forms.virtual:
             mixed, axis = forms.virtual[other]
-            used = np.array([entry.axes[axis].used[k] for entry in mixed.entries])
-            found |= (term.scale != 0) & used[mixed.which]
+            if slot in mixed.leaves:
+                k = mixed.leaves.index(slot)
+                used = np.array([entry.axes[axis].used[k] for entry in mixed.entries])
+                found |= (term.scale != 0) & used[mixed.which]
     return found

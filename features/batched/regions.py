@@ -169,8 +169,12 @@ def _read(
     index, lost = forms.attempt(partial(index_form, forms, e, axes))
     terms: dict[int, tuple[Term, ...]] = {}
     base, width = index.base, forms.zero
+    beyond = np.zeros(forms.count, bool)
     for slot, own in index.terms.items():
         stays = kept(nest, s, slot)
+        if slot in forms.virtual:
+            mixed, axis = forms.virtual[slot]
+            beyond |= uses_slot(own) & ~stays & mixed.beyond(axis)
         for term in own:
             far = np.where(stays, 0, term.scale * forms.largest(slot, term))
             base, width = base + np.minimum(far, 0), width + np.abs(far)
@@ -189,6 +193,7 @@ def _read(
     negative = np.logical_not(constant) & (forms.ends(low)[1] <= 0)
     forms.refuse(negative, "a region that is nowhere above 0")
     whole = constant & (base <= 0) & (base + width >= shape - 1)
+    forms.refuse(beyond & ~whole, "a region of an axis that its loops reach beyond")
     return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
 
 

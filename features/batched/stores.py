@@ -255,7 +255,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
         access.tuples.append([])
         store.loaded.append([])
         for d, e in enumerate(indices):
-            form, lost = forms.attempt(partial(index_form, forms, e, axes), short=bool(nest.tables))
+            form, lost = forms.attempt(partial(index_form, forms, e, axes), short=True)
             also = stage.context.where_lost(e)
             lost = lost if also is None else lost | also
             lost = lost | _told_by_conditions(forms, form, asked)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from autosched.arith import Analyzer
-from autosched.tir.expr import Expr, Range, Var
-from autosched.tir.op import add, ge, lt, max_, mul, select, sub
+from autosched.tir.buffer import decl_buffer
+from autosched.tir.expr import BufferLoad, Expr, Range, Var
+from autosched.tir.op import add, cast, const, eq, floormod, ge, lt, max_, min_, mul, select, sub
 
 O, T, V, Q = Var("o"), Var("t"), Var("v"), Var("q")
 
@@ -108,3 +109,34 @@ def test_operations_of_two_choices(operation: Callable[[Expr, Expr], Expr], anso
     found, simplest = both(e, 2000, 3000, 5)
     assert found == ansor
     assert simplest == ("Select(v < 3, o * t, 6)" if operation is mul else ansor)
+
+
+def small(value: int) -> Expr:
+    return const(value, "int8")
+
+
+BYTE = BufferLoad(decl_buffer((4,), "int8", "A"), (O,))
+MASK = cast("int8", BufferLoad(decl_buffer((4,), "bool", "M"), (O,)))
+
+
+@pytest.mark.parametrize(
+    ("e", "ansor", "simplest"),
+    [
+        (max_(MASK, small(0)), "max(int8(M[o]), int8(0))", "int8(M[o])"),
+        (floormod(MASK, small(3)), "int8(M[o]) % int8(3)", "int8(M[o])"),
+        (lt(MASK, small(0)), "int8(M[o]) < int8(0)", "False"),
+        (eq(MASK, small(2)), "int8(M[o]) == int8(2)", "False"),
+        (ge(MASK, small(0)), "int8(0) <= int8(M[o])", "True"),
+        (sub(BYTE, BYTE), "A[o] - A[o]", "int8(0)"),
+        (sub(add(BYTE, small(1)), small(1)), "A[o] + int8(1) - int8(1)", "A[o]"),
+        (
+            max_(max_(BYTE, small(1)), small(3)),
+            "max(max(A[o], int8(1)), int8(3))",
+            "max(A[o], int8(3))",
+        ),
+        (min_(BYTE, small(127)), "min(A[o], int8(127))", "A[o]"),
+        (cast("float32", mul(BYTE, small(1))), *["float32(A[o])"] * 2),
+    ],
+)
+def test_no_rules_for_other_integers_than_indices(e: Expr, ansor: str, simplest: str) -> None:
+    assert both(e, 4, 1) == (ansor, simplest)

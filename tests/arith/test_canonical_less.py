@@ -9,7 +9,7 @@ import pytest
 
 from autosched.arith import Analyzer
 from autosched.tir.expr import Expr, Range, Var
-from autosched.tir.op import const, eq, floormod, ge, gt, lt, ne
+from autosched.tir.op import const, eq, floordiv, floormod, ge, gt, lt, ne
 
 I, J, K, L = Var("i"), Var("j"), Var("k"), Var("l")
 LOOPS = {I: range(20), J: range(4), K: range(-1, 15), L: range(-7, -2)}
@@ -33,6 +33,15 @@ CASES = [
     (lt(I * 32 + L, 20), "i * 32 + l < 20", "i * 32 + l < 20"),
     (lt(I * 32 + L, 32), "i * 32 + l < 32", "i * 32 + l < 32"),  # Ansor: i < 1, but 32 - 7 < 32
     (lt(I * 32 + K, 32), "i * 32 + k < 32", "i * 32 + k < 32"),  # Ansor: i < 1, but 31 < 32
+    (
+        lt(J * 4 + floormod(I * 6 + floordiv(K, 2), 8), 10),
+        *["j * 2 + (i * 3 + k // 4) % 4 < 5"] * 2,
+    ),
+    (lt(J * 4 + floormod(I * 5 + K, 8), 10), *["j * 2 + (i * 5 + k) % 8 // 2 < 5"] * 2),
+    (
+        lt(J * 4 + floordiv(floormod(I * 4 + K, 16), 2), 10),
+        *["j * 2 + (k // 4 + i) % 4 < 5"] * 2,
+    ),
 ]
 
 

@@ -77,6 +77,31 @@ def test_a_mistake_of_ours_costs_one_candidate(
         Featurizer(extract, make_task("matmul"), warning=_give_back)(candidates)
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_mistake_of_ours_about_many_costs_time(
+    make_task: MakeTask, candidates: list[tuple[Step, ...]], at_once: bool
+) -> None:
+    """It would end the run."""
+
+    def extract(steps: tuple[Step, ...]) -> Array:
+        return np.full((1, 2), len(steps), np.float32)
+
+    def fails(_: object) -> Any:
+        raise IndexError("tuple index out of range")
+
+    told: list[str] = []
+    task = make_task("matmul")
+    work: dict[str, Any] = {"at_once": fails} if at_once else {"refused": fails}
+    featurize = Featurizer(extract, task, warning=told.append, **work)
+    for asked in (candidates, [steps[:-1] for steps in candidates]):
+        assert [row is not None and row[0, 0] for row in featurize(asked)] == [*map(len, asked)]
+    (text,) = told
+    assert "one by one, which takes longer, " in text
+    assert "(IndexError: tuple index out of range). Please report it" in text
+    with pytest.raises(MeasureError, match="tuple index"):  # by the first process
+        Featurizer(extract, task, warning=_give_back, **work)(candidates)
+
+
 @pytest.mark.parametrize("features", FEATURE_SETS)
 def test_the_helper_changes_nothing(
     make_task: MakeTask,

@@ -37,6 +37,19 @@ def test_select_counts_the_dearer_branch_and_casts_are_free() -> None:
     assert count_flops(ops(A, y)) == 4
 
 
+def test_truth_values_are_unsigned_integers() -> None:
+    A = te.placeholder((4,), "uint8", name="A")
+    B = te.placeholder((4,), "bool", name="B")
+    inside = te.compute(
+        (6,),
+        lambda i: te.if_then_else(te.all(i >= 1, i < 5), A[i - 1], te.const(0, "uint8")),
+        name="inside",
+    )
+    assert count_flops(ops(A, inside)) == 6, "the conjunction, not the comparisons of indices"
+    masks = te.compute((4,), lambda i: te.all(B[i], te.logical_not(B[i]), A[i] < A[3 - i]))
+    assert count_flops(ops(A, B, masks)) == 4 * 4
+
+
 def test_attribute_overrides() -> None:
     A = te.placeholder((4,), name="A")
     x = te.compute((4,), lambda i: A[i] * 2.0, name="x", attrs={"FLOP": 1000})

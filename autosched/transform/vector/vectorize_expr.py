@@ -46,13 +46,15 @@ class LaneExprs:
 
     An expression that is the same in every lane stays scalar. With `masked`, the arms of an
     if_then_else whose condition differs between lanes are both computed, their loads under the
-    condition; without, such an expression is not vectorisable.
+    condition; without, such an expression is not vectorisable. `quotients` are told apart: one that
+    all lanes have in common is scalar.
     """
 
-    def __init__(self, var: Var, lanes: int, masked: bool) -> None:
+    def __init__(self, var: Var, lanes: int, masked: bool, quotients: bool = True) -> None:
         self.var = var
         self.lanes = lanes
         self.masked = masked
+        self.quotients = quotients
         self.mask: Expr | None = None
         self.lets: dict[Var, Var] = {}
         self._varying: set[Var] = {var}
@@ -134,6 +136,8 @@ class LaneExprs:
 
     def _one_quotient(self, a: Expr, b: Expr) -> Expr | None:
         """`a // b` when alignment shows that it is one scalar for all lanes."""
+        if not self.quotients:
+            return None
         if not (isinstance(a, Ramp) and isinstance(b, IntImm) and isinstance(a.stride, IntImm)):
             return None
         coeff, rest = _alignment(a.base)

@@ -97,6 +97,27 @@ class VectorizeLoop(FunctionPass):
                     if likely(i * 4 + j.s < 10):
                         B[i * 4 + j.s] = A[i * 4 + j.s]
 
+    A quotient that is the same in all lanes is one number. It is a vector of them `as_ansor`, which
+    finds no more vectors than Ansor does where it holds candidates against the limits of a GPU:
+
+    before:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
+            for i in range(16):
+                for j in vectorized(4):
+                    if likely((i * 4 + j) // 16 < n):
+                        B[i * 4 + j] = A[i * 4 + j]
+    after VectorizeLoop:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
+            for i in range(16):
+                if likely(i * 4 // 16 < n):
+                    B[i * 4:i * 4 + 4] = A[i * 4:i * 4 + 4]
+    after VectorizeLoop{as_ansor=True}:
+        def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
+            for i in range(16):
+                for j.s in range(4):
+                    if likely((i * 4 + j.s) // 16 < n):
+                        B[i * 4 + j.s] = A[i * 4 + j.s]
+
     With `enable` off, or `tir.disable_vectorize` set, such loops become serial. Raises
     ScheduleError for a vectorized loop that does not start at 0 or whose extent is not a positive
     constant. With `lenient` one whose extent is no constant becomes serial: candidates have such
@@ -108,6 +129,7 @@ class VectorizeLoop(FunctionPass):
     enable: bool = True
     masked: bool = False
     lenient: bool = False
+    as_ansor: bool = False
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
         enable = self.enable and not ctx.setting("tir.disable_vectorize")
@@ -136,7 +158,8 @@ class VectorizeLoop(FunctionPass):
             )
         if extent.value == 1:
             return _serial_inside(substitute_stmt(loop.body, {loop.loop_var: low}))
-        return _Vectorizer(loop.loop_var, extent.value, self.masked).stmt(loop.body)
+        lanes = LaneExprs(loop.loop_var, extent.value, self.masked, quotients=not self.as_ansor)
+        return _Vectorizer(lanes).stmt(loop.body)
 
 
 def carries_memory(loop: For) -> bool:
@@ -190,11 +213,11 @@ def _serial_inside(s: Stmt) -> Stmt:
 class _Vectorizer:
     """Statements of one vectorized loop."""
 
-    def __init__(self, var: Var, lanes: int, masked: bool) -> None:
-        self._var = var
-        self._lanes = lanes
-        self._masked = masked
-        self._expr = LaneExprs(var, lanes, masked)
+    def __init__(self, lanes: LaneExprs) -> None:
+        self._expr = lanes
+        self._var = lanes.var
+        self._lanes = lanes.lanes
+        self._masked = lanes.masked
         self._let_values: dict[Var, Expr] = {}
 
     def stmt(self, s: Stmt) -> Stmt:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.features.batched.sets import batched_features
 from autosched.features.batched.value_parts import Border, borders_of
 from autosched.features.lowering import rows_of_steps
 from autosched.features.sets import ANSOR, AUTOSCHED_1
 from autosched.search.space import SearchSpace
-from autosched.state.steps import RfactorStep
+from autosched.state.dag import ComputeDAG
+from autosched.state.steps import RfactorStep, steps_from_json
 from autosched.target import Target, cpu_target, cuda_target
 from autosched.task import Task
 from autosched.tir.expr import Var
@@ -21,7 +23,12 @@ from autosched.tir.op import all_, const, ge, gt, if_then_else, le, lt
 
 CPU, GPU = cpu_target(), cuda_target("sm_90")
 _NONE = {"K": 1, "stride": 3, "padding": 1}
+_GROUPS = {"N": 1, "H": 14, "W": 14, "CI": 96, "CO": 96, "KH": 3, "KW": 3}
+_GROUPS |= {"stride": 1, "padding": 1, "groups": 2}
 CASES: list[tuple[str, dict[str, Any], str, Target, int]] = [
+    # (f % 8 // 2 * 24 + i * 12 + j * 3 + k) // 48 stays, with two terms it would be f % 8 // 4.
+    ("conv2d_nhwc", _GROUPS, ANSOR, CPU, 1),
+    ("conv2d_nhwc", _GROUPS, AUTOSCHED_1, CPU, 1),
     # Only the padding is read: l * 3 is neither 1 nor 2, and w is 0.
     ("conv1d_nlc", {"N": 3, "L": 2, "CI": 24, "CO": 24, **_NONE}, AUTOSCHED_1, CPU, 12),
     (
@@ -80,6 +87,37 @@ def test_parts_of_a_factored_loop() -> None:
     for steps, rows in zip(candidates, found, strict=True):
         assert rows is not None
         one = rows_of_steps(task.dag, steps, task.target, ANSOR)
+        assert rows.values.tobytes() == one.values.tobytes(), steps
+
+
+def test_partial_sums_of_one_element_beyond_which_is_padding() -> None:
+    A = te.placeholder((5, 5), name="A")
+    k, r = te.reduce_axis((0, 5), name="k"), te.reduce_axis((0, 5), name="r")
+    total = te.compute((1,), lambda i: te.sum(A[k, r], axis=[k, r]), name="total")
+    zero = te.const(0.0)
+    padded = te.compute(
+        (3,), lambda i: te.if_then_else(te.all(i >= 1, i < 2), total[i - 1], zero), name="padded"
+    )
+    dag = ComputeDAG([A, padded])
+    candidates = [
+        steps_from_json(
+            [
+                ["FU", 1, [1, 2]],
+                ["SP", 1, 1, 25, [terms], 1],
+                ["RF", 1, part, 1],
+                ["CA", 1, 3, 0],
+                ["CA", 2, 3, 0],
+            ]
+        )
+        for terms in (1, 5, 25)
+        for part in (1, 2)
+    ] * 20
+    batched = batched_features(dag, CPU, ANSOR)
+    found = batched.rows_of(candidates)
+    assert batched.share.one_by_one == 0, batched.share.reasons
+    for steps, rows in list(zip(candidates, found, strict=True))[:6]:
+        assert rows is not None
+        one = rows_of_steps(dag, steps, CPU, ANSOR)
         assert rows.values.tobytes() == one.values.tobytes(), steps
 
 

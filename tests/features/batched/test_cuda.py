@@ -364,3 +364,47 @@ def test_arrays_that_registers_have_no_room_for(features: str) -> None:
         assert batched.refused(candidates) == [n >= fits for n in range(5)]
         one = [_one(task, steps, ansor_limits, features) for steps in candidates]
         assert [_bits(r) for r in rows] == [_bits(r) for r in one]
+
+
+PART_OF_A_PRODUCT: dict[str, Any] = {
+    "expr": "C[i, j] = sum(k, A[i, k] * B[k, j])\nD[i, j] = C[2 * i + 1, 3 * j + 1]",
+    "shapes": {"A": [8, 33], "B": [33, 24], "C": [8, 24], "D": [3, 7]},
+}
+
+
+def _tiles_of_a_part() -> tuple[Step, ...]:
+    """8 x (4 * 6) threads for 5 x 19 results, beside each other in rows, and tiles of A and B."""
+    data: list[Any] = [["CHW", 2, "local"], ["SP", 2, 0, 8, [1, 8, 1, 1], 1]]
+    data += [["SP", 2, 5, 24, [4, 6, 1, 1], 1], ["SP", 2, 10, 33, [1, 1], 1]]
+    data += [["RE", 2, [0, 5, 1, 6, 2, 7, 10, 11, 3, 8, 12, 4, 9]]]
+    data += [["FSP", 3, 0, 1, 3], ["FSP", 3, 4, 2, 3], ["RE", 3, [0, 4, 1, 5, 2, 6, 3, 7]]]
+    data += [["CA", 2, 3, 5], ["CHR", 1, "shared", [2]], ["CA", 2, 3, 6]]
+    data += [["CHR", 0, "shared", [3]], ["CA", 1, 4, 6], ["FU", 6, [0, 1]], ["AN", 6, 0, 6]]
+    data += [["FU", 5, [0, 1]], ["AN", 5, 0, 5], ["FU", 5, [1, 2]], ["AN", 5, 1, 4]]
+    data += [["FU", 5, [2, 3]], ["AN", 5, 2, 6]]
+    for stage in (3, 1):
+        data += [["FU", stage, [0, 1]], ["SP", stage, 0, 1, [1], 1], ["AN", stage, 1, 2]]
+        data += [["FFSP", stage, 0, [2, 1], 1, 1], ["AN", stage, 1, 6]]
+    return steps_from_json(data)
+
+
+def test_threads_reach_beyond_the_part_that_is_read() -> None:
+    """Tiles have what all threads would read: 24 columns."""
+    task = Task.from_json_workload(PART_OF_A_PRODUCT, cuda_target())
+    candidate = _tiles_of_a_part()
+    one = rows_of_both(task, candidate)
+    for features in SETS:
+        batched = batched_features(task.dag, task.target, features)
+        rows = batched.rows_of([candidate] * 2)
+        assert [_bits(r) for r in rows] == [_bits(one[features])] * 2, features
+        assert set(batched.share.reasons) == {"a region of an axis that its loops reach beyond"}
+
+
+def test_loops_of_a_tile_are_not_those_of_the_stage_around_it() -> None:
+    """Where vectors have 4 bytes each loop of a tile is asked for."""
+    task = Task.from_json_workload(PART_OF_A_PRODUCT, cuda_target(vector_unit_bytes=4))
+    candidate = _tiles_of_a_part()
+    one = _one(task, candidate, True)
+    assert one is not None
+    rows = batched_features(task.dag, task.target, ANSOR).rows_of([candidate] * 2)
+    assert [_bits(r) for r in rows] == [_bits(one)] * 2
