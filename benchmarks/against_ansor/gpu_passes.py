@@ -27,7 +27,7 @@ from typing import Any
 import gpu_kernels
 import numpy as np
 from passes_nodes import UnknownNodeError, read, write
-from peer import Peer, PeerError, arguments
+from peer import Peer, PeerError, arguments, each_seed
 
 from autosched.errors import ScheduleError
 from autosched.tir import interp, stmt
@@ -169,14 +169,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="print so many of each kind")
     options = parser.parse_args()
     comparison = Comparison(options.show)
-    todo = list(range(options.seed, options.seed + options.cases))
-    while todo:
-        with Peer(options.peer, "passes_worker.py") as peer:
-            try:
-                while todo:
-                    comparison.case(peer, todo.pop(0))
-            except SystemExit as end:  # it took too long; another one goes on
-                print(end)
+    each_seed(options, "passes_worker.py", comparison.case)
     for (name, what), times in sorted(comparison.count.items()):
         print(f"{name}: {what} {times}")
     print(f"{options.cases} kernels from seed {options.seed}: {comparison.wrong} wrong")

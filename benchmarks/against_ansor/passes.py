@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from passes_nodes import UnknownNodeError, read, write
-from peer import Peer, PeerError, arguments
+from peer import Peer, PeerError, arguments, each_seed
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from autosched.errors import ScheduleError
@@ -149,14 +149,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="so many weaker results of each pass")
     options = parser.parse_args()
     comparison = Comparison(options.show)
-    todo = list(range(options.seed, options.seed + options.cases))
-    while todo:
-        with Peer(options.peer, "passes_worker.py") as peer:
-            try:
-                while todo:
-                    comparison.case(peer, todo.pop(0))
-            except SystemExit as end:  # it took too long; another one goes on
-                print(end)
+    each_seed(options, "passes_worker.py", comparison.case)
     for (name, what), times in sorted(comparison.count.items()):
         print(f"{name}: {what} {times}")
     print(f"{options.cases} programs from seed {options.seed}: {comparison.wrong} wrong")

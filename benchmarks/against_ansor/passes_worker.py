@@ -178,6 +178,11 @@ class Writer:
             return [kind, dom, row(n.var), int(n.iter_type), n.thread_tag]
         if kind == "CommReducer":
             return [kind, *map(many, (n.lhs, n.rhs, n.result, n.identity_element))]
+        return self.of_statement(kind, n)
+
+    def of_statement(self, kind: str, n: Any) -> list[Any]:
+        """The row of a statement."""
+        row, many = self.row, self.many
         if kind == "LetStmt":
             return [kind, *many((n.var, n.value, n.body))]
         if kind == "AttrStmt":

@@ -13,6 +13,7 @@ import json
 import select
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +56,18 @@ class Peer:
         if error is not None:
             raise PeerError(error)
         return answer
+
+
+def each_seed(options: argparse.Namespace, worker: str, case: Callable[[Peer, int], None]) -> None:
+    """`case` for every seed, with one peer as long as it lives."""
+    todo = list(range(options.seed, options.seed + options.cases))
+    while todo:
+        with Peer(options.peer, worker) as peer:
+            try:
+                while todo:
+                    case(peer, todo.pop(0))
+            except SystemExit as end:  # it took too long; another one goes on
+                print(end)
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 Size = int | str
 """A length, or the name of one that only the call gives."""
@@ -37,6 +37,14 @@ class Program:
         self.inputs: list[Named] = []
         self.read: set[str] = set()
         self.hidden: set[str] = set()
+
+    def grow(self, makers: Sequence[tuple[Callable[[Any], None], int]], most: int) -> Self:
+        """With one to `most` stages, which functions make that are drawn by their weights."""
+        functions, weights = zip(*makers, strict=True)
+        wanted = self.rng.randint(1, most)
+        while len(self.made) - len(self.inputs) < wanted:
+            self.rng.choices(functions, weights)[0](self)
+        return self
 
     def size(self) -> Size:
         """A length."""

@@ -125,10 +125,4 @@ def tensors(text: str) -> list[Tensor]:
 
 def drawn(seed: int, kind: type[Graph] = Graph) -> str:
     """The program of a seed: one to six stages."""
-    rng = random.Random(seed)
-    graph = kind(rng)
-    functions, weights = zip(*MAKERS, *OWN, strict=True)
-    wanted = rng.randint(1, 6)
-    while len(graph.made) - len(graph.inputs) < wanted:
-        rng.choices(functions, weights)[0](graph)
-    return graph.text()
+    return kind(random.Random(seed)).grow((*MAKERS, *OWN), 6).text()

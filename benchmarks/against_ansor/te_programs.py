@@ -165,12 +165,7 @@ OWN: tuple[tuple[Maker, int], ...] = (
 
 def drawn(rng: random.Random) -> str:
     """A program of one to five stages."""
-    program = Exact(rng)
-    functions, weights = zip(*MAKERS, *OWN, strict=True)
-    wanted = rng.randint(1, 5)
-    while len(program.made) - len(program.inputs) < wanted:
-        rng.choices(functions, weights)[0](program)
-    return program.text()
+    return Exact(rng).grow((*MAKERS, *OWN), 5).text()
 
 
 def names_for(names: Mapping[str, Any]) -> dict[str, Any]:

@@ -224,9 +224,4 @@ MAKERS: tuple[tuple[Callable[[Typed], None], int], ...] = (
 
 def drawn(seed: int) -> str:
     """The program of a seed: one to six stages."""
-    graph = Typed(random.Random(f"types {seed}"))
-    functions, weights = zip(*MAKERS, strict=True)
-    wanted = graph.rng.randint(1, 6)
-    while len(graph.made) - len(graph.inputs) < wanted:
-        graph.rng.choices(functions, weights)[0](graph)
-    return graph.text()
+    return Typed(random.Random(f"types {seed}")).grow(MAKERS, 6).text()
