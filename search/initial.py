@@ -69,11 +69,11 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
     """
     if context.options.disable_change_compute_location:
         return state
+    ids = range(len(state.stages))
     if context.options.space != "ansor":
         placed = [stage.compute_at is ComputeAt.ITER for stage in state.stages]
         state = _moved(state, [k for k, fixed in enumerate(placed) if not fixed], rng)
-    else:
-        ids = range(len(state.stages))
+    elif any(may_move(state, k) for k in ids):
         steps = _moved(context.dag.state_of(_opened(state.steps)), ids, rng).steps
         state = state.apply_all(steps[len(state.steps) :])
     return state if _outputs_alone(context, state) else context.dag.infer_bound(state)
