@@ -62,6 +62,7 @@ from autosched.transform.host.make_packed_api import MakePackedAPI
 from autosched.transform.host.verify_vtcm_limit import VerifyVTCMLimit
 from autosched.transform.loops.alternate_rows import AlternateRows
 from autosched.transform.loops.compute_once import ComputeOnce
+from autosched.transform.loops.delay_stores import DelayStores
 from autosched.transform.loops.hoist_if_then_else import HoistIfThenElse
 from autosched.transform.loops.hoist_invariants import HoistInvariants
 from autosched.transform.loops.inject_double_buffer import InjectDoubleBuffer
@@ -157,6 +158,7 @@ def cpu_pipeline(
         RemoveNoOp(),
         RewriteUnsafeSelect(),
         PrefetchRows(),
+        DelayStores(vector_bytes, registers),
         UserPasses(3),
         InstrumentProfileIntrinsics(by_config=True),
         FP8ComputeLegalize("float32", kind="cpu"),
@@ -300,6 +302,7 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "CompactBufferAllocation": CompactBufferAllocation,
     "ComputeOnce": ComputeOnce,
     "ConvertBlocksToOpaque": ConvertBlocksToOpaque,
+    "DelayStores": DelayStores,
     "DropKernels": DropKernels,
     "FlattenBuffer": FlattenBuffer,
     "FP8ComputeLegalize": FP8ComputeLegalize,

@@ -412,7 +412,7 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     ),
     "ComputeOnce": (
         lambda: (*divided_rows()[:2], CPU),
-        lambda f: len(statements(f, LetStmt)) == 1,
+        lambda f: any(s.var.dtype.lanes == 1 for s in statements(f, LetStmt)),
     ),
     "AlternateRows": (
         lambda: (*PIPELINE_CASES["outer_products"](True), GPU),
@@ -420,7 +420,11 @@ CASES: dict[str, tuple[Program, Callable[[PrimFunc], bool]]] = {
     ),
     "PrefetchRows": (
         lambda: (*PIPELINE_CASES["long_rows"](False), CPU),
-        lambda f: len(statements(f, Prefetch)) == 1,
+        lambda f: bool(statements(f, Prefetch)),
+    ),
+    "DelayStores": (
+        lambda: (*PIPELINE_CASES["long_rows"](False), CPU),
+        lambda f: any(s.annotations == {"unroll_count": 1} for s in statements(f, For)),
     ),
     "ShareOutput": (
         scaled_rows,

@@ -26,6 +26,7 @@ OWN_PASSES = frozenset(
         "CompactBufferAllocation",
         "ComputeOnce",
         "ConvertBlocksToOpaque",
+        "DelayStores",
         "DropKernels",
         "FP8ComputeLegalize",
         "FP8StorageLegalize",
