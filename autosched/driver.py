@@ -266,14 +266,17 @@ def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu"
 
 
 def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
-    """Object code of lowered TIR. Raises CompileError for a target other than the CPU."""
+    """Object code of lowered TIR.
+
+    Raises CompileError for a target other than the CPU, ConfigError for what is no function.
+    """
     from autosched.runtime.cpu import build_artifact
 
     if _checked(target).kind != "cpu":
         raise CompileError(
             f"build makes code for the CPU, the target is {target}; build_cuda makes kernels for it"
         )
-    return build_artifact(func, target)
+    return build_artifact(instance("func", func, PrimFunc), target)
 
 
 def _checked(target: Target) -> Target:

@@ -64,6 +64,11 @@ def test_only_a_cpu_has_a_code_generator(dag: ComputeDAG) -> None:
         build_func(func, cuda_target())
 
 
+def test_what_is_no_function_is_not_compiled() -> None:
+    with pytest.raises(ConfigError, match=r"func: expected a PrimFunc, found 3 \(int\)"):
+        build_func(3, cpu_target())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("target", ["cpu", "cuda", None])
 def test_a_name_is_no_target(dag: ComputeDAG, target: Any) -> None:
     sch, tensors = dag.apply_steps(())

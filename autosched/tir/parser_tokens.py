@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from autosched.arguments import instance
 from autosched.errors import AutoschedError
 from autosched.tir.dtype import DType
 from autosched.tir.printer_expr import KEYWORDS
@@ -111,7 +112,7 @@ class Cursor:
     """The tokens of a text, read from the first to the last."""
 
     def __init__(self, text: str) -> None:
-        self._lines = text.split("\n")
+        self._lines = instance("text of TIR", text, str).split("\n")
         self._tokens = tokenize(text)
         self._at = 0
 

@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from autosched.errors import ConfigError
 from autosched.tir import op
 from autosched.tir.buffer import Buffer, decl_buffer
 from autosched.tir.dtype import DType, float32, handle, int32, int64
@@ -336,3 +337,8 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str) -> None:
     source, mark = caught.value.__notes__[0].split("\n")
     assert source == [*(HEAD + text).split("\n"), ""][line - 1]
     assert mark == " " * (column - 1) + "^"
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"text of TIR: expected a str, found 3 \(int\)"):
+        parse_func(3)  # type: ignore[arg-type]

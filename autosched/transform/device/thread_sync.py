@@ -130,6 +130,7 @@ class ThreadSync(FunctionPass):
     by_config: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.scope not in _SCOPES:
             raise ValueError(
                 f"ThreadSync: no barriers for scope {self.scope!r}, only for {', '.join(_SCOPES)}"

@@ -6,7 +6,7 @@ import difflib
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from autosched.arguments import found, integer
 from autosched.errors import ConfigError, ScheduleError
@@ -26,6 +26,7 @@ class PassInfo:
     is_sequence: bool = False
 
 
+@runtime_checkable
 class Instrument(Protocol):
     """Watches passes; see `instruments.py` for ready ones."""
 
@@ -150,13 +151,26 @@ def _unknown_key(key: Any, keys: Collection[str]) -> str:
     return f"unknown configuration key {key!r}; expected one of {', '.join(sorted(keys))}{hint}"
 
 
+def _instruments(given: Any) -> list[Instrument]:
+    if isinstance(given, Iterable):
+        kept = list(given)
+        if all(isinstance(each, Instrument) and not isinstance(each, type) for each in kept):
+            return kept
+    example = "PassTiming()"
+    raise ConfigError(
+        f"PassContext: instruments: expected a list of instruments, e.g. [{example}], "
+        f"{found(given)}"
+    )
+
+
 @dataclass(eq=False)
 class PassContext:
     """Settings for the passes run inside `with PassContext(...):`.
 
     `trace(program, info, is_before)` is the short form of an instrument. Raises ConfigError for
     an unknown configuration key, a value of the wrong type, or a name that no pass has: passes of
-    one's own are known once their classes are defined, or by `tir.add_lower_pass`.
+    one's own are known once their classes are defined, or by `tir.add_lower_pass`. So it does for
+    an instrument without the methods of one.
 
         >>> with PassContext(disabled_pass=["UnrollLoop"], config={"tir.noalias": False}):
         ...     PassContext.current().setting("tir.noalias")
@@ -171,7 +185,7 @@ class PassContext:
     trace: Callable[[Program, PassInfo, bool], None] | None = None
 
     def __post_init__(self) -> None:
-        self.instruments = list(self.instruments)
+        self.instruments = _instruments(self.instruments)
         integer("PassContext: opt_level", self.opt_level)
         check_config(self.config)
         own = [pass_ for _, pass_ in self.config.get("tir.add_lower_pass", ())]

@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from autosched.arguments import found
 from autosched.errors import ConfigError
 
 OWN_PASSES = frozenset(
@@ -108,8 +109,8 @@ def pass_names(what: str, given: Iterable[Any], also: Iterable[Any] = ()) -> fro
 
     `also` are objects that may be passes of other classes. Raises ConfigError for any other name.
     """
-    if isinstance(given, str):
-        raise ConfigError(f"{what}: expected a list of names of passes, found {given!r}")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{what}: expected a list of names of passes, {found(given)}")
     names = frozenset(given)
     if names <= OWN_PASSES:
         return names

@@ -14,14 +14,14 @@ A pass is a frozen dataclass: its fields are its options, `name` and `apply` its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from autosched.arguments import found
+from autosched.arguments import flag, found, instance, integer
 from autosched.errors import ConfigError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.transform.framework.context import PassContext, PassInfo, Program
-from autosched.transform.framework.pass_names import Named
+from autosched.transform.framework.pass_names import OWN_PASSES, Named
 
 ProgramT = TypeVar("ProgramT", bound=Program)
 
@@ -39,8 +39,29 @@ class Pass(Protocol):
         """`program` transformed under the current context."""
 
 
+_LEAST = {"vector_bytes": 1, "warp_size": 1, "cache_line": 1, "alignment": 1, "target_bits": 1}
+"""What an option of our own passes is at least; other integers are at least 0."""
+
+
 @dataclass(frozen=True)
-class FunctionPass(Named):
+class _OwnOptions(Named):
+    """Refuses options of other types than their annotations say, with ConfigError."""
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value, what = getattr(self, option.name), f"{self.name}: {option.name}"
+            kind = option.type.__name__ if isinstance(option.type, type) else option.type
+            if kind == "int" or (kind == "int | None" and value is not None):
+                own = self.name in OWN_PASSES
+                integer(what, value, _LEAST.get(option.name, 0) if own else None)
+            elif kind == "bool":
+                flag(what, value)
+            elif kind == "str":
+                instance(what, value, str)
+
+
+@dataclass(frozen=True)
+class FunctionPass(_OwnOptions):
     """A pass over single functions. `apply` returns its argument itself when nothing changed."""
 
     name: ClassVar[str]
@@ -100,7 +121,7 @@ def _apply_to_module(
 
 
 @dataclass(frozen=True)
-class ModulePass(Named):
+class ModulePass(_OwnOptions):
     """A pass over whole modules. `apply_module` returns its argument when nothing changed."""
 
     name: ClassVar[str]

@@ -98,11 +98,19 @@ def test_values_that_no_pass_takes_are_refused_at_once(key: str, value: Any, mes
         ([7], "no pass is called 7; candidates: AlternateRows, .*VerifyMemory"),
         ([""], "no pass is called ''; candidates: AlternateRows, "),
         ("UnrollLoop", "expected a list of names of passes, found 'UnrollLoop'"),
+        (3, r"expected a list of names of passes, found 3 \(int\)"),
     ],
 )
 def test_a_name_that_no_pass_has_is_refused(key: str, names: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"PassContext: {key}: {message}"):
         PassContext(**{key: names})
+
+
+@pytest.mark.parametrize("given", [3, [3], [BaseInstrument], [BaseInstrument(), print]])
+def test_what_is_no_instrument_is_refused(given: Any) -> None:
+    wanted = r"PassContext: instruments: expected a list of instruments, e.g. \[PassTiming\(\)\]"
+    with pytest.raises(ConfigError, match=wanted):
+        PassContext(instruments=given)
 
 
 def test_passes_of_ones_own_are_known_once_they_are_defined(func: PrimFunc) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -6,8 +7,14 @@ import pytest
 from autosched.errors import ConfigError
 from autosched.tir.function import IRModule, PrimFunc
 from autosched.tir.stmt import nop
+from autosched.transform.device.shared_to_dynamic import SharedToDynamic
+from autosched.transform.device.thread_sync import ThreadSync
 from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass, ModulePass, Sequential
+from autosched.transform.loops.loop_partition import LoopPartition
+from autosched.transform.loops.unroll_loop import UnrollLoop
+from autosched.transform.vector.vectorize_innermost import VectorizeInnermost
+from autosched.transform.vector.vectorize_loop import VectorizeLoop
 from kit.types import MakeFunc
 
 
@@ -115,3 +122,33 @@ def test_what_is_no_program_is_refused(program: Any) -> None:
 def test_unknown_required_pass(make_func: MakeFunc) -> None:
     with pytest.raises(ConfigError, match="Needs requires the pass 'First', which is not in"):
         Sequential((Needs(),))(make_func(nop()))
+
+
+@dataclass(frozen=True)
+class Shift(FunctionPass):
+    name: ClassVar[str] = "Shift"
+    by: int = -1
+    mark: bool = False
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LoopPartition(max_growth=-3), "LoopPartition: max_growth: expected at least 0"),
+        (lambda: UnrollLoop(auto_max_step=True), "UnrollLoop: auto_max_step: expected an integer"),
+        (lambda: VectorizeInnermost(0), "VectorizeInnermost: vector_bytes: expected at least 1"),
+        (lambda: SharedToDynamic(limit=-1), "SharedToDynamic: limit: expected at least 0"),
+        (lambda: VectorizeLoop(masked=1), "VectorizeLoop: masked: expected True or False, found 1"),  # type: ignore[arg-type]
+        (lambda: ThreadSync(3), r"ThreadSync: scope: expected a str, found 3 \(int\)"),  # type: ignore[arg-type]
+        (lambda: Shift(by=2.0), r"Shift: by: expected an integer, found 2.0 \(float\)"),  # type: ignore[arg-type]
+    ],
+)
+def test_options_of_another_type_are_refused_at_once(
+    make: Callable[[], FunctionPass], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_options_of_ones_own_pass_may_be_negative() -> None:
+    assert Shift().by == -1 and SharedToDynamic(limit=None).limit is None
