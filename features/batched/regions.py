@@ -163,7 +163,8 @@ def _read(
 ) -> tuple[Form, Ints]:
     """What one iteration of the loops around stage s reads: the min and the extent.
 
-    Where the index is no form, that is known of a stage in no other's loops: the `root`s.
+    Where the index is no form, that is known where none of its loops is around the stage, as of a
+    stage in no other's loops: the `root`s.
     """
     forms = nest.forms
     index, lost = forms.attempt(partial(index_form, forms, e, axes))
@@ -185,7 +186,8 @@ def _read(
         below, above = _beyond(nest, s, e, axes, surplus, ~lost)
         base, width = base + below, width - below - above
     if lost.any():
-        forms.refuse(lost & ~root, f"a part at an index like {e!r}")
+        alone = root | ~_stands(nest, s, e, axes)
+        forms.refuse(lost & ~alone, f"a part at an index like {e!r}")
         first, last = _interval(e, _reach(forms, e, axes, surplus))
         base, width = np.where(lost, first, base), np.where(lost, last - first, width)
     low = Form(terms, base)
@@ -195,6 +197,17 @@ def _read(
     whole = constant & (base <= 0) & (base + width >= shape - 1)
     forms.refuse(beyond & ~whole, "a region of an axis that its loops reach beyond")
     return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
+
+
+def _stands(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:
+    """Where a loop that runs more than once is around stage s and in an axis of `e`, or may be."""
+    forms = nest.forms
+    found = np.zeros(forms.count, bool)
+    for var in free_vars(e):
+        for slot, term in axes[var].every():
+            there = (term.scale != 0) & (forms.extents[slot] > 1)
+            found |= there & (kept(nest, s, slot) | (slot in forms.virtual))
+    return found
 
 
 def _reach(

@@ -72,6 +72,33 @@ def test_rows_are_those_of_each_by_itself(
         assert rows.values.tobytes() == one.values.tobytes(), steps
 
 
+def test_no_loop_of_a_quotient_is_around_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All groups of a convolution are read in each part of the padding: its channels are
+    co // 3 * 3 + rc with all of co and rc inside."""
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
+    args = _GROUPS | {"H": 4, "W": 4, "CI": 6, "CO": 6}
+    task = Task.from_workload("conv2d_nhwc", target=CPU, **args)
+    steps = steps_from_json(
+        [
+            *(["SP", 3, 0, 1, [1, 1, 1], 1], ["SP", 3, 4, 4, [1, 1, 2], 1]),
+            *(["SP", 3, 8, 4, [1, 2, 2], 1], ["SP", 3, 12, 6, [1, 3, 2], 1]),
+            *(["SP", 3, 16, 3, [3], 1], ["SP", 3, 18, 3, [1], 1], ["SP", 3, 20, 3, [1], 1]),
+            [
+                *("RE", 3),
+                [0, 4, 8, 12, 1, 5, 9, 13, 16, 18, 20, 2, 6, 10, 14, 17, 19, 21, 3, 7, 11, 15],
+            ],
+            *(["CA", 1, 3, 1], ["FU", 3, [0, 1]], ["AN", 3, 0, 3]),
+        ]
+    )
+    for features in (ANSOR, AUTOSCHED_1):
+        batched = batched_features(task.dag, task.target, features)
+        (rows,) = batched.rows_of([steps])
+        one = rows_of_steps(task.dag, steps, task.target, features)
+        assert rows is not None
+        assert rows.values.tobytes() == one.values.tobytes()
+        assert batched.share.one_by_one == 0, batched.share.reasons
+
+
 def test_parts_of_a_factored_loop() -> None:
     """What several terms of a partial sum read along rw begins at f // 12 - f // 60 * 5, which is
     f % 60 // 12, though nothing says so."""
