@@ -161,10 +161,30 @@ def _read(
     surplus: dict[Var, Ints],
     root: Flags,
 ) -> tuple[Form, Ints]:
-    """What one iteration of the loops around stage s reads: the min and the extent.
+    """What one iteration of the loops around stage s reads: the min and the extent."""
+    forms = nest.forms
+    low, width, beyond = _span(nest, s, e, axes, surplus, root)
+    constant = fixed(low)
+    negative = np.logical_not(constant) & (forms.ends(low)[1] <= 0)
+    forms.refuse(negative, "a region that is nowhere above 0")
+    whole = constant & (low.base <= 0) & (low.base + width >= shape - 1)
+    forms.refuse(beyond & ~whole, "a region of an axis that its loops reach beyond")
+    return Form(low.terms, np.where(whole, 0, low.base)), np.where(whole, shape, width + 1)
+
+
+def _span(
+    nest: Nest,
+    s: int,
+    e: Expr,
+    axes: Mapping[Var, Form],
+    surplus: dict[Var, Ints],
+    root: Flags,
+) -> tuple[Form, Ints, Flags]:
+    """The first value of the index `e` in one iteration of the loops around stage s, how far it is
+    to the last, and where loops reach beyond an axis.
 
     Where the index is no form, that is known where none of its loops is around the stage, as of a
-    stage in no other's loops: the `root`s.
+    stage in no other's loops, the `root`s, and where it is a sum of such and of forms.
     """
     forms = nest.forms
     index, lost = forms.attempt(partial(index_form, forms, e, axes))
@@ -181,22 +201,32 @@ def _read(
             base, width = base + np.minimum(far, 0), width + np.abs(far)
         stays = stays & ~lost
         if stays.any():
-            terms[slot] = tuple(Term(t.lower, t.upper, np.where(stays, t.scale, 0)) for t in own)
+            terms[slot] = _where(stays, own)
     if surplus:
         below, above = _beyond(nest, s, e, axes, surplus, ~lost)
         base, width = base + below, width - below - above
     if lost.any():
-        alone = root | ~_stands(nest, s, e, axes)
-        forms.refuse(lost & ~alone, f"a part at an index like {e!r}")
         first, last = _interval(e, _reach(forms, e, axes, surplus))
         base, width = np.where(lost, first, base), np.where(lost, last - first, width)
-    low = Form(terms, base)
-    constant = fixed(low)
-    negative = np.logical_not(constant) & (forms.ends(low)[1] <= 0)
-    forms.refuse(negative, "a region that is nowhere above 0")
-    whole = constant & (base <= 0) & (base + width >= shape - 1)
-    forms.refuse(beyond & ~whole, "a region of an axis that its loops reach beyond")
-    return Form(terms, np.where(whole, 0, base)), np.where(whole, shape, width + 1)
+        apart = lost & ~root & _stands(nest, s, e, axes)
+        if apart.any() and isinstance(e, Add) and not surplus:
+            (low, far, past), (more, further, also) = (
+                _span(nest, s, part, axes, surplus, root | ~apart) for part in (e.a, e.b)
+            )
+            for form in (low, more):
+                for slot, own in form.terms.items():
+                    terms[slot] = terms.get(slot, ()) + _where(apart, own)
+            base = np.where(apart, low.base + more.base, base)
+            width = np.where(apart, far + further, width)
+            beyond |= apart & (past | also)
+        else:
+            forms.refuse(apart, f"a part at an index like {e!r}")
+    return Form(terms, base), width, beyond
+
+
+def _where(some: Flags, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms of some candidates, of others none."""
+    return tuple(Term(t.lower, t.upper, np.where(some, t.scale, 0)) for t in terms)
 
 
 def _stands(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:
@@ -277,10 +307,7 @@ def _union(
     forms.refuse(np.logical_not(known), "reads that differ")
     low = np.minimum(ends[0][0], ends[1][0])
     covered = both | (~alike & (within[0] | within[1]))
-    terms = {
-        slot: tuple(Term(t.lower, t.upper, np.where(covered, 0, t.scale)) for t in own)
-        for slot, own in a[0].terms.items()
-    }
+    terms = {slot: _where(~covered, own) for slot, own in a[0].terms.items()}
     first = np.minimum(a[0].base, b[0].base)
     end = np.maximum(a[0].base + a[1], b[0].base + b[1])
     base = np.where(covered, low, first)

@@ -23,7 +23,7 @@ from autosched.tir.op import all_, const, ge, gt, if_then_else, le, lt
 
 CPU, GPU = cpu_target(), cuda_target("sm_90")
 _NONE = {"K": 1, "stride": 3, "padding": 1}
-_GROUPS = {"N": 1, "H": 14, "W": 14, "CI": 96, "CO": 96, "KH": 3, "KW": 3}
+_GROUPS: dict[str, Any] = {"N": 1, "H": 14, "W": 14, "CI": 96, "CO": 96, "KH": 3, "KW": 3}
 _GROUPS |= {"stride": 1, "padding": 1, "groups": 2}
 CASES: list[tuple[str, dict[str, Any], str, Target, int]] = [
     # (f % 8 // 2 * 24 + i * 12 + j * 3 + k) // 48 stays, with two terms it would be f % 8 // 4.
@@ -72,9 +72,10 @@ def test_rows_are_those_of_each_by_itself(
         assert rows.values.tobytes() == one.values.tobytes(), steps
 
 
-def test_no_loop_of_a_quotient_is_around_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at", [1, 10])
+def test_no_loop_of_a_quotient_is_around_the_part(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All groups of a convolution are read in each part of the padding: its channels are
-    co // 3 * 3 + rc with all of co and rc inside."""
+    co // 3 * 3 + rc with all of co inside, and all of rc or one."""
     monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
     args = _GROUPS | {"H": 4, "W": 4, "CI": 6, "CO": 6}
     task = Task.from_workload("conv2d_nhwc", target=CPU, **args)
@@ -87,7 +88,7 @@ def test_no_loop_of_a_quotient_is_around_the_part(monkeypatch: pytest.MonkeyPatc
                 *("RE", 3),
                 [0, 4, 8, 12, 1, 5, 9, 13, 16, 18, 20, 2, 6, 10, 14, 17, 19, 21, 3, 7, 11, 15],
             ],
-            *(["CA", 1, 3, 1], ["FU", 3, [0, 1]], ["AN", 3, 0, 3]),
+            *(["CA", 1, 3, at], ["FU", 3, [0, 1]], ["AN", 3, 0, 3]),
         ]
     )
     for features in (ANSOR, AUTOSCHED_1):
