@@ -58,7 +58,8 @@ def test_chains() -> None:
 STAY: list[Callable[[Tensor], Tensor]] = [
     lambda x: x.relu(),  # alone
     lambda x: x.relu().t() * 2,  # in another order
-    lambda x: ((x > 0) * 2.5).sin(),  # of truth values
+    lambda x: (x > 0) + (x < 1) * 2,  # truth values and integers
+    lambda x: x.masked_fill(x.abs().argmax() == 3, 2),  # of a mask that is computed before
     lambda x: x.to(torch.int32).sin(),
     lambda x: (x * torch.ones(4, dtype=torch.int32)).sin(),
     lambda x: x.double().relu().neg(),

@@ -162,6 +162,14 @@ def test_a_value_that_is_rounded_on_purpose_is() -> None:
     assert agree(model, x, tolerance=0.0).report.replaced[0].inputs == "X[4, 8]"
 
 
+def test_a_result_that_is_rounded_on_purpose_is() -> None:
+    def function(linear: Any, x: Tensor) -> tuple[Tensor, ...]:
+        return x.to(BF16).float(), (x * 3).half().float(), linear(x).to(BF16).float()
+
+    model, (x,) = filled(Calls(function, torch.nn.Linear(1, 8))), drawn((4, 1))
+    assert len(agree(model, x, tolerance=0.0).report.replaced) == 3
+
+
 def test_a_kernel_reads_what_is_rounded_before_it_and_views() -> None:
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x.to(BF16).softmax(-1), y.float().view(4, 6).softmax(-1)

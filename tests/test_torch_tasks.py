@@ -128,6 +128,7 @@ def test_softmax_and_normalisations() -> None:
     x[0, :, 0] = 1
     report = agree(model, x, tolerance=1e-4).report
     assert [r.kind for r in report.replaced] == [
+        "gt+where",
         *["layer_norm"] * 2,
         *["softmax"] * 2,
         *["rms_norm"] * 2,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
+from autosched.torch.choices import compared, is_truth
 from autosched.torch.computation import Computation, NoRuleError
+from autosched.torch.element_types import is_float
 from autosched.torch.elementwise import (
     BATCH_NORMS,
     FOLLOWERS,
-    SAME_ELEMENTS,
+    GLU,
     alike,
     followed_by,
-    reading,
 )
-from autosched.torch.model_graph import arguments_of, only_user, shape_of, value_of
+from autosched.torch.model_graph import SAME_ELEMENTS, arguments_of, only_user, shape_of, value_of
+from autosched.torch.moved import MOVES, Elements, kind_of
+from autosched.torch.operands import Reading, is_dense, reading, storage_order
 
 _AXES = ("a", "b", "c", "d", "i", "j")
 
@@ -38,7 +42,7 @@ def chain(
     if last is None or value_of(last) is None:
         raise NoRuleError(_ALONE)
     shape = shape_of(last)
-    if not 0 < len(shape) <= len(_AXES) or not alike(last, shape):
+    if not 0 < len(shape) <= len(_AXES) or not is_float(value_of(last)) or not is_dense(last):
         raise NoRuleError(_ALONE)
     axes = _AXES[-len(shape) :]
     start = Computation(
@@ -52,9 +56,44 @@ def chain(
     )
     tree = _Tree(taken, constants)
     computation = tree.computed(start, last)
-    if computation is None or "+" not in computation.kind:
+    if computation is None or not _is_worth(tree.nodes, shape):
         raise NoRuleError(_ALONE)
-    return computation, tuple(tree.nodes)
+    return _stored(computation, storage_order(last)), tuple(tree.nodes)
+
+
+def _is_worth(nodes: Sequence[Any], shape: tuple[int, ...]) -> bool:
+    """Whether there are two operations at least of as many elements as the result has.
+
+    What masks are made of may have fewer, and so may what is computed before it is moved.
+    """
+    if nodes[-1].target in MOVES:
+        return any(each.target in FOLLOWERS for each in nodes)
+    return sum(_is_whole(each, shape) for each in nodes) + (nodes[-1].target is GLU) > 1
+
+
+def _stored(computation: Computation, order: tuple[int, ...]) -> Computation:
+    """The computation with its result in this order of its dimensions.
+
+    Y[a, i, b, e] = X[a, b, i, e] * 2  ->  Y[a, b, i, e] = X[a, b, i, e] * 2
+    """
+    if order == tuple(range(len(order))):
+        return computation
+    *before, last = computation.statements
+    axes = tuple(computation.axes[d] for d in order)
+    value = last.partition(" = ")[2]
+    return replace(
+        computation,
+        statements=(*before, f"{computation.result}[{', '.join(axes)}] = {value}"),
+        axes=axes,
+        shape=tuple(computation.shape[d] for d in order),
+        order=order,
+    )
+
+
+def _is_whole(node: Any, shape: tuple[int, ...]) -> bool:
+    """Whether it is an operation on as many elements as the result has: masks may have fewer."""
+    whole = value_of(node) is None or math.prod(shape_of(node)) == math.prod(shape)
+    return (node.target in FOLLOWERS or node.target in MOVES) and whole
 
 
 class _Tree:
@@ -71,9 +110,13 @@ class _Tree:
         self._begun += 1
         node = last.args[0] if last.target is operator.getitem else last
         given = arguments_of(node)
-        x, *others = _tensors(node, given, last)
         before = list(self.nodes)
-        found = self._read(computation, x, shape_of(last))
+        if node.target is GLU or node.target in MOVES:
+            return self._from_others(computation, node)
+        x, *others = _tensors(node, given, last, self._constants) or [None]
+        found: Computation | None = computation
+        if x is not None:
+            found = self._read(computation, x, shape_of(last))
         known: dict[Any, str] = {}
         for other in others:
             if found is not None and other is not x and self._is_inner(found, other):
@@ -86,7 +129,7 @@ class _Tree:
         if extension is None:
             self.nodes = before
             return None
-        self.nodes += [node] if node is last else [node, last]
+        self.nodes += extension[1]
         return extension[0]
 
     def _read(
@@ -99,13 +142,63 @@ class _Tree:
             if computed is not None:
                 self.nodes += between
                 return computed
-        found = reading(computation, node, shape)
+        found = self._moved(computation, node, shape) or reading(computation, node, shape)
         return None if found is None else replace(found.computation, at=found.text)
+
+    def _from_others(self, computation: Computation, node: Any) -> Computation | None:
+        """The computation with elements of tensors of other shapes: halves, or what is moved."""
+        if shape_of(node) != computation.shape:
+            return None
+        elements = self._elements(computation)
+        axes = computation.axes
+        text: str | None
+        if node.target is GLU:
+            given = arguments_of(node)
+            elements.most = 0
+            d = given["dim"] % len(axes)
+            upper = (*axes[:d], f"({axes[d]} + {shape_of(node)[d]})", *axes[d + 1 :])
+            halves = [elements.text(given["self"], places) for places in (axes, upper)]
+            text, kind = f"{halves[0]} * sigmoid({halves[1]})", "glu"
+            elements.nodes.append(node)
+        else:
+            text = elements.moving(node, axes)
+            kind = kind_of(elements).strip("+")
+        if text is None:
+            return None
+        self.nodes += elements.nodes
+        return replace(computation, operands=elements.operands).then(kind, text)
+
+    def _elements(self, computation: Computation) -> Elements:
+        return Elements(
+            operands=dict(computation.operands),
+            fixed=computation.weights,
+            taken=self._taken,
+            constants=self._constants,
+            only_moved=False,
+            most=_MOST - self._begun,
+        )
+
+    def _moved(self, computation: Computation, node: Any, shape: tuple[int, ...]) -> Reading | None:
+        """An element that others were moved to, of what these are made of."""
+        own = () if value_of(node) is None else shape_of(node)
+        if shape != computation.shape or len(own) > len(shape):
+            return None
+        elements = self._elements(computation)
+        axes = computation.axes[len(shape) - len(own) :]
+        places = ["0" if size == 1 else i for i, size in zip(axes, own, strict=True)]
+        text = elements.text(node, places)
+        if not any(each.target in MOVES for each in elements.nodes):
+            return None
+        self.nodes += elements.nodes
+        kind = f"{computation.kind}+{kind_of(elements)}".strip("+")
+        return Reading(replace(computation, operands=elements.operands, kind=kind), text)
 
     def _is_inner(self, computation: Computation, node: Any) -> bool:
         """Whether the node can be computed in the kernel, and nothing else reads it."""
         between, inner = _behind_views(node)
         stored = all(alike(each, computation.shape) for each in (*between, inner))
+        if not between and is_float(value_of(inner)):  # elements have their places in any order
+            stored = stored or shape_of(inner) == computation.shape
         if self._begun >= _MOST or not stored:
             return False
         operation = inner.args[0] if inner.target is operator.getitem else inner
@@ -133,12 +226,16 @@ def _last(node: Any) -> Any | None:
     return user if first else None
 
 
-def _tensors(node: Any, given: dict[str, Any], last: Any) -> list[Any]:
+def _tensors(node: Any, given: dict[str, Any], last: Any, constants: Container[Any]) -> list[Any]:
     """What an operation reads: first what has the shape of its result, which a rule goes on from.
 
-    Of a batch normalisation that is its input alone, the others are weights.
+    Of a batch normalisation that is its input alone, the others are weights. For a truth value that
+    is not stored it is what is compared.
     """
     if node.target in BATCH_NORMS:
         return [given["input"]]
     shape = shape_of(last)
-    return sorted(node.all_input_nodes, key=lambda each: shape_of(each) != shape)
+    truths = [each for each in node.all_input_nodes if is_truth(each)]
+    values = [each for each in node.all_input_nodes if each not in truths]
+    under = [each for truth in truths for each in compared(truth, constants)]
+    return sorted(dict.fromkeys([*values, *under]), key=lambda each: shape_of(each) != shape)

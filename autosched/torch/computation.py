@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -67,6 +68,7 @@ class Computation:
         order: the dimensions of what the node computes as the result has them; empty where it has
             them as they are.
         at: the value that the next statement reads, where it is not the result.
+        within: operations before the node's own that are computed with it.
         lengths: how far indices run that are none of the result's, where an operand is a part.
     """
 
@@ -85,6 +87,7 @@ class Computation:
     order: tuple[int, ...] = ()
     at: str = ""
     lengths: Mapping[str, int] = field(default_factory=dict)
+    within: tuple[Any, ...] = ()
 
     @property
     def value(self) -> str:
@@ -118,25 +121,31 @@ class Computation:
         types = {name: operand.dtype for name, operand in self.operands.items()}
         every = {*types.values(), *self.copies.values(), *self.rounded.values(), self.output}
         partial = any(operand.part for operand in self.operands.values())
+        between = dict(self._shapes_between(every=partial))
         text = "\n".join(self._typed(types))
         return {
             "expr": _with_lengths(text, self.lengths) if partial else text,
             "shapes": {
                 **shapes,
-                **(dict(self._shapes_between()) if partial else {}),
+                **between,
                 **self.shapes,
                 self.result: self.shape,
             },
             "dtype": "float32" if every == {"float32"} else types,
         }
 
-    def _shapes_between(self) -> Iterator[tuple[str, Shape]]:
-        """The shapes of what statements compute, where the lengths of their indices are known."""
+    def _shapes_between(self, *, every: bool) -> Iterator[tuple[str, Shape]]:
+        """The shapes of what statements compute, where the lengths of their indices are known.
+
+        Without `every` those alone that do not read along each of their indices: `Y1[i, j] = X[j]`.
+        """
         known = {**self.lengths, **dict(zip(self.axes, self.shape, strict=True))}
         for statement in self.statements:
             name, _, rest = statement.partition("[")
-            indices = rest.partition("] = ")[0].split(", ")
-            if all(index in known for index in indices):
+            left, _, value = rest.partition("] = ")
+            indices = left.split(", ")
+            told = not every and {*indices} <= {*re.findall(r"\w+", value)}
+            if not told and all(index in known for index in indices):
                 yield name, tuple(known[index] for index in indices)
 
     def _typed(self, types: Mapping[str, str]) -> Iterator[str]:
@@ -190,3 +199,9 @@ def whole(node: Any, shape: Shape) -> Operand:
 def times(factor: int, index: str) -> str:
     """`2*h`, or `h`."""
     return index if factor == 1 else f"{factor}*{index}"
+
+
+def number_text(value: float) -> str:
+    """The number in a statement; infinities are numbers beyond the type."""
+    text = "1e999" if math.isinf(value) else repr(abs(float(value)))
+    return f"(-{text})" if math.copysign(1, value) < 0 else text

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from autosched.torch.computation import Computation, NoRuleError, Shape, whole
 from autosched.torch.model_graph import arguments_of, shape_of
+from autosched.torch.moved import kind_of, moved_input
 from autosched.torch.windows import (
     Window,
     axes_of,
@@ -39,23 +40,38 @@ def convolution(node: Any) -> Computation:
     together = zip(kernel, strides, borders, dilations, strict=True)
     windows = [Window(k, s, *border, d) for k, s, border, d in together]
     channels = _channels(inputs, outputs, given["groups"])
+    depthwise = not channels.summed
+    inner = () if depthwise else channels.input_sizes[-1:]
     axes = axes_of(windows)
+    moved = moved_input(x)
+
+    def element(indices: Sequence[str]) -> str:
+        """Of the node's channels, which are two indices where there are groups."""
+        assert moved is not None
+        n, *several = indices[: -len(kernel)]
+        places = [f"({each})" if " " in each else each for each in indices[-len(kernel) :]]
+        several = several if len(several) == 1 else [f"({several[0]}*{inner[0]} + {several[1]})"]
+        return moved.text(x, [n, *several, *places])
+
     name, statements, shapes = padded(
-        ("n", *channels.inputs), (batch, *channels.input_sizes), tuple(sizes), windows, "0"
+        ("n", *channels.inputs),
+        (batch, *channels.input_sizes),
+        tuple(sizes),
+        windows,
+        "0",
+        None if moved is None else element,
     )
     read = f"{name}[n, {', '.join((*channels.inputs, *positions_of(windows)))}]"
-    depthwise = not channels.summed
     weight_axes = (*channels.outputs, *channels.summed, *steps_of(windows))
     term = f"{read} * W[{', '.join(weight_axes)}]"
     summed = ", ".join((*channels.summed, ranges_of(windows)))
     result_axes = ("n", *channels.outputs, *axes)
     source = whole(x, (batch, *channels.input_sizes, *sizes))
-    inner = () if depthwise else channels.input_sizes[-1:]
     result = Computation(
-        kind=f"{'depthwise_' if depthwise else ''}conv{len(kernel)}d",
+        kind=f"{kind_of(moved)}{'depthwise_' if depthwise else ''}conv{len(kernel)}d",
         statements=(*statements, f"Y[{', '.join(result_axes)}] = sum({summed}, {term})"),
         operands={
-            "X": source,
+            **({"X": source} if moved is None else moved.operands),
             "W": whole(weight, (*channels.output_sizes, *inner, *kernel)),
         },
         result="Y",
@@ -65,6 +81,7 @@ def convolution(node: Any) -> Computation:
         shapes=shapes,
         weights=("W",),
         copies={"P": source.dtype},
+        within=() if moved is None else tuple(moved.nodes),
     )
     return with_bias(result, given["bias"])
 

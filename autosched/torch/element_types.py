@@ -17,6 +17,9 @@ from autosched.torch.model_graph import arguments_of, value_of
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 """What kernels read and write; they compute in the first."""
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+"""What kernels read to compare it."""
+
 NARROW = ("bfloat16", "float16")
 
 _to_copy = torch.ops.aten._to_copy.default

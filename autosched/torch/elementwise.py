@@ -6,38 +6,25 @@ import math
 import operator
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from autosched.torch.computation import Computation, Operand, Shape, whole
+from autosched.torch.choices import CHOICES, TRUTHS, Reader, chosen, condition, inlined, is_truth
+from autosched.torch.computation import Computation, Operand, Shape, number_text, whole
 from autosched.torch.element_types import is_conversion, is_float, name_of
 from autosched.torch.model_graph import (
+    SAME_ELEMENTS,
     arguments_of,
     is_contiguous,
+    name_of_operation,
     only_user,
     shape_of,
     value_of,
 )
-from autosched.torch.operands import broadcast
+from autosched.torch.operands import Reading, reading
 
 _aten = torch.ops.aten
-
-SAME_ELEMENTS = {
-    _aten.view.default,
-    _aten.reshape.default,
-    _aten._unsafe_view.default,
-    _aten.flatten.using_ints,
-    _aten.unsqueeze.default,
-    _aten.squeeze.default,
-    _aten.squeeze.dim,
-    _aten.squeeze.dims,
-    _aten.clone.default,
-    _aten.contiguous.default,
-    _aten.alias.default,
-    _aten.detach.default,
-}
-"""Nodes whose result has the elements of their input in their order, if both are contiguous."""
 
 Rule = Callable[[str, dict[str, Any]], str | None]
 """The value of a node, of its input's value and its arguments; None where it is not known."""
@@ -65,9 +52,9 @@ def extended(
         extension = followed_by(computation, node, user, constants)
         if extension is None:
             break
-        computation, last = extension
-        followers += [*between, *([user] if last is user else [user, last])]
-        between, node = [], last
+        computation, nodes = extension
+        followers += [*between, *nodes]
+        between, node = [], nodes[-1]
     return computation, followers
 
 
@@ -85,29 +72,39 @@ def followed_by(
     node: Any,
     constants: Container[Any],
     known: Mapping[Any, str] | None = None,
-) -> tuple[Computation, Any] | None:
-    """The computation with `node`, which reads `before`, and the node that has its result.
+) -> tuple[Computation, tuple[Any, ...]] | None:
+    """The computation with `node`, which reads `before`, and the nodes that it computes more.
 
-    `known` has the values of other nodes that the kernel computes. None where there is no rule.
+    The last of these has the result. `known` has the values of other nodes that the kernel
+    computes. None where there is no rule.
     """
     if node.target in BATCH_NORMS:
         return _batch_norm(computation, before, node, constants)
     if node.target is PRELU:
         result = _prelu(computation, before, node)
-        return None if result is None else (result, node)
+        return None if result is None else (result, (node,))
     if node.target in CONVERSIONS:
         result = _converted(computation, node)
-        return None if result is None else (result, node)
+        return None if result is None else (result, (node,))
+    shape = shape_of(node) if value_of(node) is not None else ()
+    texts = {**(known or {}), before: computation.value}
+
+    def read(computation: Computation, each: Any) -> Reading | None:
+        known = texts.get(each)
+        return reading(computation, each, shape) if known is None else Reading(computation, known)
+
+    if node.target in CHOICES:
+        choice = chosen(computation, node, shape, read, constants)
+        return None if choice is None else (choice[0], (*choice[1], node))
     if node.target in _BINARY:
-        result = _binary(computation, before, node, known or {})
-        return None if result is None else (result, node)
+        return _binary(computation, node, read, constants)
     rule = _UNARY.get(node.target)
     if len(node.all_input_nodes) > 1:  # a bound or a factor that is read from a tensor
         return None
     value = None if rule is None else rule(computation.value, arguments_of(node))
     if value is None:
         return None
-    return computation.then(_name(node), value), node
+    return computation.then(name_of_operation(node), value), (node,)
 
 
 def _converted(computation: Computation, node: Any) -> Computation | None:
@@ -116,6 +113,8 @@ def _converted(computation: Computation, node: Any) -> Computation | None:
         return None
     dtype = name_of(value_of(node).dtype)
     kind = f"to_{dtype}"
+    if dtype == "float32" and computation.result in computation.rounded:
+        return computation.then(kind, computation.value)  # the last result is not rounded
     if dtype == "float32":
         return replace(computation, kind="+".join(filter(None, (computation.kind, kind))))
     found = computation.then(kind, computation.value)
@@ -123,33 +122,34 @@ def _converted(computation: Computation, node: Any) -> Computation | None:
 
 
 def _binary(
-    computation: Computation, before: Any, node: Any, known: Mapping[Any, str]
-) -> Computation | None:
+    computation: Computation, node: Any, read: Reader, constants: Container[Any]
+) -> tuple[Computation, tuple[Any, ...]] | None:
     """A sum, difference, product, quotient, or the larger or smaller, of a value and a number or a
-    tensor, broadcast or not.
+    tensor, broadcast or not; a factor may be a truth value, 1 or 0.
     """
     given = arguments_of(node)
-    form = _BINARY[node.target]
     if given.get("alpha", 1) != 1:
         return None
-    left, right = given["self"], given["other"]
-    other = right if left is before else left
-    main = computation.value
-    if other is before:
-        text = main
-    elif other in known:
-        text = known[other]
-    elif isinstance(other, int | float):
-        if isinstance(other, bool) or not math.isfinite(other):
-            return None
-        text = _number(other)
-    else:
-        placed = reading(computation, other, shape_of(node))
+    texts: list[str] = []
+    nodes: list[Any] = []
+    for each in (given["self"], given["other"]):
+        if isinstance(each, int | float):
+            if isinstance(each, bool) or not math.isfinite(each):
+                return None
+            texts.append(number_text(each))
+            continue
+        factor = node.target is _aten.mul.Tensor and is_truth(each)
+        if factor:
+            placed = condition(computation, each, shape_of(node), read, constants)
+            nodes += inlined(each, constants)
+        else:
+            placed = read(computation, each)
         if placed is None:
             return None
-        computation, text = placed.computation, placed.text
-    pair = (main, text) if left is before else (text, main)
-    return computation.then(_name(node), form.format(*pair))
+        computation = placed.computation
+        texts.append(f"(1.0 if {placed.text} else 0.0)" if factor else placed.text)
+    kind = "+".join(name_of_operation(each) for each in (*nodes, node))
+    return computation.then(kind, _BINARY[node.target].format(*texts)), (*nodes, node)
 
 
 def _prelu(computation: Computation, before: Any, node: Any) -> Computation | None:
@@ -165,36 +165,9 @@ def _prelu(computation: Computation, before: Any, node: Any) -> Computation | No
     return computation.then("prelu", text, {name: whole(weight, lengths)})
 
 
-class Reading(NamedTuple):
-    """A computation with an input more, or one that it has, and the input's element."""
-
-    computation: Computation
-    text: str
-
-
-def reading(computation: Computation, node: Any, shape: Shape) -> Reading | None:
-    """The computation that reads the node, broadcast to `shape`, beside its result's elements.
-
-    None for a type that kernels do not take, and where the node has no axes of the result.
-    """
-    if not is_float(value_of(node)):
-        return None
-    several = [name for name in computation.operands if name not in computation.weights]
-    fresh = computation.fresh("R" if computation.operands else "X")
-    for name in (*several, fresh):
-        placed = broadcast(name, node, shape, computation.axes, computation.shape)
-        if placed is None:
-            return None
-        text, operand = placed
-        if name == fresh or computation.operands[name] == operand:
-            operands = {**computation.operands, name: operand}
-            return Reading(replace(computation, operands=operands), text)
-    return None
-
-
 def _batch_norm(
     computation: Computation, before: Any, node: Any, constants: Container[Any]
-) -> tuple[Computation, Any] | None:
+) -> tuple[Computation, tuple[Any, ...]] | None:
     """A factor and a summand for each channel, worked out once of the constant statistics."""
     given = arguments_of(node)
     statistics = [given[key] for key in ("weight", "bias", "running_mean", "running_var")]
@@ -231,7 +204,10 @@ def _batch_norm(
     }
     index = ", ".join(computation.channels)
     value = f"{computation.value} * {names[0]}[{index}] + {names[1]}[{index}]"
-    return computation.then("batch_norm", value, operands), last
+    return computation.then("batch_norm", value, operands), (node,) if last is node else (
+        node,
+        last,
+    )
 
 
 def _result_of(node: Any) -> Any | None:
@@ -253,23 +229,14 @@ def _channels(computation: Computation, shape: Shape) -> Shape:
     return lengths if fits else ()
 
 
-def _name(node: Any) -> str:
-    name: str = node.target.overloadpacket.__name__
-    return name
-
-
-def _number(value: float) -> str:
-    return f"({float(value)!r})" if value < 0 else repr(float(value))
-
-
 def _clip(value: str, low: Any, high: Any) -> str | None:
     """A bound that is None, or infinite and beyond all numbers, is none."""
     low = None if low == -math.inf else low
     high = None if high == math.inf else high
     if not all(bound is None or math.isfinite(bound) for bound in (low, high)):
         return None
-    value = value if low is None else f"max({value}, {_number(low)})"
-    return value if high is None else f"min({value}, {_number(high)})"
+    value = value if low is None else f"max({value}, {number_text(low)})"
+    return value if high is None else f"min({value}, {number_text(high)})"
 
 
 def _gelu(value: str, given: dict[str, Any]) -> str:
@@ -280,19 +247,19 @@ def _gelu(value: str, given: dict[str, Any]) -> str:
 
 
 def _leaky_relu(value: str, given: dict[str, Any]) -> str:
-    return f"{value} if {value} > 0 else {value} * {_number(given['negative_slope'])}"
+    return f"{value} if {value} > 0 else {value} * {number_text(given['negative_slope'])}"
 
 
 def _elu(value: str, given: dict[str, Any]) -> str | None:
     if given["scale"] != 1 or given["input_scale"] != 1:
         return None
-    return f"{value} if {value} > 0 else expm1({value}) * {_number(given['alpha'])}"
+    return f"{value} if {value} > 0 else expm1({value}) * {number_text(given['alpha'])}"
 
 
 def _from_number(value: str, given: dict[str, Any]) -> str | None:
     other = given["other"]
     known = given["alpha"] == 1 and math.isfinite(other)
-    return f"{_number(other)} - {value}" if known else None
+    return f"{number_text(other)} - {value}" if known else None
 
 
 def _scaled_elu(value: str, given: dict[str, Any]) -> str:
@@ -303,7 +270,7 @@ def _scaled_elu(value: str, given: dict[str, Any]) -> str:
 
 
 def _celu(value: str, given: dict[str, Any]) -> str:
-    alpha = _number(given["alpha"])
+    alpha = number_text(given["alpha"])
     return f"{value} if {value} > 0 else expm1({value} / {alpha}) * {alpha}"
 
 
@@ -311,9 +278,9 @@ def _softplus(value: str, given: dict[str, Any]) -> str | None:
     beta, threshold = given["beta"], given["threshold"]
     if not (beta and math.isfinite(beta) and math.isfinite(threshold)):
         return None
-    scaled = value if beta == 1 else f"({value} * {_number(beta)})"
-    smooth = f"log1p(exp({scaled}))" + ("" if beta == 1 else f" / {_number(beta)}")
-    return f"{value} if {scaled} > {_number(threshold)} else {smooth}"
+    scaled = value if beta == 1 else f"({value} * {number_text(beta)})"
+    smooth = f"log1p(exp({scaled}))" + ("" if beta == 1 else f" / {number_text(beta)}")
+    return f"{value} if {scaled} > {number_text(threshold)} else {smooth}"
 
 
 def _power(value: str, given: dict[str, Any]) -> str | None:
@@ -393,10 +360,13 @@ _BINARY = {
 BATCH_NORMS = (_aten._native_batch_norm_legit_no_training.default, _aten.batch_norm.default)
 """Their statistics are constants; what they compute beside the result is not read."""
 
+GLU = _aten.glu.default
+"""The one half of a tensor times the sigmoid of the other: two operations."""
+
 PRELU = _aten.prelu.default
 
 CONVERSIONS = (_aten._to_copy.default,)
 """Other types."""
 
-FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS, *CONVERSIONS, PRELU}
+FOLLOWERS = {*_UNARY, *_BINARY, *BATCH_NORMS, *CONVERSIONS, *CHOICES, *TRUTHS, PRELU, GLU}
 """What is computed in the kernel of an operation before it, or by PyTorch."""

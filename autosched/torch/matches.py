@@ -13,17 +13,20 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.torch.attention import attention
 from autosched.torch.chains import chain
+from autosched.torch.choices import TRUTHS
 from autosched.torch.computation import Computation, NoRuleError
 from autosched.torch.convolutions import convolution, transposed
 from autosched.torch.element_types import FLOATS, before_widening, is_float, name_of
-from autosched.torch.elementwise import FOLLOWERS, SAME_ELEMENTS, extended
+from autosched.torch.elementwise import FOLLOWERS, extended
 from autosched.torch.model_graph import (
+    SAME_ELEMENTS,
     Constants,
     is_contiguous,
     place_of,
     shape_of,
     value_of,
 )
+from autosched.torch.moved import MOVES, is_moving
 from autosched.torch.normalisation import (
     group_norm,
     instance_norm,
@@ -125,7 +128,8 @@ class Match:
     @property
     def place(self) -> str:
         """Where the first operation is: its module, or its own name."""
-        return place_of(self.nodes[0]) or str(self.nodes[0].name)
+        first = next(node for node in self.nodes if node.target not in MOVES)
+        return place_of(first) or str(first.name)
 
     def by(self, other: Computation) -> Match:
         """The match computed in one of the `others`. Raises NoRuleError where no task can be."""
@@ -156,9 +160,10 @@ def matches_of(
     read: set[Any] = set()
     found: dict[Any, Match | LeftOut] = {}
     nodes = [n for n in module.graph.nodes if n.op == "call_function" and n not in constants]
-    first = [node for node in nodes if node.target not in FOLLOWERS]
+    late = FOLLOWERS | MOVES
+    first = [node for node in nodes if node.target not in late]
     # What may follow others is looked at when they are known, from the last of a chain on.
-    after = [node for node in reversed(nodes) if node.target in FOLLOWERS]
+    after = [node for node in reversed(nodes) if node.target in late]
     for node in (*first, *after):
         if node in taken or _is_read_before(node, taken, read):
             continue
@@ -188,9 +193,9 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
     """
     if node.target in _FREE:
         raise NoRuleError("")
-    if node.target in FOLLOWERS:
-        for tensor in node.all_input_nodes:
-            _check(tensor, truth=False)
+    if node.target in FOLLOWERS or is_moving(node):
+        for tensor in node.all_input_nodes if node.target not in TRUTHS else ():
+            _check(tensor, truth=True)
         return _typed(*chain(node, taken, constants))
     rule = RULES.get(node.target)
     if node.target in _FAST_PATHS:
@@ -205,7 +210,8 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
     if not is_contiguous(node) and node.target not in _ORDERED:
         strides = tuple(value_of(node).stride())
         raise NoRuleError(f"its result is stored in another order: strides {strides}")
-    computation, nodes = root_mean_square(node, taken) or (rule(node), (node,))
+    found = root_mean_square(node, taken)
+    computation, nodes = found or ((alone := rule(node)), (*alone.within, node))
     computation, followers = extended(computation, nodes[-1], taken, constants)
     return _typed(computation, (*nodes, *followers))
 
@@ -237,7 +243,7 @@ def _by_winograd(
         plain = winograd(node, tile, constants)
         if plain is not None:
             computation, followers = extended(plain, node, taken, constants)
-            assert (node, *followers) == together
+            assert (*plain.within, node, *followers) == together
             yield _typed(computation, together)[0]
 
 

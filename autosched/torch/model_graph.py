@@ -168,6 +168,12 @@ def arguments_of(node: Node) -> dict[str, Any]:
     }
 
 
+def name_of_operation(node: Node) -> str:
+    """`add` of `aten.add.Tensor`, `and` of `aten.__and__.Tensor`."""
+    name: str = node.target.overloadpacket.__name__
+    return name.strip("_")
+
+
 def only_user(node: Node) -> Node | None:
     """The node that alone reads the result; None where there are several or none."""
     return next(iter(node.users)) if len(node.users) == 1 else None
@@ -235,6 +241,22 @@ def _inputs(node: Node) -> Iterable[Node]:
 
 
 _aten = torch.ops.aten
+SAME_ELEMENTS = {
+    _aten.view.default,
+    _aten.reshape.default,
+    _aten._unsafe_view.default,
+    _aten.flatten.using_ints,
+    _aten.unsqueeze.default,
+    _aten.squeeze.default,
+    _aten.squeeze.dim,
+    _aten.squeeze.dims,
+    _aten.clone.default,
+    _aten.contiguous.default,
+    _aten.alias.default,
+    _aten.detach.default,
+}
+"""Nodes whose result has the elements of their input in their order, if both are contiguous."""
+
 _CHECK = _aten._assert_tensor_metadata.default
 _PURE = {
     _aten.t.default,
@@ -254,19 +276,47 @@ _PURE = {
     _aten.zeros.default,
     _aten.full.default,
     _aten.arange.default,
+    _aten.arange.start,
+    _aten.arange.start_step,
+    _aten.sin.default,
+    _aten.cos.default,
+    _aten.exp.default,
+    _aten.neg.default,
+    _aten.reciprocal.default,
+    _aten.pow.Scalar,
+    _aten.pow.Tensor_Scalar,
+    _aten.cat.default,
     _aten.ones_like.default,
     _aten.zeros_like.default,
     _aten.triu.default,
     _aten.tril.default,
     _aten._to_copy.default,
     _aten.logical_not.default,
+    _aten.logical_and.default,
+    _aten.logical_or.default,
+    _aten.bitwise_not.default,
+    _aten.bitwise_and.Tensor,
+    _aten.bitwise_or.Tensor,
+    _aten.__and__.Tensor,
+    _aten.__or__.Tensor,
     _aten.masked_fill.Scalar,
+    _aten.masked_fill.Tensor,
+    _aten.where.self,
+    _aten.where.Scalar,
+    _aten.where.ScalarSelf,
+    _aten.where.ScalarOther,
     _aten.eq.Scalar,
     _aten.ne.Scalar,
     _aten.gt.Scalar,
     _aten.lt.Scalar,
     _aten.ge.Scalar,
     _aten.le.Scalar,
+    _aten.eq.Tensor,
+    _aten.ne.Tensor,
+    _aten.gt.Tensor,
+    _aten.lt.Tensor,
+    _aten.ge.Tensor,
+    _aten.le.Tensor,
     _aten.slice.Tensor,
     _aten.select.int,
     _aten.expand.default,
@@ -276,5 +326,6 @@ _PURE = {
 }
 """What constants are computed with: nothing random, nothing that depends on more than inputs.
 
-Masks of attention are made of them, places in a table of relative positions, normalised weights.
+Masks of attention are made of them, places in a table of relative positions, angles of rotary
+embeddings, normalised weights.
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
-from autosched.torch.computation import NoRuleError, Operand, Shape
-from autosched.torch.element_types import before_widening
+from autosched.torch.computation import Computation, NoRuleError, Operand, Shape
+from autosched.torch.element_types import FLOATS, INTEGERS, before_widening
 from autosched.torch.model_graph import shape_of, value_of
 from autosched.torch.parts import part_of
 
@@ -49,6 +50,11 @@ def storage_order(node: Any) -> tuple[int, ...]:
     if value.is_contiguous() or any(s == 0 and size > 1 for s, size in several):
         return tuple(range(value.dim()))
     return tuple(sorted(range(value.dim()), key=lambda d: -strides[d]))
+
+
+def is_dense(node: Any) -> bool:
+    """Whether its elements lie one after the other, in whatever order of its dimensions."""
+    return bool(value_of(node).permute(storage_order(node)).is_contiguous())
 
 
 def permutation_of(node: Any) -> list[int] | None:
@@ -111,7 +117,7 @@ def broadcast(
     lengths = dict(zip(axes, sizes, strict=True))
     together: list[tuple[str, ...]] = []
     apart = True
-    for dimensions, several in _groups(shape, sizes):
+    for dimensions, several in groups_of(shape, sizes):
         indices = tuple(axes[i] for i in several)
         whole = all(own[d] == shape[d] for d in dimensions)
         if not whole and any(own[d] != 1 for d in dimensions):
@@ -125,7 +131,7 @@ def broadcast(
     return f"{name}[{', '.join(indices) or '0'}]", found
 
 
-def _groups(shape: Shape, sizes: Shape) -> list[tuple[list[int], list[int]]]:
+def groups_of(shape: Shape, sizes: Shape) -> list[tuple[list[int], list[int]]]:
     """Dimensions of `shape` and of `sizes` that have as many elements, from the first to the last.
 
     (2, 3, 4) and (6, 4) -> ([0, 1], [0]), ([2], [1])
@@ -147,3 +153,36 @@ def _groups(shape: Shape, sizes: Shape) -> list[tuple[list[int], list[int]]]:
                 right += 1
         found.append((mine, others))
     return found
+
+
+class Reading(NamedTuple):
+    """A computation with an input more, or one that it has, and the input's element."""
+
+    computation: Computation
+    text: str
+
+
+def reading(
+    computation: Computation, node: Any, shape: Shape, *, truth: bool = False
+) -> Reading | None:
+    """The computation that reads the node, broadcast to `shape`, beside its result's elements.
+
+    `truth`: also what is no float, truth values as bytes. None for a type that kernels do not take,
+    and where the node has no axes of the result.
+    """
+    dtype = None if value_of(node) is None else value_of(node).dtype
+    if dtype not in FLOATS and not (truth and (dtype == torch.bool or dtype in INTEGERS)):
+        return None
+    several = [name for name in computation.operands if name not in computation.weights]
+    fresh = computation.fresh("R" if computation.operands else "X")
+    for name in (*several, fresh):
+        placed = broadcast(name, node, shape, computation.axes, computation.shape)
+        if placed is None:
+            return None
+        text, operand = placed
+        operand = replace(operand, type="uint8") if dtype == torch.bool else operand
+        there = computation.operands.get(name, operand)
+        if there in (operand, replace(operand, part=True)):  # read elsewhere in part, too
+            operands = {**computation.operands, name: there}
+            return Reading(replace(computation, operands=operands), text)
+    return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from autosched.torch.computation import Computation, NoRuleError, whole
 from autosched.torch.model_graph import arguments_of, shape_of
+from autosched.torch.moved import kind_of, moved_input
 from autosched.torch.windows import Window, axes_of, padded, positions_of, ranges_of, spread
 
 _LEAST = "-3.4028234663852886e38"
@@ -67,18 +68,33 @@ def _over(
     """The reduction of windows; batch and channels are one axis."""
     rows = math.prod(shape_of(x)[: -len(windows)])
     sizes, out = shape_of(x)[-len(windows) :], shape_of(node)[-len(windows) :]
-    name, statements, shapes = padded(("n",), (rows,), sizes, windows, border)
+    moved = moved_input(x)
+
+    def element(indices: Sequence[str]) -> str:
+        """Of the node, whose batch and channels are apart."""
+        assert moved is not None
+        n, *places = indices
+        lead, after = list[str](), rows
+        for size in shape_of(x)[: -len(windows)]:
+            after //= size
+            lead.append(f"({n} // {after} % {size})")
+        return moved.text(x, [*lead, *(f"({each})" if " " in each else each for each in places)])
+
+    name, statements, shapes = padded(
+        ("n",), (rows,), sizes, windows, border, None if moved is None else element
+    )
     read = f"{name}[n, {', '.join(positions_of(windows))}]"
     axes = ("n", *axes_of(windows))
     value = f"{reducer}({ranges_of(windows)}, {read})"
     return Computation(
-        kind=f"{kind}{len(windows)}d",
+        kind=f"{kind_of(moved)}{kind}{len(windows)}d",
         statements=(*statements, f"Y[{', '.join(axes)}] = {value}"),
-        operands={"X": whole(x, (rows, *sizes))},
+        operands={"X": whole(x, (rows, *sizes))} if moved is None else moved.operands,
         result="Y",
         axes=axes,
         shape=(rows, *out),
         shapes=shapes,
+        within=() if moved is None else tuple(moved.nodes),
     )
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from autosched.torch.computation import Computation, NoRuleError, Operand, whole
 from autosched.torch.convolutions import with_bias
 from autosched.torch.element_types import before_widening
-from autosched.torch.elementwise import reading
 from autosched.torch.model_graph import arguments_of, is_contiguous, shape_of, value_of
-from autosched.torch.operands import along, permutation_of, read, storage_order
+from autosched.torch.operands import along, permutation_of, read, reading, storage_order
 
 _BATCH = ("a", "b", "c", "d")
 _RESULT, _SUMMED = "abcdefgh", "klmn"

@@ -8,9 +8,9 @@ import torch
 from torch import fx
 
 from autosched.torch.computation import Operand
-from autosched.torch.elementwise import SAME_ELEMENTS
 from autosched.torch.matches import Match
 from autosched.torch.model_graph import (
+    SAME_ELEMENTS,
     Constants,
     attribute_of,
     is_contiguous,

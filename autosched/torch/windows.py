@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from autosched.torch.computation import Shape, times
@@ -53,13 +53,15 @@ def padded(
     sizes: Shape,
     windows: Sequence[Window],
     value: str,
+    element: Callable[[Sequence[str]], str] | None = None,
 ) -> tuple[str, tuple[str, ...], dict[str, Shape]]:
     """The input `X` with its border: name, statements, shapes.
 
     `X` itself where no window has a border. `leading` are the indices before those of the windows,
-    `lengths` how far these run, `sizes` the lengths of the axes of the windows.
+    `lengths` how far these run, `sizes` the lengths of the axes of the windows. `element` is what
+    is read at such indices, where it is not `X`.
     """
-    if not any(w.before or w.after for w in windows):
+    if element is None and not any(w.before or w.after for w in windows):
         return "X", (), {}
     inside, source = [], []
     for axis, size, w in zip(axes_of(windows), sizes, windows, strict=True):
@@ -67,10 +69,9 @@ def padded(
         inside += [f"{axis} < {w.before + size}"] if w.after else []
         source.append(f"{axis} - {w.before}" if w.before else axis)
     lead = ", ".join(leading)
-    text = (
-        f"P[{lead}, {', '.join(axes_of(windows))}] = X[{lead}, {', '.join(source)}] "
-        f"if {' and '.join(inside)} else {value}"
-    )
+    read = element((*leading, *source)) if element else f"X[{lead}, {', '.join(source)}]"
+    text = f"P[{lead}, {', '.join(axes_of(windows))}] = {read}"
+    text += f" if {' and '.join(inside)} else {value}" if inside else ""
     together = zip(sizes, windows, strict=True)
     shape = (*lengths, *(size + w.before + w.after for size, w in together))
     return "P", (text,), {"P": shape}

@@ -16,6 +16,7 @@ import torch
 from autosched.torch.computation import Computation, Operand, whole
 from autosched.torch.convolutions import batched, borders_of, with_bias
 from autosched.torch.model_graph import arguments_of, shape_of, value_of
+from autosched.torch.moved import kind_of, moved_input
 from autosched.torch.windows import spread
 from autosched.workloads.winograd import WINDOW, Matrix, matrices, winograd_weights
 
@@ -53,11 +54,15 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
     shape = batch, outputs, rows, columns
     side = tile + WINDOW - 1
     back, _, forth = matrices(tile)
+    moved = moved_input(x)
+    element = f"X[n, c, y - {top}, x - {left}]"
+    if moved is not None:
+        element = moved.text(x, ["n", "c", f"(y - {top})", f"(x - {left})"])
     result = Computation(
-        kind="winograd_conv2d",
+        kind=f"{kind_of(moved)}winograd_conv2d",
         statements=(
-            f"P[n, y, x, c] = X[n, c, y - {top}, x - {left}] if {top} <= y and y < {top + height} "
-            f"and {left} <= x and x < {left + width} else 0",
+            f"P[n, y, x, c] = {element} if {top} <= y and y < {top + height} and "
+            f"{left} <= x and x < {left + width} else 0",
             f"B[e, r] = {_table(forth)}",
             f"D[e, n, p, x, q, c] = sum(r, P[n, {tile}*p + r, {tile}*q + x, c] * B[e, r])",
             "V[e, f, n, p, q, c] = sum(s, D[e, n, p, s, q, c] * B[f, s])",
@@ -68,7 +73,7 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
             f"Y[n, o, h, w] = T[h % {tile}, w % {tile}, n, h // {tile}, w // {tile}, o]",
         ),
         operands={
-            "X": whole(x, (batch, inputs, height, width)),
+            **(moved.operands if moved else {"X": whole(x, (batch, inputs, height, width))}),
             "U": Operand((weight,), (side, side, inputs, outputs), Transformed(tile)),
         },
         result="Y",
@@ -80,6 +85,7 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
             "D": (side, batch, down, side, right, inputs),
             "Y": shape,
         },
+        within=() if moved is None else tuple(moved.nodes),
     )
     return with_bias(result, given["bias"])
 

@@ -137,6 +137,19 @@ class Named(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missin
         return {"y": sum((*more, *others.values()), y)}
 
 
+class Causal(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
+    """Weights of an attention whose mask is a buffer."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.ones(length, length).tril())
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[-2]
+        mask = self.mask[:length, :length] == 0
+        return (x @ x.mT).masked_fill(mask, -torch.inf).softmax(-1)
+
+
 class Broken(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
     """A layer whose calls torch.compile cannot put into the graph of a model."""
 
@@ -179,7 +192,9 @@ def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> An
         fast = autosched.torch.with_kernels(model, records, *inputs, **named)
     with torch.no_grad():
         wanted = model(*inputs, **named)
-    torch.testing.assert_close(fast(*inputs, **named), wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(
+        fast(*inputs, **named), wanted, rtol=tolerance, atol=tolerance, equal_nan=True
+    )
     assert fast.report.left_out or not computed_by_pytorch(fast.graph_module)
     return fast
 
