@@ -23,7 +23,7 @@ from autosched.user_file import require_trusted, spec_of
 from autosched.words import visible
 from autosched.workloads.chosen_inputs import ChosenInput, parse_inputs, replace_inputs
 from autosched.workloads.index_values import index_values
-from autosched.workloads.reads import check_overflow, check_reads
+from autosched.workloads.reads import check_overflow, check_reads, check_variables
 from autosched.workloads.source import WorkloadSource, source_from_json
 from autosched.workloads.workload import MAX_SIZE, Array, shape_of
 
@@ -342,7 +342,7 @@ class Task:
         """The computation; its tensors are the kernel's arguments, in order.
 
         Raises ConfigError when a tensor is empty or has more elements than an int32 index can tell
-        apart, and when a read leaves its tensor.
+        apart, when a read leaves its tensor, and when an operation uses what is no axis of it.
         """
         dag = ComputeDAG(self.workload.tensors())
         for tensor in (t for op in dag.ops for t in op.outputs):
@@ -357,6 +357,7 @@ class Task:
                     f"{self.workload.title}: {tensor.name} would have {elements} elements, at most "
                     f"{MAX_SIZE} can be indexed; give smaller sizes"
                 )
+        check_variables(self.workload.title, dag.tensors)
         check_reads(self.workload.title, dag.tensors)
         check_overflow(self.workload.title, dag.tensors)
         return dag

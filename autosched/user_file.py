@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from autosched.arguments import found
 from autosched.errors import ConfigError
+from autosched.output_file import real_path
 from autosched.words import told, visible
 
 _TRUSTING: ContextVar[bool] = ContextVar("trusting", default=False)
@@ -64,9 +65,8 @@ def watched(what: str) -> Iterator[None]:
 def require_trusted(spec: str, key: str) -> None:
     """Raise ConfigError unless the file of `spec` (file.py:name), which a record names, may run."""
     path = Path(str(spec).rpartition(":")[0])
-    if "\0" in str(path):
-        raise ConfigError(f"{key}: expected the name of a file, found {visible(str(path))}")
-    if not _TRUSTING.get() and path.resolve() not in _RAN:
+    whole = _whole(path, key)
+    if not _TRUSTING.get() and whole not in _RAN:
         raise ConfigError(
             f"{key}: a record names {visible(str(spec))}, and records run no code by themselves; "
             "where you trust that file, add --trust, in Python use `with autosched.trusting():`"
@@ -83,6 +83,7 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
     if not separator or not path_text or not name.isidentifier():
         raise ConfigError(f"{key}: expected file.py:{kind}, found {spec!r}")
     path = Path(path_text)
+    _whole(path, key)  # or it is said why there is none
     if not path.is_file():
         raise ConfigError(
             f"{key}: there is no file {visible(path_text)}; relative paths begin in the current "
@@ -119,7 +120,26 @@ def _spec(name: str, file: str, key: str, word: str) -> str:
             f"{key}: {visible(name)} is not at the top level of a file, from which the processes "
             f"that build and check kernels load it; define it there, with {word}"
         )
-    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{name}"
+    return f"{_from_here(path)}:{name}"
+
+
+def _from_here(path: Path) -> Path:
+    """Relative to the current folder, where there is one and the path is below it."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return path
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _whole(path: Path, key: str) -> Path:
+    """The whole path, without links. ConfigError where there is none, as of a deleted folder."""
+    if "\0" in str(path):
+        raise ConfigError(f"{key}: expected the name of a file, found {visible(str(path))}")
+    try:
+        return real_path(path)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
 
 
 class _AsItIsNow(SourceFileLoader):
@@ -141,7 +161,7 @@ def _load(path: Path, key: str) -> ModuleType:
             f"{key}: {visible(str(path))} asks for itself while it is run; put what makes tasks "
             'of its functions under `if __name__ == "__main__":`'
         )
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:12]
     name = f"autosched_user_{digest}"
     _require_own_neighbours(path, key)
     loader = _AsItIsNow(name, str(path))
@@ -203,7 +223,8 @@ def failure_in(
     """`my_ops.py:7: my_matmul failed: KeyError: 'n'`: where in the user's file `error` arose.
 
     The line is the last one of that file on the way to the error, `line` where none was. `name` is
-    the function that was called; without one, the file itself failed.
+    the function that was called; without one, the file itself failed. The text is one line, for of
+    the lines of a failed candidate's message the last is shown.
     """
     for frame in traceback.extract_tb(error.__traceback__):
         if _same(frame.filename, path):
@@ -212,11 +233,14 @@ def failure_in(
         line = error.lineno
     where = str(path) if line is None else f"{path}:{line}"
     failed = f"{name} failed" if name else "the file failed"
-    return f"{where}: {failed}: {told(error)}"
+    return f"{where}: {failed}: {' '.join(told(error).split())}"
 
 
 def _same(one: str, other: str | Path) -> bool:
-    return bool(one) and Path(one).resolve() == Path(other).resolve()
+    try:
+        return bool(one) and Path(one).resolve() == Path(other).resolve()
+    except FileNotFoundError:  # `<frozen ...>`, and the current folder was deleted
+        return False
 
 
 def line_of(function: Any, path: str | Path) -> int | None:

@@ -73,7 +73,8 @@ class Helper:
         self._worker, self._is_ready = None, False
 
 
-def _tell_python(text: str) -> None:
+def tell_python(text: str) -> None:
+    """The `warning` of what is not a command: a Python warning."""
     warn(text, RuntimeWarning)
 
 
@@ -95,7 +96,7 @@ class Featurizer:
         helper: Helper | None = None,
         features: str = TUNING,
         ansor_limits: bool = False,
-        warning: Callable[[str], None] = _tell_python,
+        warning: Callable[[str], None] = tell_python,
         at_once: Callable[[Sequence[Steps]], AtOnce] | None = None,
         refused: Callable[[Sequence[Steps]], list[bool]] | None = None,
     ) -> None:
@@ -199,7 +200,7 @@ def task_featurizer(
     helper: Helper | None = None,
     features: str = TUNING,
     ansor_limits: bool = False,
-    warning: Callable[[str], None] = _tell_python,
+    warning: Callable[[str], None] = tell_python,
 ) -> Featurizer:
     """The featurizer of a task's own lowering, in the feature set called `features`.
 

@@ -56,25 +56,49 @@ _FEW_LEGAL, _MOST_TIMES = 0.5, 4
 
 def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | None:
     """A random sketch filled in at random; None when a rule discards it."""
-    state: State | None = sketches[pick(rng, len(sketches))]
+    found = _filled(context, sketches, rng)
+    return found if isinstance(found, State) else None
+
+
+def _filled(context: Context, sketches: Sequence[State], rng: Rng) -> State | str:
+    """A random sketch filled in at random, or why a rule discards it."""
+    state = sketches[pick(rng, len(sketches))]
     rules = GPU_INITIAL if context.is_gpu else CPU_INITIAL
     try:
         for rule in rules:
-            assert state is not None
-            state = rule(context, state, rng)
-            if state is None:
-                return None
-    except ScheduleError:
-        return None
+            following = rule(context, state, rng)
+            if following is None:
+                return f"{rule.__name__}: nothing that fits the loops and the target's limits"
+            state = following
+    except ScheduleError as error:
+        return str(error)
     return state
 
 
 def drawn(context: Context, sketches: Sequence[State], rng: Rng, attempts: int) -> Iterator[State]:
     """What becomes of so many attempts: on a CPU none with a parallel loop inside another."""
+    for found in _attempted(context, sketches, rng, attempts):
+        if isinstance(found, State):
+            yield found
+
+
+def discarded(
+    context: Context, sketches: Sequence[State], rng: Rng, attempts: int
+) -> Iterator[str]:
+    """Why so many attempts came to nothing, of each that did: what `drawn` passes over."""
+    for found in _attempted(context, sketches, rng, attempts):
+        if not isinstance(found, State):
+            yield found
+
+
+def _attempted(
+    context: Context, sketches: Sequence[State], rng: Rng, attempts: int
+) -> Iterator[State | str]:
     for generator in rng.spawn(attempts):
-        state = sample_one(context, sketches, generator)
-        if state is not None and (context.is_gpu or not queries.has_nested_parallel(state)):
-            yield state
+        found = _filled(context, sketches, generator)
+        if isinstance(found, State) and not context.is_gpu and queries.has_nested_parallel(found):
+            found = "a parallel loop stands inside another one"
+        yield found
 
 
 def sample_population(

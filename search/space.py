@@ -15,7 +15,7 @@ from autosched.search.initial import Rng
 from autosched.search.neighbour import neighbour
 from autosched.search.options import SearchOptions
 from autosched.search.rules.protocol import Context, SketchRule
-from autosched.search.sample import drawn, sample_population
+from autosched.search.sample import discarded, drawn, sample_population
 from autosched.search.sketch import generate_sketches
 from autosched.search.structure import Steps
 from autosched.state.state import State
@@ -108,6 +108,10 @@ class SearchSpace:
             return found
         fitting = replace(self.context, fitting=True)
         return [state.steps for state in drawn(fitting, self.sketches, rng, count)]
+
+    def discarded(self, rng: Rng, count: int) -> list[str]:
+        """Why attempts to draw a candidate come to nothing, for each of `count` that does."""
+        return list(discarded(self.context, self.sketches, rng, count))
 
     def mutated(self, rng: Rng, candidate: Steps) -> Steps:
         """The candidate with a factor moved, an unroll limit drawn anew or a stage elsewhere.

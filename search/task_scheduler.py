@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from autosched.search.allocation import (
     similarity_tag,
 )
 from autosched.search.cost_model import make_cost_model
-from autosched.search.featurize import Helper
+from autosched.search.featurize import Helper, tell_python
 from autosched.search.learner import Learner
 from autosched.search.progress import Observer, TuneResult
 from autosched.search.tuner import (
@@ -84,8 +84,9 @@ class TaskScheduler:
         weights: Sequence[float] | None = None,
         learner: Learner | None = None,
         helper: Helper | None = None,
+        warning: Callable[[str], None] = tell_python,
     ) -> None:
-        """`earlier` maps the key of a task to its records."""
+        """`earlier` maps the key of a task to its records; `warning` is that of the tuners."""
         self._batch = min(options.batch, options.trials // max(1, len(tasks)))
         if self._batch < 1:
             raise ConfigError(
@@ -116,6 +117,7 @@ class TaskScheduler:
                 observer,
                 learner=self.learner,
                 helper=self._helper,
+                warning=warning,
             )
             for task, tune_options in tasks
         ]

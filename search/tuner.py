@@ -18,7 +18,7 @@ from autosched.measure.result import MeasureResult
 from autosched.measure.standing import takes_over
 from autosched.process.interrupt import interrupts_held
 from autosched.search.cost_model import make_cost_model
-from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.featurize import Helper, task_featurizer, tell_python
 from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.search.options import SearchOptions
@@ -105,7 +105,7 @@ class Tuner:
 
     `earlier` are records of the same task: they train the model and are not measured again.
     Several tuners may share a `learner` (one model for all) and a `helper` process; whoever made
-    the helper ends it.
+    the helper ends it. `warning` is told of mistakes that cost candidates or time.
     """
 
     def __init__(
@@ -119,6 +119,7 @@ class Tuner:
         *,
         learner: Learner | None = None,
         helper: Helper | None = None,
+        warning: Callable[[str], None] = tell_python,
     ) -> None:
         self.options = options
         self.learner = learner or Learner(make_cost_model(options.cost_model, options.seed))
@@ -128,6 +129,7 @@ class Tuner:
         self._measurer = measurer
         self._log = log
         self._observer = observer
+        self._warning = warning
         self._own_helper = helper is None
         self._helper = helper or Helper()
         self._earlier = list(earlier)
@@ -146,7 +148,7 @@ class Tuner:
         options, learner = self.options, self.learner
         space = SearchSpace(task, options.search, options.sketch_rules)
         limits = options.search.space == "ansor"
-        featurize = task_featurizer(task, self._helper, options.features, limits)
+        featurize = task_featurizer(task, self._helper, options.features, limits, self._warning)
         if options.policy is None:
             rng = np.random.default_rng(options.seed)
             return SketchPolicy(space, learner, rng, featurize, task.key)

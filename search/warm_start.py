@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,7 +11,7 @@ from autosched.errors import AutoschedError
 from autosched.features.sets import TUNING
 from autosched.measure.records import Record
 from autosched.measure.standing import timed_among
-from autosched.search.featurize import Helper, task_featurizer
+from autosched.search.featurize import Helper, task_featurizer, tell_python
 from autosched.search.learned import learned_from
 from autosched.search.learner import Learner
 from autosched.task import Task
@@ -34,12 +34,14 @@ def warm_start(
     helper: Helper | None = None,
     features: str = TUNING,
     environments: Mapping[str, Mapping[str, Any]] | None = None,
+    warning: Callable[[str], None] = tell_python,
 ) -> WarmStart:
     """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
 
     Throughputs are relative to the best of their own task on the same machine (`environments` are
     those of the records), so times of other machines do no harm. Of many records of a task a sample
     is taken. A task that cannot be rebuilt here, or is of another kind of target, is reported.
+    Mistakes that cost candidates or time are told to `warning`.
     """
 
     def origin(record: Record) -> tuple[str, str]:
@@ -57,7 +59,7 @@ def warm_start(
                 continue
             mine = [mine[k] for k in learned_from([record.result.cost for record in mine])]
             limits = all(record.ansor_limits for record in mine)
-            featurize = task_featurizer(task, helper, features, limits)
+            featurize = task_featurizer(task, helper, features, limits, warning)
             rows = featurize([record.steps for record in mine])
         except AutoschedError as error:
             problems.append(f"{len(mine)} records of task {key}: {error}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from autosched.errors import ConfigError
-from autosched.user_file import load_object
+from autosched.user_file import load_object, require_trusted, spec_of
 
 USING = """
 import json
@@ -81,3 +82,39 @@ def test_of_two_files_of_one_name_in_two_folders_none_stands_for_the_other(
         ):
             loaded(other, "", text)
     assert callable(late := loaded(one, "", source)) and late() == "a"
+
+
+def test_a_folder_whose_name_is_no_utf8(tmp_path: Path) -> None:
+    """As of an older system: it was a UnicodeEncodeError."""
+    folder = tmp_path / os.fsdecode(b"d\xefr")
+    folder.mkdir()
+    (folder / "beside_mine.py").write_text("")
+    late = loaded(folder, "beside_mine")
+    assert callable(late) and late() == str(folder / "beside_mine.py")
+
+
+def test_in_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error was `[Errno 2] No such file or directory`, of no file."""
+    late = loaded(tmp_path, "json")
+    (tmp_path / "bad.py").write_text("import json\njson.loads('{')\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    says = r"^x: \S*mine\.py leads nowhere: the current folder was deleted; .* give a whole path$"
+    for name in ("mine.py", "../mine.py"):
+        with pytest.raises(ConfigError, match=says):
+            load_object(f"{name}:late", "x", "function")
+        with pytest.raises(ConfigError, match=says):
+            require_trusted(f"{name}:late", "x")
+    assert spec_of(late, "x") == f"{tmp_path}/mine.py:late"
+    with pytest.raises(ConfigError, match=r"^x: \S*/bad\.py:2: the file failed: JSONDecodeError: "):
+        load_object(f"{tmp_path}/bad.py:late", "x", "function")
+    assert loaded(tmp_path, "json") is not None
+
+
+def test_an_error_of_many_lines_is_told_on_one(tmp_path: Path) -> None:
+    """Of a failed candidate's message one line is shown, which was the last of the user's."""
+    (tmp_path / "bad.py").write_text("raise ValueError('no rows:\\n  expected 4\\n')\n")
+    with pytest.raises(ConfigError, match=r"bad\.py:1: .* ValueError: no rows: expected 4$"):
+        load_object(f"{tmp_path}/bad.py:late", "x", "function")

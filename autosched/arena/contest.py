@@ -70,7 +70,7 @@ def contest(
                 runs += _played(
                     pool, _others(pool, pools, settings, seed), player, searches, settings, seed
                 )
-    return Results(tuple(runs), settings.seeds)
+    return Results(tuple(runs), settings.seeds, settings.batch)
 
 
 def require_different(players: Sequence[Player], searches: Sequence[str]) -> None:

@@ -81,7 +81,7 @@ def pools_of(
         try:
             task = Task.from_json(mine[0].task, to_run=False)
             limits = all(record.ansor_limits for record in mine)
-            featurize = task_featurizer(task, helper, features, limits)
+            featurize = task_featurizer(task, helper, features, limits, warning)
             rows = featurize([record.steps for record in mine])
         except AutoschedError as error:
             warning(f"{count(len(mine), 'candidate')} of task {key} left out: {error}")

@@ -90,10 +90,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All runs of a contest, and how many seeds each was played with."""
+    """All runs of a contest, how many seeds each was played with, and candidates of a round."""
 
     runs: tuple[Run, ...]
     seeds: int
+    batch: int
 
     @property
     def trials(self) -> list[int]:
@@ -141,7 +142,8 @@ class Results:
         return "\n".join(texts)
 
     def notes(self) -> list[str]:
-        """Which values were left blank for want of candidates, and what to do; often none."""
+        """Which values were left blank for want of candidates, which say nothing of the players,
+        and what to do; often none."""
         tried = {run.task: run.candidates for run in self.runs if np.isnan(run.regret[-1])}
         all_top = {
             run.task
@@ -161,7 +163,20 @@ class Results:
                 f"Top {TOP} is left blank for {len(all_top)} {of}: with no more than {TOP} "
                 "candidates, all are among the top. Record more candidates."
             )
+        drawn = self._drawn()
+        if drawn:
+            notes.append(
+                f"In {len(drawn)} {of} the models had nothing to learn from before the search, and "
+                f"the first {self.batch} trials, a round, are drawn: they are the same whatever "
+                "the model. Give records of other operators, or ask for more trials."
+            )
         return notes
+
+    def _drawn(self) -> set[str]:
+        """The tasks of which all players tried the same: those of a first round that is drawn."""
+        known = {run.task for run in self.runs if not np.isnan(run.rank_accuracy)}
+        longer = {run.task for run in self.runs if len(run.regret) > self.batch}
+        return set(self._tasks()) - known - longer if len(self._players()) > 1 else set()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each run and trial: what `to_pandas` and CSV files hold."""

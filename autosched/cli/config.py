@@ -358,8 +358,9 @@ class Config(_Section):
     def _name(cls, value: str) -> str:
         if "/" in value or value in (".", "..") or not value.isprintable() or len(value) > 200:
             raise ValueError(
-                "expected a name of at most 200 letters without /, the record file is called after "
-                f"it, found {value!r:.80}; `records` gives a file in another folder"
+                "expected a name of at most 200 letters that can be shown, without /, the record "
+                f"file is called after it, found {value!r:.80}; --set name=NAME gives another, "
+                "`records` a file in another folder"
             )
         return value
 

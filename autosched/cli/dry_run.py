@@ -118,6 +118,8 @@ def sampled(task: Task, options: TuneOptions, samples: int) -> DryRun:
             run.refused.append(str(error))
         else:
             run.legal.append((steps, len(rows)))
+    if not run.sampled:  # all attempts were discarded, as what the user's sketch rules make may be
+        run.refused.extend(space.discarded(rng, samples))
     return run
 
 

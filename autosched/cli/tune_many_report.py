@@ -50,7 +50,8 @@ def report_many(
     if others:
         labelled("others", others)
     plain(f"records   {path}")
-    plain(next_line([task.task for task in result.tasks], path))
+    if not result.failed:
+        plain(next_line([task.task for task in result.tasks], path))
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 

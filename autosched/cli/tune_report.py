@@ -69,7 +69,8 @@ def report(
     labelled("trials", _trials_text(progress))
     labelled("time", spent)
     plain(f"records   {path}")
-    plain(next_line([progress.task], path))
+    if not result.failed:  # the file may hold nothing yet, and the reason says how to go on
+        plain(next_line([progress.task], path))
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 

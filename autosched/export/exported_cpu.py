@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -263,6 +264,8 @@ def _load() -> dict[str, Any]:
         library = ctypes.CDLL(str(file))
         return _functions_of(library, file, about)
     except OSError as error:
+        if file.is_file() and os.statvfs(file).f_flag & os.ST_NOEXEC:
+            again = "no code runs on its file system (noexec): copy the folder to another one"
         raise ImportError(f"{file} cannot be loaded: {error}; {again}") from error
     except (AttributeError, KeyError) as error:
         raise ImportError(

@@ -75,6 +75,10 @@ def folder_of(name: str, value: Any) -> Path:
         return Path(text).expanduser().absolute()
     except RuntimeError as error:
         raise ConfigError(f"{name}: {text}: no user of that name has a home folder") from error
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{name}: {text} leads nowhere: the current folder was deleted; give a whole path"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def _warm_start(
         own = len(contents.records) - len(others)
         beside = f", beside {count(own, 'record')} that the run continues from" if own else ""
         records = believed(path, others, warning)
-        found = warm_start(learner, records, kind, helper, features, contents.environments)
+        found = warm_start(learner, records, kind, helper, features, contents.environments, warning)
         for problem in found.problems:
             warning(f"{path}: {problem}; not learned from")
         used += found.records

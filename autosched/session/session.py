@@ -197,7 +197,15 @@ class Session:
                 kind, features = first.task.target.kind, first.options.features
                 records = (*self._earlier.elsewhere, *self._earlier.otherwise)
                 environments = self._earlier.environments
-                warm_start(self.learner, records, kind, self._helper, features, environments)
+                warm_start(
+                    self.learner,
+                    records,
+                    kind,
+                    self._helper,
+                    features,
+                    environments,
+                    self._messages.warning,
+                )
             self._doubt()
             self._open = stack.pop_all()
         return self
@@ -277,6 +285,7 @@ class Session:
             observer,
             learner=self.learner,
             helper=self._helper,
+            warning=self._messages.warning,
         )
         result = tuner.run()
         cost = inf if result.best is None else result.best.result.cost
@@ -301,6 +310,7 @@ class Session:
             weights=[job.weight for job in self.jobs],
             learner=self.learner,
             helper=self._helper,
+            warning=self._messages.warning,
         )
         return scheduler.run()
 

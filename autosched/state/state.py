@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from autosched.errors import ScheduleError
+from autosched.arguments import integer
+from autosched.errors import ConfigError, ScheduleError
 from autosched.state.apply import apply_step
 from autosched.state.attach_map import AttachMap
 from autosched.state.iterator import (
@@ -64,6 +65,19 @@ if TYPE_CHECKING:
 # Steps that thousands of candidates have are one object each.
 _annotation = lru_cache(maxsize=4096)(AnnotationStep)
 _fusion = lru_cache(maxsize=4096)(FuseStep)
+
+
+def _integer(name: str, value: Any) -> int:
+    """`value`, if it is an integer, a Python one for NumPy's, which no record could hold.
+
+    Raises ScheduleError. Sketches are made of many calls: most have an integer.
+    """
+    if type(value) is int:
+        return value
+    try:
+        return integer(name, value)
+    except ConfigError as error:
+        raise ScheduleError(str(error)) from None
 
 
 class State:
@@ -174,6 +188,7 @@ class State:
 
     def unroll(self, stage_id: int, it: Iterator, max_unroll: int = -1) -> tuple[State, Iterator]:
         """Unroll `it`; nothing happens when its constant extent exceeds `max_unroll` (not -1)."""
+        max_unroll = _integer("unroll: max_unroll", max_unroll)
         if max_unroll != -1 and it.extent is not None and it.extent > max_unroll:
             return self, it
         return self._annotate(stage_id, it, Annotation.UNROLL)
@@ -209,8 +224,11 @@ class State:
     ) -> tuple[State, list[Iterator]]:
         """Split by `lengths` (outer to inner, None: still to be chosen) into one piece more."""
         i = self.index_of(stage_id, it)
-        step = SplitStep(stage_id, i, it.extent, tuple(lengths), inner_to_outer)
-        return self._split(step, i, len(lengths))
+        written = tuple(
+            [None if length is None else _integer("split: lengths", length) for length in lengths]
+        )
+        step = SplitStep(stage_id, i, it.extent, written, inner_to_outer)
+        return self._split(step, i, len(written))
 
     def _split(self, step: Step, iter_id: int, n: int) -> tuple[State, list[Iterator]]:
         state = apply_step(self, step)
@@ -221,6 +239,8 @@ class State:
     ) -> tuple[State, list[Iterator]]:
         """Split into n_split + 1 pieces by the lengths of the SP step `src_step_id`."""
         i = self.index_of(stage_id, it)
+        src_step_id = _integer("follow_split: src_step_id", src_step_id)
+        n_split = _integer("follow_split: n_split", n_split)
         return self._split(FollowSplitStep(stage_id, i, src_step_id, n_split), i, n_split)
 
     def follow_fused_split(
@@ -233,41 +253,50 @@ class State:
     ) -> tuple[State, list[Iterator]]:
         """Split in two by the product of lengths[level] of the SP steps `src_step_ids`."""
         i = self.index_of(stage_id, it)
-        step = FollowFusedSplitStep(stage_id, i, tuple(src_step_ids), level, factor_or_nparts)
+        ids = tuple([_integer("follow_fused_split: src_step_ids", k) for k in src_step_ids])
+        level = _integer("follow_fused_split: level", level)
+        step = FollowFusedSplitStep(stage_id, i, ids, level, factor_or_nparts)
         return self._split(step, i, 1)
 
     def storage_align(self, stage_id: int, it: Iterator, factor: int, offset: int) -> State:
         """Align the stride of the storage axis of `it`."""
         i = self.index_of(stage_id, it)
+        factor = _integer("storage_align: factor", factor)
+        offset = _integer("storage_align: offset", offset)
         return apply_step(self, StorageAlignStep(stage_id, i, factor, offset))
 
     def compute_at(self, stage_id: int, target_stage_id: int, target_iter: Iterator) -> State:
         """Compute the stage inside `target_iter` of another stage."""
         i = self.index_of(target_stage_id, target_iter)
+        stage_id = _integer("compute_at: stage_id", stage_id)
         return apply_step(self, ComputeAtStep(stage_id, target_stage_id, i))
 
     def compute_inline(self, stage_id: int) -> State:
         """Inline the stage into its readers."""
-        return apply_step(self, ComputeInlineStep(stage_id))
+        return apply_step(self, ComputeInlineStep(_integer("compute_inline: stage_id", stage_id)))
 
     def compute_root(self, stage_id: int) -> State:
         """Compute the stage on its own."""
-        return apply_step(self, ComputeRootStep(stage_id))
+        return apply_step(self, ComputeRootStep(_integer("compute_root: stage_id", stage_id)))
 
     def cache_read(
         self, stage_id: int, scope: str, reader_stage_ids: Sequence[int]
     ) -> tuple[State, int]:
         """Insert a copy of the stage's output in `scope`, after it, for the readers."""
-        step = CacheReadStep(stage_id, scope, tuple(reader_stage_ids))
+        stage_id = _integer("cache_read: stage_id", stage_id)
+        ids = tuple([_integer("cache_read: reader_stage_ids", k) for k in reader_stage_ids])
+        step = CacheReadStep(stage_id, scope, ids)
         return apply_step(self, step), stage_id + 1
 
     def cache_write(self, stage_id: int, scope: str) -> tuple[State, int]:
         """Compute the stage in `scope` first; the cache stage takes its id."""
+        stage_id = _integer("cache_write: stage_id", stage_id)
         return apply_step(self, CacheWriteStep(stage_id, scope)), stage_id
 
     def rfactor(self, stage_id: int, it: Iterator, factor_iter_id: int) -> tuple[State, int]:
         """Factor the reduction iterator `it` out; the .rf stage takes the stage's id."""
         i = self.index_of(stage_id, it)
+        factor_iter_id = _integer("rfactor: factor_iter_id", factor_iter_id)
         return apply_step(self, RfactorStep(stage_id, i, factor_iter_id)), stage_id
 
     def use_instruction(
@@ -280,12 +309,15 @@ class State:
         over: bool = False,
     ) -> tuple[State, int]:
         """Compute the stage by a tensor instruction; it becomes a copy of the tiles before it."""
+        stage_id = _integer("use_instruction: stage_id", stage_id)
+        rows = _integer("use_instruction: rows", rows)
+        columns = _integer("use_instruction: columns", columns)
         step = InstructionStep(stage_id, name, rows, columns, pack_a, over)
         return apply_step(self, step), stage_id + packed_stages(step)
 
     def index_of(self, stage_id: int, it: Iterator) -> int:
         """The position of `it` in the stage, by identity; ScheduleError when it is not there."""
-        if not 0 <= stage_id < len(self.stages):
+        if not 0 <= _integer("stage_id", stage_id) < len(self.stages):
             raise ScheduleError(f"stage {stage_id}: there are only {len(self.stages)} stages")
         for k, other in enumerate(self.stages[stage_id].iters):
             if other is it:

@@ -1,4 +1,4 @@
-"""Where a computation reads its tensors: reads outside of them, indices that leave their type."""
+"""What a computation reads: variables it has not, elements outside, indices beyond their type."""
 
 from __future__ import annotations
 
@@ -19,11 +19,27 @@ from autosched.tir.expr import (
     Sub,
 )
 from autosched.tir.linear import linear
+from autosched.tir.walk import free_vars
 
 
 def reads_of(tensors: Sequence[Tensor]) -> Iterator[Read]:
     """Every read of a tensor with constant sizes, axis by axis."""
     return reads.reads_of(post_order_ops([tensor.op for tensor in tensors]))
+
+
+def check_variables(title: str, tensors: Sequence[Tensor]) -> None:
+    """Raise ConfigError for an operation that uses the axis of another one, or a free variable."""
+    for op in post_order_ops([tensor.op for tensor in tensors]):
+        if isinstance(op, ComputeOp):
+            unknown = frozenset().union(*map(free_vars, op.body)) - {
+                axis.var for axis in op.root_iter_vars
+            }
+            if unknown:
+                names = ", ".join(sorted(var.name for var in unknown))
+                raise ConfigError(
+                    f"{title}: {op.name} uses {names}, no axis of it; reduce over it "
+                    "(te.sum(..., axis=...)), or give a number"
+                )
 
 
 def check_reads(title: str, tensors: Sequence[Tensor]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from autosched.features.batched.context import Context
 from autosched.features.batched.forms import Flags, Form, Forms, Ints
 from autosched.features.batched.loops import Group, StageLoops
@@ -82,7 +84,9 @@ class Nest:
     tiles: list[Ints] = field(default_factory=list)
 
     def around(self, s: int, t: int, position: int) -> Flags:
-        """Where the loop at `position` of stage t is around stage s."""
+        """Where the loop at `position` of stage t is around stage s: nowhere where t is first."""
+        if t < s:
+            return np.zeros(self.forms.count, bool)
         found: Flags = self.inside[s][t] >= position
         return found
 

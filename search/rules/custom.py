@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.search.rules.protocol import Context, Decision, SketchRule
 from autosched.state.state import State
@@ -25,8 +26,8 @@ def load_rules(specs: Sequence[str]) -> tuple[SketchRule, ...]:
     """
     rules: list[SketchRule] = []
     for spec in specs:
-        _, found = load_object(spec, "sketch_rules", "rule")
-        many = found if isinstance(found, list | tuple) else [found]
+        _, named = load_object(spec, "sketch_rules", "rule")
+        many = named if isinstance(named, list | tuple) else [named]
         for rule in many:
             require_rule(rule, spec)
             rules.append(rule)
@@ -71,7 +72,13 @@ class CheckedRule:
     def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
         """The rule's results, each a state and a stage to go on with."""
         with self._watched("apply", state, stage_id):
-            results = list(self.rule.apply(context, state, stage_id))
+            given = self.rule.apply(context, state, stage_id)
+            results = list(given) if isinstance(given, Iterable) else None
+        if results is None:
+            raise ConfigError(
+                f"{self._where('apply', state, stage_id)}: expected a list of pairs (state, next "
+                f"stage), {found(given)}"
+            )
         for result in results:
             problem = _problem(result, state, stage_id)
             if problem:

@@ -119,6 +119,20 @@ def test_top_8_of_eight_candidates_is_blank() -> None:
     assert column(began_with_nothing, "top 8") == [""] * 3 and began_with_nothing.notes() == []
 
 
+def test_a_first_round_that_is_drawn_tells_nothing_of_the_models() -> None:
+    """All players had the same regret, without a word."""
+    pools = [pool("of 200", 200), pool("of 100", 100)]
+
+    def told(trials: int, held_out: str) -> list[str]:
+        settings = Settings(trials, 8, 2, held_out)
+        return contest(pools, ["random"], ["autosched", "greedy"], settings).notes()
+
+    (note,) = told(8, "all")
+    assert note.startswith("In 2 of 2 tasks the models had nothing to learn from before the")
+    assert "the first 8 trials, a round, are drawn: they are the same whatever the model." in note
+    assert told(9, "all") == [] == told(8, "operator")
+
+
 def run(
     number: int, trials: int, capsys: pytest.CaptureFixture[str], as_json: bool = False
 ) -> Outcome:

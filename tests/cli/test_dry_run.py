@@ -13,6 +13,16 @@ from kit.cli import Cli
 
 SMALL = "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\ntarget: {kind: cuda"
 
+RULE = """
+from autosched.search.rules.protocol import Decision, FunctionRule
+
+mine = FunctionRule(
+    "Mine",
+    lambda c, s, i: Decision.APPLY_AND_SKIP_REST if s.stages[i].name == "C" else Decision.SKIP,
+    lambda c, s, i: [(s.parallel(i, s.stages[i].iters[2])[0], i - 1)],
+)
+"""
+
 
 def test_reasons_are_counted_whatever_their_numbers(task: Task) -> None:
     refused = ["2048 threads, at most 1024", "9 bytes", "1568 threads, at most 1024"]
@@ -47,6 +57,19 @@ def test_nothing_legal_is_status_3(cli: Cli, strict: str) -> None:
     assert "2 sketches\n" in done.out
     assert "0 lowered, verified and featurised, 6 refused" in done.out
     assert "    6 refused, for example: VerifyGPUCode" in done.out
+
+
+def test_why_nothing_could_be_drawn(cli: Cli, tmp_path: Path) -> None:
+    """`tune` says that a dry run tells; it told that 0 candidates were sampled."""
+    (tmp_path / "mine.py").write_text(RULE)
+    (tmp_path / "mine.yaml").write_text(
+        "workload: {op: matmul, args: {M: 16, N: 16, K: 16}}\n"
+        'search: {sketch_rules: ["mine.py:mine"]}\n'
+    )
+    done = cli("tune", "mine.yaml", "--dry-run")
+    assert done.status == 3
+    assert "6 candidates sampled: 0 lowered, verified and featurised, 6 refused" in done.out
+    assert "    6 refused, for example: a parallel loop stands inside another one" in done.out
 
 
 def test_json_of_several_with_what_their_kernels_use(cli: Cli, tmp_path: Path, strict: str) -> None:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -329,6 +329,24 @@ def test_what_does_not_belong_together_is_not_imported(
     if text is not None:
         (tmp_path / "out" / "kernels.json").write_text(text)
     with pytest.raises(ImportError, match=f"{words}.*export it again, or copy all"):
+        module(tmp_path / "out" / "kernels.py")
+
+
+@needs_linker
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (0, "export it again"),
+        (os.ST_NOEXEC, r"no code runs on its file system \(noexec\): copy the"),
+    ],
+)
+def test_a_file_system_that_runs_nothing_is_named(
+    folder: Path, tmp_path: Path, flags: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder, tmp_path / "out")
+    (tmp_path / "out" / "libkernels.so").write_bytes(b"as good as not there")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags))
+    with pytest.raises(ImportError, match=rf"libkernels\.so cannot be loaded: .*; {words}"):
         module(tmp_path / "out" / "kernels.py")
 
 

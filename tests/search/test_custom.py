@@ -102,7 +102,12 @@ def last(context: Context, state: State, stage_id: int) -> list[tuple[State, int
         (lambda c, s, i: [(None, i - 1)], "returned None in place of a state"),
         (lambda c, s, i: [(s, 99)], "returned 99 as the next stage; expected one of 0 to 2"),
         (lambda c, s, i: [(s, i)], "would be applied for ever"),
-        (lambda c, s, i: None, "failed at .*TypeError"),
+        (lambda c, s, i: None, "expected a list of pairs .*, found None"),
+        (lambda c, s, i: s, r"expected a list of pairs \(state, next stage\), found <.* \(State\)"),
+        (
+            lambda c, s, i: [(s.split(i, s.stages[i].iters[0], [2.5])[0], i - 1)],
+            r"ScheduleError: split: lengths: expected an integer, found 2\.5 \(float\)",
+        ),
         (
             lambda c, s, i: [(s.split(i, s.stages[i].iters[0], [1])[0], i)],
             "would be applied for ever",

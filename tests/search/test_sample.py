@@ -9,9 +9,11 @@ import pytest
 from autosched.referee.check import Verdict, check_candidate
 from autosched.search.options import SearchOptions, SpaceName
 from autosched.search.rules import tiling
+from autosched.search.rules.protocol import Context, Decision, FunctionRule
 from autosched.search.space import SearchSpace
 from autosched.state import queries
 from autosched.state.iterator import Annotation
+from autosched.state.state import State
 from autosched.state.steps import SplitStep, Step
 from autosched.target import cpu_target, cuda_target
 from autosched.task import Task
@@ -99,6 +101,24 @@ def test_where_few_are_legal_batches_do_not_shrink_with_what_is_left(
 
     assert len(space.sample(np.random.default_rng(0), 33, legal)) >= 33
     assert sum(sizes) > 200 and len(sizes) <= 5, sizes
+
+
+def test_what_is_discarded_has_a_reason(make_task: MakeTask) -> None:
+    def condition(_: Context, state: State, stage_id: int) -> Decision:
+        mine = state.stages[stage_id].name == "C"
+        return Decision.APPLY_AND_SKIP_REST if mine else Decision.SKIP
+
+    def apply(_: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
+        state, _it = state.vectorize(stage_id, state.stages[stage_id].iters[2])
+        state, _it = state.parallel(stage_id, state.stages[stage_id].iters[1])
+        return [(state, stage_id - 1)]
+
+    rule = FunctionRule("Mine", condition, apply)
+    space = SearchSpace(make_task("matmul"), custom_rules=(rule,))
+    rng = np.random.default_rng(0)
+    assert space.sample(rng, 4) == [] == space.attempts(rng, 4)
+    assert space.discarded(rng, 3) == ["a parallel loop stands inside another one"] * 3
+    assert SearchSpace(make_task("matmul")).discarded(rng, 3) == []
 
 
 def test_nothing_legal_ends(make_space: MakeSpace, make_task: MakeTask) -> None:

@@ -400,6 +400,13 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask
     monkeypatch.setenv("AUTOSCHED_CACHE", "~nobody-of-that-name/x")
     with pytest.raises(ConfigError, match=r"AUTOSCHED_CACHE: ~nobody.*no user of that name has"):
         ask()
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setenv("AUTOSCHED_CACHE", "here")
+    with pytest.raises(ConfigError, match=r"^AUTOSCHED_CACHE: here leads nowhere: the current fol"):
+        ask()
 
 
 def test_records_that_were_added_meanwhile_are_not_lost(

@@ -80,6 +80,31 @@ def test_what_is_told(measurer: UseMeasurer, jobs: list[Job], tmp_path: Path) ->
         Session(jobs[1:], records=path, messages=messages)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_mistakes_of_ours_are_told_as_other_warnings(
+    several: bool,
+    measurer: UseMeasurer,
+    jobs: list[Job],
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """They were warnings of Python, also on the command line: with a line of typer's."""
+
+    class Fails:
+        def at_once(self, _: object) -> None:
+            raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr("autosched.search.featurize.batched_features", lambda *_: Fails())
+    monkeypatch.setattr("autosched.search.pace.Pace.at_once", lambda *_: True)
+    warning: list[str] = []
+    messages = Messages(warning=warning.append)
+    with Session(jobs if several else jobs[:1], messages=messages) as session:
+        session.run()
+    assert len(warning) == (2 if several else 1)
+    assert all("could not be worked out (IndexError" in text for text in warning)
+    assert not recwarn.list
+
+
 def test_what_a_killed_run_left_is_continued_from(
     measurer: UseMeasurer, jobs: list[Job], tmp_path: Path
 ) -> None:

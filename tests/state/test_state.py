@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import numpy as np
 import pytest
 
 from autosched import te, workloads
@@ -235,6 +239,54 @@ def test_primitives_refuse(dense: State) -> None:
         attached.cache_write(2, "local")
     with pytest.raises(ScheduleError, match="cannot be computed into"):
         dense.compute_at(5, 5, relu[0])
+
+
+def test_integers_of_numpy_become_those_of_python(dense: State) -> None:
+    """A record could not hold them: a TypeError of JSON at the end of a batch."""
+    two: Any = np.int64(2)
+    zero: Any = np.int32(0)
+    five: Any = np.uint8(5)
+    state, _ = dense.split(five, dense.stages[5].iters[0], [two, five])
+    state, _ = state.follow_split(5, state.stages[5].iters[3], zero, two)
+    state, _ = state.follow_fused_split(2, state.stages[2].iters[0], [zero], zero, True)
+    state = state.storage_align(2, state.stages[2].iters[0], five, two)
+    state, copy = state.cache_read(zero, "local", [two])
+    state, _ = state.unroll(3, state.stages[3].iters[0], five)
+    assert copy == 1
+    written = json.loads(json.dumps(steps_to_json(state.steps)))
+    assert dense.apply_all(steps_from_json(written)) == state
+    summed, _ = dense.split(2, dense.stages[2].iters[2], [five])
+    factored, _ = summed.rfactor(2, summed.stages[2].iters[3], two)
+    assert json.dumps(steps_to_json(factored.steps)) == '[["SP", 2, 2, 8, [5], 1], ["RF", 2, 3, 2]]'
+
+
+@pytest.mark.parametrize("value", [2.0, 2.5, True, "2", np.float64(2)])
+def test_what_is_no_integer_is_refused_by_name(dense: State, value: Any) -> None:
+    """A length of 2.5 made candidates of which none could be drawn, without a word."""
+    it, reduced = dense.stages[5].iters[0], dense.stages[2].iters[2]
+    for refused, name in (
+        (lambda: dense.split(5, it, [None, value]), "split: lengths"),
+        (lambda: dense.follow_split(5, it, value, 1), "follow_split: src_step_id"),
+        (lambda: dense.follow_split(5, it, 0, value), "follow_split: n_split"),
+        (lambda: dense.follow_fused_split(5, it, [value], 0, True), "src_step_ids"),
+        (lambda: dense.follow_fused_split(5, it, [0], value, True), "level"),
+        (lambda: dense.storage_align(5, it, value, 0), "storage_align: factor"),
+        (lambda: dense.storage_align(5, it, 1, value), "storage_align: offset"),
+        (lambda: dense.rfactor(2, reduced, value), "rfactor: factor_iter_id"),
+        (lambda: dense.cache_read(0, "local", [value]), "cache_read: reader_stage_ids"),
+        (lambda: dense.cache_read(value, "local", [2]), "cache_read: stage_id"),
+        (lambda: dense.cache_write(value, "local"), "cache_write: stage_id"),
+        (lambda: dense.compute_at(value, 5, it), "compute_at: stage_id"),
+        (lambda: dense.compute_inline(value), "compute_inline: stage_id"),
+        (lambda: dense.compute_root(value), "compute_root: stage_id"),
+        (lambda: dense.use_instruction(value, "x", 1, 1), "use_instruction: stage_id"),
+        (lambda: dense.use_instruction(2, "x", value, 1), "use_instruction: rows"),
+        (lambda: dense.use_instruction(2, "x", 1, value), "use_instruction: columns"),
+        (lambda: dense.unroll(5, it, value), "unroll: max_unroll"),
+        (lambda: dense.reorder(value, [it]), "stage_id"),
+    ):
+        with pytest.raises(ScheduleError, match=f"{name}: expected an integer, found "):
+            refused()
 
 
 def test_a_fusion_that_no_loop_variable_can_count() -> None:

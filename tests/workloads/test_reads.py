@@ -8,7 +8,7 @@ from autosched import te
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.expr import Expr, Var
-from autosched.workloads.reads import check_overflow, check_reads
+from autosched.workloads.reads import check_overflow, check_reads, check_variables
 
 
 def program(index: Callable[[Var], Expr], size: int = 16, length: int = 16) -> list[Tensor]:
@@ -107,3 +107,21 @@ def test_arithmetic_on_what_is_chosen() -> None:
         return te.if_then_else(j >= n, 2 * (n - 1) - j, j)
 
     check_overflow("p", [mirrored, te.compute((n + 2 * p,), lambda i: mirrored[inside(i)])])
+
+
+def test_what_is_no_axis_of_the_operation_is_refused() -> None:
+    """It was a KeyError of NumPy's evaluation, or of a sketch rule."""
+    n = te.var("n")
+    j, k = (te.reduce_axis((0, 4), name) for name in "jk")
+    A = te.placeholder((4, 4), name="A")
+    for body, names in (
+        (lambda i: A[i, k], "k"),
+        (lambda i: te.sum(A[j, k], axis=k), "j"),
+        (lambda i: A[i, 0] * (n + j), "j, n"),
+    ):
+        C = te.compute((4,), body, name="C")
+        D = te.compute((4,), lambda i, C=C: C[i] + 1, name="D")
+        with pytest.raises(ConfigError, match=rf"^t: C uses {names}, no axis of it; reduce over"):
+            check_variables("t", [A, D])
+    good = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="C")
+    check_variables("t", [A, good])

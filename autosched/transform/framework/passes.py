@@ -99,7 +99,7 @@ def _apply(pass_: FunctionPass, program: Program, ctx: PassContext) -> Program:
 def _applied(pass_: FunctionPass, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
     result: Any = pass_.apply(func, ctx)
     if not isinstance(result, PrimFunc | None):
-        raise TypeError(f"{pass_.name} returned {result!r}, expected a PrimFunc")
+        raise TypeError(f"{pass_.name}: apply: expected a PrimFunc, {found(result)}")
     return result
 
 

@@ -35,10 +35,16 @@ def expression_of(subscripts: str, ranks: Mapping[str, int]) -> str:
     if not arrow:
         once = sorted(letter for letter, count in letters.items() if count == 1)
         right = shared + "".join(letter for letter in once if letter not in shared)
-    for part in (*operands, right):
+    for part in [*operands, right] if right else operands:
         if not (part.isascii() and part.isalpha()):
             what = "an operand without indices" if not part else f"{part!r}"
             raise ConfigError(f"einsum: {subscripts!r}: expected letters, found {what}")
+    if not right:
+        indices = ", ".join(letters)
+        raise ConfigError(
+            f"einsum: {subscripts!r}: the result has no letters; a single number is an `expr` with "
+            f"an axis of length 1, out[o] = sum({indices}, ...), and shapes: {{out: [1]}}"
+        )
     if len(set(right)) != len(right):
         raise ConfigError(f"einsum: {subscripts!r}: a letter of the result stands there twice")
     unknown = sorted(set(right) - set(letters))

@@ -32,3 +32,20 @@ def test_rows_are_those_of_one_by_one(
     assert rows.buffers == one.buffers
     assert ("exp" in one.buffers) is stored
     assert batched.share.one_by_one == 0, batched.share.reasons
+
+
+@pytest.mark.parametrize("written", [[], [["SP", 3, 0, 6, [2], 1], ["AN", 3, 0, 3]]])
+def test_another_output_may_read_the_values_later(
+    written: list[JsonStep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a KeyError: all candidates of such computations went one by one."""
+    monkeypatch.setattr("autosched.features.batched.autosched_1.batch.WORTH_AT_ONCE", 1)
+    task = Task.from_expression(
+        "E[i, j] = exp(A[i, j]); P[i, j] = E[i, j] + 1; Q[i, j] = E[i, j] * 2", {"A": (6, 8)}
+    )
+    steps = steps_from_json(written)
+    one = rows_of_steps(task.dag, steps, task.target, "autosched-1")
+    (rows,) = BatchedTuningFeatures(task.dag, task.target).rows_of([steps])
+    assert rows is not None
+    assert rows.values.tobytes() == one.values.tobytes()
+    assert rows.buffers == one.buffers

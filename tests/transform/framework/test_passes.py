@@ -77,8 +77,19 @@ def test_what_is_no_function_is_told(module: IRModule) -> None:
             return "text"  # type: ignore[return-value]  # wrong on purpose
 
     for program in (module, module["f"]):
-        with pytest.raises(TypeError, match="Text returned 'text', expected a PrimFunc"):
+        with pytest.raises(
+            TypeError, match=r"Text: apply: expected a PrimFunc, found 'text' \(str\)"
+        ):
             Text()(program)
+
+    class Body(FunctionPass):
+        name = "Body"
+
+        def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc:
+            return func.body  # type: ignore[return-value]  # wrong on purpose
+
+    with pytest.raises(TypeError, match=r"^Body: apply: expected a PrimFunc, found .{,100}$"):
+        Body()(module["f"])
 
 
 def test_nothing_changed_is_the_same_module(module: IRModule) -> None:
