@@ -148,12 +148,18 @@ def _layout_change(
     if len(set(names)) != len(names) or min(sizes) < 1:
         return None
     dims = _new_dims(state, stage_id, names)
-    if dims is None:
+    if not dims:
         return None
-    # An axis of length 1 indexed by the constant 0 has no loop.
-    dims += [(d, 1) for d, name in enumerate(names) if name == "IntImm"]
+    # An axis of length 1 indexed by the constant 0 has no loop, and no dimension.
     position = state.dag.tensors.index(tensor)
-    return LayoutChange.of_axes(tensor.op.name, position, names, sizes, dims)
+    return LayoutChange.of_axes(tensor.op.name, position, _shown(load.indices), sizes, dims)
+
+
+def _shown(indices: Sequence[Expr]) -> list[str]:
+    """What texts call the axes: `j`, also where a cache computes along its own `j.c`."""
+    own = [index.name if isinstance(index, Var) else "IntImm" for index in indices]
+    plain = [name.removesuffix(".c") for name in own]
+    return [clean_name(name) for name in (plain if len(set(plain)) == len(plain) else own)]
 
 
 def _new_dims(state: State, stage_id: int, names: Sequence[str]) -> list[tuple[int, int]] | None:
@@ -195,7 +201,7 @@ def _rewritten(
     else:
         stored = compute(
             change.new_shape,
-            lambda *i: tensor[original_indices(change, i)],
+            lambda *ax: tensor[original_indices(change, ax)],
             name="auto_scheduler_layout_transform",
         )
         steps = _with_transform_stage(steps, dag.ops.index(tensor.op) + 1, len(change.dims))

@@ -72,7 +72,7 @@ def test_inserted_stage() -> None:
     expected = evaluate(dag.tensors, inputs)
     np.testing.assert_allclose(evaluate(rewritten.dag.tensors, inputs)[0], expected[0])
     text = rewritten.dag.infer_bound_of(rewritten.steps).to_str()
-    assert "parallel i0@i1@ (0,16)" in text
+    assert "parallel ax0@ax1@ (0,16)" in text
 
 
 def test_loops_of_the_stage_around_count() -> None:
@@ -143,3 +143,57 @@ def test_targets_of_compute_at_are_shifted_too() -> None:
     steps = steps_from_json([["CA", 2, 3, 0]])
     rewritten = rewrite_layout(matmul(), steps, LayoutOption.INSERT_TRANSFORM_STAGE)
     assert steps_to_json(rewritten.steps)[0] == ["CA", 3, 4, 0]
+
+
+def test_texts_do_not_tell_that_a_cache_computes() -> None:
+    """Ansor's attributes for this candidate: `j.c`, the cache's own axis, is j."""
+    steps = steps_from_json(
+        [
+            ["CHW", 2, "local"],
+            ["SP", 2, 0, 16, [1, 4, 1], 1],
+            ["SP", 2, 4, 32, [4, 4, 1], 1],
+            ["SP", 2, 8, 8, [4], 1],
+            ["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]],
+            ["FSP", 3, 0, 1, 2],
+            ["FSP", 3, 3, 2, 2],
+            ["RE", 3, [0, 3, 1, 4, 2, 5]],
+            ["CA", 2, 3, 3],
+        ]
+    )
+    rewritten = rewrite_layout(matmul(), steps, LayoutOption.FOR_PRE_TRANSFORMED)
+    attrs = rewritten.dag.ops[2].attrs
+    assert attrs["ori_placeholder_layout"] == "8k32j"
+    assert attrs["new_placeholder_layout"] == "2j4j1j1j2k4j4k1j"
+    assert rewritten.changes[0].text == "B: 8k32j -> 2j4j1j1j2k4j4k1j"
+
+
+def test_an_axis_of_one_element_is_no_dimension() -> None:
+    """Read at the constant 0 it has no loop; Ansor stores B so, too."""
+    dag = with_bias_row(1, 16)
+    steps = steps_from_json([["SP", 2, 1, 16, [4, 2], 1], ["RE", 2, [1, 0, 2, 3]]])
+    rewritten = rewrite_layout(dag, steps, LayoutOption.FOR_PRE_TRANSFORMED)
+    assert rewritten.changes[0].text == "B: 1IntImm16j -> 2j4j2j"
+    assert shape_of(rewritten.dag.tensors[1]) == (2, 4, 2)
+    a, b = random_inputs(dag.tensors[:2])
+    expected = evaluate(dag.tensors, [a, b])
+    found = evaluate(rewritten.dag.tensors, [a, rewritten.changes[0].transform(b)])
+    np.testing.assert_allclose(found[0], expected[0])
+
+
+def test_what_is_read_at_constants_alone_keeps_its_layout() -> None:
+    steps = steps_from_json([["SP", 2, 1, 16, [4], 1]])
+    for option in LayoutOption:
+        assert not rewrite_layout(with_bias_row(1, 16, column=True), steps, option).changes
+
+
+def with_bias_row(rows: int, columns: int, column: bool = False) -> ComputeDAG:
+    """C[i,j] = A[i,j] + B[0,j], or + B[0]."""
+    A = te.placeholder((8, columns), name="A")
+    B = te.placeholder((rows,) if column else (rows, columns), name="B")
+    C = te.compute(
+        (8, columns),
+        lambda i, j: A[i, j] + (B[0] if column else B[0, j]),
+        name="C",
+        attrs={"layout_free_placeholders": [B]},
+    )
+    return ComputeDAG([A, B, C])
