@@ -202,8 +202,8 @@ def test_a_pass_that_only_this_process_knows_is_none_to_leave_out(passes: Path) 
         ),
         (
             "Text",
-            f"my_passes.py:{line('class Text') + 3}: Text failed: TypeError: Text returned 'text', "
-            "expected a PrimFunc",
+            f"my_passes.py:{line('class Text') + 3}: Text failed: TypeError: Text: apply: "
+            "expected a PrimFunc, found 'text' (str)",
         ),
         (
             "Broken",

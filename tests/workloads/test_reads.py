@@ -7,7 +7,7 @@ import pytest
 from autosched import te
 from autosched.errors import ConfigError
 from autosched.te.operations.tensor import Tensor
-from autosched.tir.expr import Expr, Var
+from autosched.tir.expr import Expr, Not, Var
 from autosched.workloads.reads import check_overflow, check_reads, check_variables
 
 
@@ -125,3 +125,52 @@ def test_what_is_no_axis_of_the_operation_is_refused() -> None:
             check_variables("t", [A, D])
     good = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="C")
     check_variables("t", [A, good])
+
+
+def chosen(condition: Callable[[Var], Expr], index: Callable[[Var], Expr]) -> list[Tensor]:
+    a, n = te.placeholder((6,), name="A"), te.placeholder((1,), "int32", name="n")
+    zero = te.const(0.0)
+
+    def value(i: Var) -> Expr:
+        wanted = te.all(condition(i), n[0] > 3) if condition is data else condition(i)
+        return te.if_then_else(wanted, a[index(i)], zero)
+
+    return [a, n, te.compute((14,), value, name="B")]
+
+
+def data(i: Var) -> Expr:
+    return i < 13
+
+
+@pytest.mark.parametrize(
+    ("condition", "index", "elements"),
+    [
+        (lambda i: te.all(i >= 1, i < 13), lambda i: i - 0, r"1\.\.12"),
+        (lambda i: te.all(i >= 1, i < 7), lambda i: i, r"1\.\.6"),
+        (lambda i: te.all(i >= 1, i <= 6), lambda i: i - 2, r"-1\.\.4"),
+        (lambda i: Not(te.any(i < 3, i > 9)), lambda i: i, r"3\.\.9"),
+        (lambda i: i * 2 < 14, lambda i: i, r"0\.\.6"),
+    ],
+)
+def test_a_condition_that_lets_a_read_leave_its_tensor(
+    condition: Callable[[Var], Expr], index: Callable[[Var], Expr], elements: str
+) -> None:
+    """It was taken without a word, and kernels read what is behind the array."""
+    wanted = rf"reads A at .*, elements {elements} of an axis of length 6; let the condition around"
+    with pytest.raises(ConfigError, match=wanted):
+        check_reads("p", chosen(condition, index))
+
+
+@pytest.mark.parametrize(
+    ("condition", "index"),
+    [
+        (lambda i: te.all(i >= 1, i < 7), lambda i: i - 1),
+        (lambda i: i // 2 < 3, lambda i: i),  # not known: no bound of i alone
+        (lambda i: i < 0, lambda i: i + 50),  # it never holds
+        (data, lambda i: i),  # nor is what data say
+    ],
+)
+def test_a_condition_that_may_keep_a_read_inside(
+    condition: Callable[[Var], Expr], index: Callable[[Var], Expr]
+) -> None:
+    check_reads("p", chosen(condition, index))

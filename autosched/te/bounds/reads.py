@@ -6,10 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autosched.arith.analyzer import Analyzer
+from autosched.te.bounds.box import Box, box_of, scaled
 from autosched.te.operations.operation import ComputeOp, Operation
 from autosched.te.operations.tensor import Tensor
 from autosched.tir.constants import is_zero
-from autosched.tir.expr import Call, Expr, IntImm, IterVar, ProducerLoad, Reduce, Select
+from autosched.tir.expr import (
+    Call,
+    Expr,
+    IntImm,
+    IterVar,
+    Not,
+    ProducerLoad,
+    Range,
+    Reduce,
+    Select,
+)
 from autosched.tir.linear import linear
 from autosched.tir.walk import rewrite_expr
 
@@ -18,31 +29,45 @@ from autosched.tir.walk import rewrite_expr
 class Read:
     """`op` reads an axis of `tensor`, of length `size`, at `index`.
 
-    `guarded`: it stands in a branch, whose condition may keep it inside.
+    `conditions` hold where it is read: those of the branches in which it stands.
     """
 
     op: ComputeOp
     tensor: Tensor
     index: Expr
     size: int
-    guarded: bool
+    conditions: tuple[Expr, ...]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it stands in a branch, whose condition may keep it inside."""
+        return bool(self.conditions)
 
     def refusal(self) -> str:
-        """What is wrong with a read that leaves the tensor, and that no condition guards.
+        """What is wrong with a read that leaves the tensor, where no condition keeps it inside.
 
         Empty where that is not known, as of most indices that are data.
         """
         constant, terms = linear(self.index)
-        if self.guarded or any(map(_is_empty, _axes(self.op))):
+        if any(map(_is_empty, _axes(self.op))):
             return ""
-        low, high = range_of(self.op, constant, terms)
-        exact = terms.keys() <= {axis.var for axis in _axes(self.op) if _has_ends(axis)}
+        if self.guarded:
+            box = box_of(self.conditions, _ends(self.op))
+            if box is None or not terms.keys() <= box.keys():
+                return ""
+            ends = [(constant, constant), *(scaled(box[v], factor) for v, factor in terms.items())]
+            low, high = (sum(each) for each in zip(*ends, strict=True))
+            remedy = "let the condition around it keep it inside"
+            exact = True
+        else:
+            low, high = range_of(self.op, constant, terms)
+            remedy = "choose with te.if_then_else, or make the result smaller"
+            exact = terms.keys() <= _ends(self.op).keys()
         if low < self.size and high >= 0 and not (exact and (low < 0 or high >= self.size)):
             return ""
         return (
             f"{self.op.name} reads {self.tensor.name} at {self.index!r}, elements {low}..{high} of "
-            f"an axis of length {self.size}; choose with te.if_then_else, or make the result "
-            "smaller"
+            f"an axis of length {self.size}; {remedy}"
         )
 
 
@@ -51,24 +76,24 @@ def reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
     for op in ops:
         if isinstance(op, ComputeOp):
             for body in op.body:
-                yield from _reads(op, body, guarded=False)
+                yield from _reads(op, body, ())
 
 
-def _reads(op: ComputeOp, e: Expr, *, guarded: bool) -> Iterator[Read]:
+def _reads(op: ComputeOp, e: Expr, conditions: tuple[Expr, ...]) -> Iterator[Read]:
     match e:
         case ProducerLoad(producer, indices):
             for index, size in zip(indices, producer.shape, strict=True):
                 if isinstance(size, IntImm):
-                    yield Read(op, producer, index, size.value, guarded)
+                    yield Read(op, producer, index, size.value, conditions)
         case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
-            yield from _reads(op, condition, guarded=guarded)
-            yield from _reads(op, a, guarded=True)
-            yield from _reads(op, b, guarded=True)
+            yield from _reads(op, condition, conditions)
+            yield from _reads(op, a, (*conditions, condition))
+            yield from _reads(op, b, (*conditions, Not(condition)))
             return
-        case Reduce(condition=condition):
-            guarded = guarded or not isinstance(condition, IntImm)
+        case Reduce(condition=condition) if not isinstance(condition, IntImm):
+            conditions = (*conditions, condition)
     for child in e.children():
-        yield from _reads(op, child, guarded=guarded)
+        yield from _reads(op, child, conditions)
 
 
 def range_of(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:
@@ -100,10 +125,14 @@ def _axes(op: ComputeOp) -> tuple[IterVar, ...]:
     return (*op.axis, *op.reduce_axis)
 
 
-def _has_ends(axis: IterVar) -> bool:
-    """Whether it is known where the axis begins and ends."""
-    dom = axis.dom
-    return dom is not None and isinstance(dom.min, IntImm) and isinstance(dom.extent, IntImm)
+def _ends(op: ComputeOp) -> Box:
+    """The first and last value of each axis of which both are known."""
+    found: Box = {}
+    for axis in _axes(op):
+        match axis.dom:
+            case Range(min=IntImm(low), extent=IntImm(extent)):
+                found[axis.var] = low, low + extent - 1
+    return found
 
 
 def _is_empty(axis: IterVar) -> bool:
