@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
-from autosched.tir.expr import EQ, GE, GT, LE, LT, NE, And, Call, Expr, Not, Or
+from autosched.arith.facts import conjuncts_of
+from autosched.tir.expr import EQ, GE, GT, LE, LT, Expr
 from autosched.tir.linear import combine, linear
 
 Ends = tuple[int, int]
 Box = dict[Expr, Ends]
 """The first and the last value of variables that are independent of each other."""
-
-_TURNED = {LT: GE, GE: LT, GT: LE, LE: GT, EQ: NE, NE: EQ}
 
 
 def box_of(conditions: Sequence[Expr], ends: Mapping[Expr, Ends]) -> Box | None:
@@ -20,17 +20,16 @@ def box_of(conditions: Sequence[Expr], ends: Mapping[Expr, Ends]) -> Box | None:
     None where they say more than bounds of single variables do, of a variable without `ends`, or
     never hold.
 
-    >>> from autosched.tir.expr import Var
+    >>> from autosched.tir.expr import And, Var
     >>> i, j = Var("i"), Var("j")
     >>> box_of([And(i >= 2, j < 5)], {i: (0, 9), j: (0, 9)})
     {i: (2, 9), j: (0, 4)}
     >>> box_of([i < j], {i: (0, 9), j: (0, 9)})  # no box
     """
     box = dict(ends)
-    for condition in conditions:
-        for comparison in _comparisons(condition, True):
-            if comparison is None or not _narrow(box, comparison):
-                return None
+    for conjunct in chain.from_iterable(map(conjuncts_of, conditions)):
+        if not _narrow(box, conjunct):
+            return None
     return box if all(first <= last for first, last in box.values()) else None
 
 
@@ -40,29 +39,9 @@ def scaled(ends: Ends, factor: int) -> Ends:
     return min(first, last), max(first, last)
 
 
-def _comparisons(e: Expr, holds: bool) -> Iterator[Expr | None]:
-    """What has to hold for the condition, or for its opposite, to hold; None for anything else."""
-    match e:
-        case Not(a):
-            yield from _comparisons(a, not holds)
-        case Call("likely", (a,)):
-            yield from _comparisons(a, holds)
-        case And(a, b) if holds:
-            yield from _comparisons(a, holds)
-            yield from _comparisons(b, holds)
-        case Or(a, b) if not holds:
-            yield from _comparisons(a, holds)
-            yield from _comparisons(b, holds)
-        case LT(a, b) | LE(a, b) | GT(a, b) | GE(a, b) | EQ(a, b) | NE(a, b):
-            kind = type(e) if holds else _TURNED[type(e)]
-            yield kind(a, b) if a.dtype.is_index and kind is not NE else None
-        case _:
-            yield None
-
-
-def _narrow(box: Box, comparison: Expr) -> bool:
-    """Leave of the variable what the comparison allows; False where it is not about one."""
-    match comparison:
+def _narrow(box: Box, conjunct: Expr) -> bool:
+    """Leave of the variable what the comparison allows; False where it is none of one variable."""
+    match conjunct:
         case LT(a, b):
             bounds = [(b, a, -1)]
         case LE(a, b):
@@ -76,6 +55,8 @@ def _narrow(box: Box, comparison: Expr) -> bool:
         case _:
             return False
     for larger, smaller, less in bounds:
+        if not larger.dtype.is_index:
+            return False
         constant, terms = combine(linear(larger), linear(smaller), -1)
         if len(terms) != 1:
             return False

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autosched.te.bounds.box import Box, box_of, scaled
+from autosched.tir.dtype import DType
 from autosched.tir.expr import EQ, GE, GT, LE, LT, NE, And, Expr, IntImm, Not, Or, Var
 from autosched.tir.op import eq, floordiv, ge, gt, le, likely, lt, ne
 from autosched.transform.device.thread_index import evaluate
@@ -68,8 +69,9 @@ def test_how_much_is_known() -> None:
     }
     assert box_of([eq(I * 2, 6)], ENDS) == {I: (3, 3), J: (-3, 4)}
     assert box_of([eq(I * 2, 5)], ENDS) is None  # it never holds
-    for unknown in (lt(I, J), lt(floordiv(I, 2), 3), ne(I, 3), lt(Var("n"), 3)):
-        assert box_of([unknown], ENDS) is None
+    whole = Var("I", DType("uint8"))
+    for unknown in (lt(I, J), lt(floordiv(I, 2), 3), ne(I, 3), lt(Var("n"), 3), lt(whole, 3)):
+        assert box_of([unknown], {**ENDS, whole: (0, 9)}) is None
 
 
 def test_a_negative_factor_turns_the_ends_around() -> None:
