@@ -54,13 +54,7 @@ _FEW_LEGAL, _MOST_TIMES = 0.5, 4
 """If fewer of the attempts are legal, up to so many times as many are made."""
 
 
-def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | None:
-    """A random sketch filled in at random; None when a rule discards it."""
-    found = _filled(context, sketches, rng)
-    return found if isinstance(found, State) else None
-
-
-def _filled(context: Context, sketches: Sequence[State], rng: Rng) -> State | str:
+def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | str:
     """A random sketch filled in at random, or why a rule discards it."""
     state = sketches[pick(rng, len(sketches))]
     rules = GPU_INITIAL if context.is_gpu else CPU_INITIAL
@@ -95,7 +89,7 @@ def _attempted(
     context: Context, sketches: Sequence[State], rng: Rng, attempts: int
 ) -> Iterator[State | str]:
     for generator in rng.spawn(attempts):
-        found = _filled(context, sketches, generator)
+        found = sample_one(context, sketches, generator)
         if isinstance(found, State) and not context.is_gpu and queries.has_nested_parallel(found):
             found = "a parallel loop stands inside another one"
         yield found

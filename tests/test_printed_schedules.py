@@ -13,6 +13,7 @@ from autosched.search.sample import sample_one
 from autosched.search.space import SearchSpace
 from autosched.state.dag import ComputeDAG
 from autosched.state.python_schedule import python_schedule
+from autosched.state.state import State
 from autosched.state.steps import SplitStep
 from autosched.target import HardwareParams
 from autosched.te.lowering.to_prim_func import schedule_to_prim_func
@@ -59,7 +60,7 @@ def test_printed_code_gives_the_same_program(name: str, target: str) -> None:
     sketches = SearchSpace.of(context).sketches
     rng = np.random.default_rng(0)
     samples = (sample_one(context, sketches, rng) for _ in range(ATTEMPTS))
-    state = next((found for found in samples if found is not None), sketches[0])
+    state = next((found for found in samples if isinstance(found, State)), sketches[0])
     if not state.concrete:  # nothing but the discarded: the least tiles will do
         steps = [
             replace(s, lengths=(1,) * len(s.lengths)) if isinstance(s, SplitStep) else s
