@@ -1,4 +1,4 @@
-"""Which of several tasks to give the next round to. Pure: no measuring here.
+"""Choose which of several tasks gets the next tuning round, from their states alone.
 
 docs/semantics/search.md gives the formula in words.
 """
@@ -12,22 +12,28 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autosched.errors import ConfigError
+from autosched.search.objective import Objective, objective_of
 from autosched.state.dag import ComputeDAG
 
 UNKNOWN_COST = 1e10  # seconds; stands for "nothing valid was measured yet", as in Ansor
 STRATEGIES = ("gradient", "round-robin")
 _TAG = "auto_scheduler_task_scheduler_tag"
-_STEP = 1e-4
+_STEP = 1e-4  # seconds by which a cost falls in a derivative of the objective
+_SHARE = 0.01  # of a cost at most, for an objective of the user's
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationOptions:
-    """Ansor's parameters of the gradient strategy, by its names."""
+    """Ansor's parameters of the gradient strategy, by its names.
+
+    `objective` replaces the weighted sum of the best times, which a run tries to make small.
+    """
 
     strategy: str = "gradient"
     alpha: float = 0.2
     beta: float = 2.0
     backward_window_size: int = 3
+    objective: Objective | None = None
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -39,7 +45,13 @@ class AllocationOptions:
 
 @dataclass(slots=True)
 class TaskState:
-    """What is known of one task: rounds so far, best cost (seconds), and its course."""
+    """The tuning state of one task.
+
+    `flops` are the operations of one call and `weight` is the factor of its cost in the objective.
+    `group` is the similarity tag, empty for a task in no group. `rounds` counts the rounds so far.
+    `best_cost` is in seconds and `best_round` is the round that found it. `history` has the best
+    cost after each round. A `dead` task gets no more rounds.
+    """
 
     flops: float
     weight: float = 1.0
@@ -51,7 +63,7 @@ class TaskState:
     dead: bool = False
 
     def update(self, cost: float) -> None:
-        """Count a round whose best cost so far is `cost` (infinity: none)."""
+        """Count a round after which the best cost is `cost` (infinity if nothing was valid)."""
         self.rounds += 1
         if cost < self.best_cost:
             self.best_cost, self.best_round = cost, self.rounds
@@ -59,10 +71,10 @@ class TaskState:
 
 
 def similarity_tag(dag: ComputeDAG) -> str:
-    """Tasks with the same non-empty tag are alike: operations of one kind and size.
+    """A tag that is equal for tasks whose operations are of the same kind and of similar size.
 
-    Empty without the attribute `auto_scheduler_task_scheduler_tag`, or when flops are unknown or
-    none, for then they say nothing of speed.
+    Empty without the attribute `auto_scheduler_task_scheduler_tag`. Also empty when the flop count
+    is unknown or 0, because tasks are compared by their throughput.
     """
     tags = [str(op.attrs[_TAG]) + "_" for op in dag.ops if _TAG in op.attrs]
     if not tags or dag.flop_count <= 0:
@@ -70,16 +82,33 @@ def similarity_tag(dag: ComputeDAG) -> str:
     return "".join(tags) + str(int(math.log(dag.flop_count + 1, 1.618)))
 
 
-def objective(states: Sequence[TaskState]) -> float:
-    """The sum of the best costs times their weights: what a run tries to make small."""
-    return sum(state.weight * state.best_cost for state in states)
+def objective(states: Sequence[TaskState], options: AllocationOptions) -> float:
+    """What a run tries to make small: by default the sum of the best costs times their weights."""
+    return _objective(_costs(states, options), states, options)
+
+
+def _objective(
+    costs: Sequence[float], states: Sequence[TaskState], options: AllocationOptions
+) -> float:
+    return objective_of(costs, [state.weight for state in states], options.objective)
+
+
+def _costs(states: Sequence[TaskState], options: AllocationOptions) -> list[float]:
+    """The best costs; a function of the user's sees a task without one as slow as the slowest."""
+    costs = [state.best_cost for state in states]
+    if options.objective is None:
+        return costs
+    slowest = max((cost for cost in costs if cost < UNKNOWN_COST), default=1.0)
+    return [cost if cost < UNKNOWN_COST else slowest for cost in costs]
 
 
 def gradients(states: Sequence[TaskState], options: AllocationOptions) -> list[float]:
-    """The expected change of the objective by another round of each task; 0 for dead ones.
+    """The expected change of the objective by another round of each task; 0 for dead tasks.
 
-    Ansor's estimate: the recent improvement (backward), and the smaller of what the number of
-    rounds promises and what similar tasks reach (forward).
+    Ansor's estimate: `alpha * backward + (1 - alpha) * forward`, times the derivative of the
+    objective by the task's best cost. `backward` is the mean change of that cost in the last
+    rounds. `forward` is the change to the smaller of two predicted costs: one from the number of
+    rounds, one from the throughput of similar tasks.
     """
     return [0.0 if s.dead else _gradient(s, states, options) for s in states]
 
@@ -97,9 +126,19 @@ def _gradient(state: TaskState, states: Sequence[TaskState], options: Allocation
     if len(group) > 1:
         by_group = options.beta * state.flops / max(s.flops / s.best_cost for s in group)
     forward = min(by_rounds, by_group) - cost
-    # The objective is linear in the cost, so this is its weight.
-    chain = (state.weight * cost - state.weight * (cost - _STEP)) / _STEP
+    chain = _derivative(state, states, options)
     return chain * (options.alpha * backward + (1 - options.alpha) * forward)
+
+
+def _derivative(state: TaskState, states: Sequence[TaskState], options: AllocationOptions) -> float:
+    """By how much the objective falls for each second that the task's best cost falls."""
+    cost = state.best_cost
+    if options.objective is None:  # the sum is linear in the cost
+        return (state.weight * cost - state.weight * (cost - _STEP)) / _STEP
+    costs = _costs(states, options)
+    step = min(_STEP, _SHARE * cost)
+    less = [c - step if s is state else c for s, c in zip(states, costs, strict=True)]
+    return (_objective(costs, states, options) - _objective(less, states, options)) / step
 
 
 def _group(state: TaskState, states: Sequence[TaskState]) -> list[TaskState]:
@@ -107,7 +146,10 @@ def _group(state: TaskState, states: Sequence[TaskState]) -> list[TaskState]:
 
 
 def leave_group(state: TaskState, states: Sequence[TaskState], options: AllocationOptions) -> None:
-    """Take the task out of its group when it stays far behind after many more rounds."""
+    """Take a task out of its group if its throughput stays below 1 / `beta` of the group's best.
+
+    It must have had over five rounds more than any other task of the group.
+    """
     others = [s for s in _group(state, states) if s is not state]
     if not others:
         return

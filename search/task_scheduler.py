@@ -55,7 +55,10 @@ class ScheduleOptions:
 
 @dataclass(slots=True)
 class ScheduleResult:
-    """One result per task, in order, and the weighted sum of their best costs in seconds."""
+    """One result per task, in order, and the objective: what was to be made small.
+
+    By default this is the weighted sum of their best costs in seconds.
+    """
 
     tasks: list[TuneResult]
     objective: float
@@ -127,6 +130,7 @@ class TaskScheduler:
         ]
         self._rng = np.random.default_rng(options.seed)
         self._since_best = 0
+        self._least = self._objective()
         self._ended: Counter[str] = Counter()  # why tasks get no more rounds
         self.done = 0
 
@@ -150,7 +154,7 @@ class TaskScheduler:
             if tuner.progress.best is not None:  # of a round cut short too
                 state.best_cost = tuner.progress.best.result.cost
         results = [tuner.result(reason, interrupted, failed) for tuner in self.tuners]
-        return ScheduleResult(results, objective(self.states), interrupted, reason, failed)
+        return ScheduleResult(results, self._objective(), interrupted, reason, failed)
 
     def _first_rounds(self) -> str:
         for index, state in enumerate(self.states):
@@ -187,10 +191,25 @@ class TaskScheduler:
         elif patience is not None and tuner.since_best >= patience:
             self._end(state, f"no better candidate in {count(patience, 'trial')}")
         leave_group(state, self.states, self._options.allocation)
-        # The objective is not compared: a task without a valid candidate makes it 1e10 s, next to
-        # which microseconds vanish.
-        improved = state.best_cost < before
+        improved = self._improved(state, before)
         self._since_best = tuner.since_best if improved else self._since_best + len(records)
+
+    def _improved(self, state: TaskState, before: float) -> bool:
+        """Whether the round of a task whose best cost was `before` lowered the objective.
+
+        A sum falls with each cost. It is not compared itself: a task without a valid candidate
+        makes it 1e10 s, next to which microseconds vanish.
+        """
+        if self._options.allocation.objective is None or not state.best_cost < before:
+            return state.best_cost < before
+        last, self._least = self._least, self._objective()
+        if before >= UNKNOWN_COST or self._least < last:
+            return True
+        self._least = last
+        return False
+
+    def _objective(self) -> float:
+        return objective(self.states, self._options.allocation)
 
     def _end(self, state: TaskState, why: str) -> None:
         """Give the task no more rounds."""

@@ -145,7 +145,15 @@ def _several(
         result = session.run(observer)
         with contextlib.suppress(KeyboardInterrupt):  # the tuning itself is complete
             known.update(session.compared(result, session.finals(result)))
-    report_many(result, table, path, known, session.others, as_json=as_json)
+    report_many(
+        result,
+        table,
+        path,
+        known,
+        session.others,
+        own_objective=session.own_objective,
+        as_json=as_json,
+    )
     session.save_model()
     return result
 

@@ -22,15 +22,18 @@ def report_many(
     known: Mapping[str, Yardsticks],
     others: str = "",
     *,
+    own_objective: bool = False,
     as_json: bool,
 ) -> None:
     """Print a table of the tasks, or everything as JSON.
 
     `known` has the yardsticks of tasks by their keys; `others` says what records of other CPUs were
-    used for.
+    used for. The objective is a weighted sum of times, in seconds, unless it is the user's own.
     """
     if as_json:
-        print_json({**_summary(result, table, path, known), "other_cpus": others or None})
+        objective = "objective" if own_objective else "objective_seconds"
+        found = _summary(result, table, path, known, objective)
+        print_json({**found, "other_cpus": others or None})
         return
     table.runs.update((task.task.key, task.progress) for task in result.tasks)
     plain(table.text())
@@ -42,7 +45,10 @@ def report_many(
         if final is not None and final.again.remark:
             warn(f"warning: {table.name(task.task.key)}: {final.again.remark}")
     if all(task.best is not None for task in result.tasks):
-        plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
+        if own_objective:
+            plain(f"objective of the best times: {result.objective:.6g}")
+        else:
+            plain(f"weighted sum of the best times: {seconds_text(result.objective)}")
     done = sum(task.progress.done for task in result.tasks)
     outside = sum(task.progress.outside_measuring for task in result.tasks)
     each = f", {outside / done:.2f} s of each outside measuring" if done else ""
@@ -57,7 +63,11 @@ def report_many(
 
 
 def _summary(
-    result: ScheduleResult, table: TaskTable, path: Path, known: Mapping[str, Yardsticks]
+    result: ScheduleResult,
+    table: TaskTable,
+    path: Path,
+    known: Mapping[str, Yardsticks],
+    objective: str,
 ) -> dict[str, Any]:
     tasks = [
         {
@@ -70,7 +80,7 @@ def _summary(
     complete = all(task.best is not None for task in result.tasks)
     return {
         "tasks": tasks,
-        "objective_seconds": result.objective if complete else None,
+        objective: result.objective if complete else None,
         "records": str(path),
         "interrupted": result.interrupted,
         "reason": result.reason,

@@ -73,6 +73,7 @@ class ManyFlags:
 
     strategy: str = "gradient"
     weights: str | None = None
+    objective: str | None = None
 
     def of(self, configs: Sequence[Config]) -> list[float]:
         """The weight of each task. ConfigError when a flag is wrong, also for one task."""
@@ -80,6 +81,8 @@ class ManyFlags:
             raise ConfigError(
                 f"--strategy {self.strategy!r}: expected one of {', '.join(STRATEGIES)}"
             )
+        if self.objective is not None:
+            self._require_no_weights(configs)
         if self.weights is None:
             return [config.weight for config in configs]
         try:
@@ -93,6 +96,16 @@ class ManyFlags:
                 "each configuration"
             )
         return weights
+
+    def _require_no_weights(self, configs: Sequence[Config]) -> None:
+        weighted = [f"the weight of {c.name}" for c in configs if c.weight != 1]
+        if self.weights is not None:
+            weighted.insert(0, "--weights")
+        if weighted:
+            raise ConfigError(
+                "--objective: a function of the times takes the place of their weighted sum; leave "
+                f"out {weighted[0]}, or have the function weigh them"
+            )
 
 
 def on_hosts(config: Config, hosts: str | None) -> Config:
@@ -109,12 +122,12 @@ def settings_of(
     overrides: Overrides | None = None,
     model: ModelFlags | None = None,
     *,
-    strategy: str = "gradient",
+    many: ManyFlags | None = None,
     records: Path | None = None,
     force: bool = False,
 ) -> TuneSettings:
     """A configuration, with the flags that replace some of it, as `autosched.tune` takes it."""
-    overrides, model = overrides or Overrides(), model or ModelFlags()
+    overrides, model, many = overrides or Overrides(), model or ModelFlags(), many or ManyFlags()
     section, measure = config.search, config.measure
     ansor = {name: getattr(section, name) for name in SearchOptions.__dataclass_fields__}
     load_model, save_model = model.files(config)
@@ -143,7 +156,8 @@ def settings_of(
         build_timeout_s=measure.build_timeout_s,
         check=measure.check,
         hosts=config.target.hosts,
-        strategy=strategy,
+        strategy=many.strategy,
+        objective=many.objective,
     )
 
 
@@ -163,7 +177,7 @@ def session_of(
     _same_settings(configs, overrides)
     weights = many.of(configs)
     settings = [
-        settings_of(config, overrides, model, strategy=many.strategy, records=records, force=force)
+        settings_of(config, overrides, model, many=many, records=records, force=force)
         for config in configs
     ]
     jobs = [

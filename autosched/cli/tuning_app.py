@@ -79,6 +79,14 @@ def tune(
     weights: Annotated[
         str | None, typer.Option(help="Several tasks: their weights, e.g. 1,2.5,1.")
     ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="Several tasks: a function of the list of their best seconds to make small, in "
+            "place of the weighted sum.",
+        ),
+    ] = None,
     trust: Trust = False,
     force: Force = False,
     as_json: Json = False,
@@ -97,7 +105,7 @@ def tune(
             Asked(config or (), expr, einsum, shape or (), dtype or (), settings or ()),
             Overrides(trials, target, records, seed, time_budget, share, ray),
             ModelFlags(load_model, save_model, warm_start or (), workload or ()),
-            ManyFlags(strategy, weights),
+            ManyFlags(strategy, weights, objective),
             fresh=fresh,
             dry_run=dry_run,
             force=force,

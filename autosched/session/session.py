@@ -26,6 +26,7 @@ from autosched.process.interrupt import interrupts_held
 from autosched.search.allocation import AllocationOptions
 from autosched.search.featurize import Helper
 from autosched.search.learner import Learner
+from autosched.search.objective import objective_of
 from autosched.search.progress import Observer, Progress, TuneResult
 from autosched.search.task_scheduler import ScheduleOptions, ScheduleResult, TaskScheduler
 from autosched.search.tuner import INTERRUPTED, TuneOptions, Tuner
@@ -102,7 +103,7 @@ class Session:
         jobs: Sequence[Job],
         *,
         trials: int | None = None,
-        strategy: str = "gradient",
+        allocation: AllocationOptions | None = None,
         records: Path | None = None,
         model: ModelOptions | None = None,
         measure: MeasureOptions | None = None,
@@ -111,9 +112,10 @@ class Session:
     ) -> None:
         """Reads the record file.
 
-        `trials` are those of all tasks together (default: the sum of the jobs'). With `overwrite`
-        a file of another kind that has the name of the record file or of the model to save is
-        replaced. Raises ConfigError when a setting or file is wrong.
+        `trials` are those of all tasks together (default: the sum of the jobs'); `allocation` says
+        how the tasks share them. With `overwrite` a file of another kind that has the name of the
+        record file or of the model to save is replaced. Raises ConfigError when a setting or file
+        is wrong.
         """
         tasks = [job.task for job in jobs]
         for task in tasks:
@@ -128,7 +130,9 @@ class Session:
                 )
         self.jobs = tuple(jobs)
         self.trials = trials or sum(job.options.trials for job in jobs)
-        self._allocation = AllocationOptions(strategy)
+        self._allocation = allocation or AllocationOptions()
+        if self.own_objective:
+            self._try_objective()
         self._records = records
         self._model = model or ModelOptions()
         self._measure = measure or MeasureOptions()
@@ -288,9 +292,8 @@ class Session:
             warning=self._messages.warning,
         )
         result = tuner.run()
-        cost = inf if result.best is None else result.best.result.cost
-        objective, ended = job.weight * cost, (result.interrupted, result.reason, result.failed)
-        return ScheduleResult([result], objective, *ended)
+        ended = result.interrupted, result.reason, result.failed
+        return ScheduleResult([result], self._objective([result]), *ended)
 
     def _several(self, observer: Observer | None) -> ScheduleResult:
         first = self.jobs[0].options
@@ -330,11 +333,25 @@ class Session:
                     seconds = time.perf_counter() - start
                     with interrupts_held():
                         found[each.task.key] = self._keep(won, each, seconds)
-        costs = [inf if each.best is None else each.best.result.cost for each in result.tasks]
-        result.objective = sum(
-            job.weight * cost for job, cost in zip(self.jobs, costs, strict=True)
-        )
+        result.objective = self._objective(result.tasks)
         return found
+
+    @property
+    def own_objective(self) -> bool:
+        """Whether the run makes a function of the user's small, no weighted sum of times."""
+        return self._allocation.objective is not None
+
+    def _objective(self, results: Sequence[TuneResult]) -> float:
+        """What the run makes small, of the best costs; infinity while a task has none."""
+        costs = [each.best.result.cost for each in results if each.best is not None]
+        if len(costs) < len(results):
+            return inf
+        return objective_of(costs, [job.weight for job in self.jobs], self._allocation.objective)
+
+    def _try_objective(self) -> None:
+        """Raise ConfigError before anything is measured where the objective of the user fails."""
+        costs = [1e-3 * (k + 1) for k in range(len(self.jobs))]
+        objective_of(costs, [job.weight for job in self.jobs], self._allocation.objective)
 
     def compared(
         self, result: ScheduleResult, finals: Mapping[str, Final | None]
@@ -371,9 +388,7 @@ class Session:
             best = best_of(self._earlier.here.get(job.task.key, ()))
             progress = Progress(job.task, job.options.trials, best=best)
             results.append(TuneResult(job.task, best, [], progress, True, INTERRUPTED))
-        costs = [inf if r.best is None else r.best.result.cost for r in results]
-        objective = sum(job.weight * cost for job, cost in zip(self.jobs, costs, strict=True))
-        return ScheduleResult(results, objective, True, INTERRUPTED)
+        return ScheduleResult(results, self._objective(results), True, INTERRUPTED)
 
     def _log(self) -> RecordLog | None:
         """The log of the run; what it keeps beside the record file goes with the session."""

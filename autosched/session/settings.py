@@ -16,8 +16,9 @@ from autosched.measure.gpu_pool import ALL
 from autosched.measure.measurer import CHECKS
 from autosched.measure.run_options import RunOptions
 from autosched.measure.workload_keys import WorkloadKeys
-from autosched.search.allocation import STRATEGIES
+from autosched.search.allocation import STRATEGIES, AllocationOptions
 from autosched.search.cost_model import CostModel
+from autosched.search.objective import Objective, own_objective
 from autosched.search.options import OURS, SearchOptions
 from autosched.search.own_model import Model, any_cost_model
 from autosched.search.own_policy import Policy, Tools, own_policies
@@ -77,6 +78,8 @@ class TuneSettings:
         check: which candidates are compared with NumPy: each new best, all or none.
         weights: of several tasks, one for each.
         strategy: gradient or round-robin: which of several tasks gets the next round.
+        objective: what a run of several tasks tries to make small, in place of the weighted sum of
+            their times: a function of the list of their best times in seconds, or `file.py:name`.
         observer: called with the progress and the new records after every phase and batch.
         progress: show how far the run is, as the command line does; default: in a notebook, and
             where standard error is a terminal.
@@ -111,6 +114,7 @@ class TuneSettings:
     check: str = "best"
     weights: Sequence[float] | None = None
     strategy: str = "gradient"
+    objective: str | Objective | None = None
     observer: Observer | None = None
     progress: bool | None = None
     compare: bool = False
@@ -128,6 +132,13 @@ class TuneSettings:
                 "observer: expected a function (progress, records), "
                 f"{arguments.found(self.observer)}"
             )
+        if self.objective is not None and self.weights is not None:
+            raise ConfigError(
+                "objective: a function of the times takes the place of their weighted sum; leave "
+                "out weights, or have the function weigh them"
+            )
+        if not isinstance(self.objective, str):
+            own_objective(self.objective, "objective")
         self.options()
         self.model_options()
         self.measure_options()
@@ -187,7 +198,9 @@ class TuneSettings:
         return Session(
             jobs,
             trials=trials,
-            strategy=self.strategy,
+            allocation=AllocationOptions(
+                self.strategy, objective=own_objective(self.objective, "objective")
+            ),
             records=self.record_file(),
             model=self.model_options(),
             measure=self.measure_options(),

@@ -267,7 +267,10 @@ class Tuned:
 
     @property
     def objective(self) -> float | None:
-        """The weighted sum of the best times in seconds; None while a task has none."""
+        """What the run made small, by default the weighted sum of the best times in seconds.
+
+        None while a task has none.
+        """
         return self._objective if all(task.found for task in self.tasks) else None
 
     def to_pandas(self) -> Any:

@@ -2,11 +2,12 @@
 
     python benchmarks/against_ansor/tasks.py --peer PYTHON [--cases N] [--seed S] [--show N]
 
-A case draws tasks, some of them alike (a tag and sizes), their weights, the parameters of the
-scheduler, records of an earlier run, and the times that each task's candidates will take, in
-order: some fail, some tasks run out of candidates. Nothing is searched or measured on either side.
-The same must be: which task each round goes to, how many rounds each task counts at the end, its
-best time, the objective, which tasks get no more rounds and which are still alike.
+A case draws tasks, some of them alike (a tag and sizes), their weights or a function of their times
+to make small (objectives.py), the parameters of the scheduler, records of an earlier run, and the
+times that each task's candidates will take, in order: some fail, some tasks run out of candidates.
+Nothing is searched or measured on either side. The same must be: which task each round goes to, how
+many rounds each task counts at the end, its best time, the objective, which tasks get no more
+rounds and which are still alike.
 
 Normalised: Ansor's last round is a whole one, beyond the trials that were asked for; here it is
 cut. A task's patience is told in trials since the best one here, in rounds there; where it is
@@ -16,9 +17,11 @@ Known to differ, and no defect, and not drawn:
 
 - Where all tasks promise the same, one is drawn, here of those that are left, there of all. The
   rest of such a case is not compared.
-- The objective is the weighted sum here; Ansor takes a function of one's own, too. It gets the
-  weights from differences of the objective, which a task without a valid time makes 1e10: by then
-  the digits that would tell are gone. Nor does the patience of its run ever end beside such a task.
+- Ansor gets the weights from differences of the objective, which a task without a valid time makes
+  1e10: by then the digits that would tell are gone. Nor does the patience of its run ever end
+  beside such a task. Here a function of the user's sees the slowest other time in its place.
+- Ansor's differences are over 1e-4 s, which makes short times negative; here over 1% of the time
+  where that is less. A function of the user's gets times from 10 ms on.
 - Records of less than half a round count as a round here; Ansor gives such a task another first
   round. Where only some tasks have records, the courses of the others begin with a time of 1e10.
 - A task whose records all failed gets a first round here, none there.
@@ -34,6 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 from unittest import mock
 
+from objectives import OBJECTIVES
 from peer import Peer, arguments
 
 from autosched import te
@@ -146,11 +150,14 @@ class DrawnError(Exception):
 
 
 class NoChance:
-    """In place of the generator of a scheduler."""
+    """In place of the generator of a scheduler of so many tasks."""
+
+    def __init__(self, tasks: int) -> None:
+        self.tasks = tasks
 
     def choice(self, among: Sequence[int]) -> int:
-        """Of one there is no choice."""
-        if len(among) == 1:
+        """Of a single task there is no choice; Ansor draws among those that are left no more."""
+        if self.tasks == 1:
             return among[0]
         raise DrawnError
 
@@ -178,6 +185,10 @@ def schedule(case: Case) -> dict[str, Any]:
         for task, costs in zip(tasks, case["log"], strict=True)
         if costs
     }
+    own = OBJECTIVES[case["objective"]] if case["objective"] else None
+    allocation = AllocationOptions(
+        case["strategy"], case["alpha"], case["beta"], case["window"], own
+    )
     tune = TuneOptions(trials=case["trials"], early_stopping=case["patience"], batch=case["batch"])
     with mock.patch.object(Tuner, "_proposer", lambda _, task: proposers[task.key]):
         scheduler = Watched(
@@ -186,9 +197,7 @@ def schedule(case: Case) -> dict[str, Any]:
                 case["trials"],
                 case["batch"],
                 early_stopping=case["early"],
-                allocation=AllocationOptions(
-                    case["strategy"], case["alpha"], case["beta"], case["window"]
-                ),
+                allocation=allocation,
             ),
             Measurer({t.key: list(c) for t, c in zip(tasks, case["times"], strict=True)}),
             earlier=earlier,
@@ -196,7 +205,7 @@ def schedule(case: Case) -> dict[str, Any]:
             learner=Learner(RandomModel()),
         )
     scheduler.asked = []
-    scheduler._rng = cast(Any, NoChance())
+    scheduler._rng = cast(Any, NoChance(len(tasks)))
     states = scheduler.states
     try:
         scheduler.run()
@@ -208,7 +217,7 @@ def schedule(case: Case) -> dict[str, Any]:
         "best": [state.best_cost for state in states],
         "rounds": [state.rounds for state in states],
         "dead": [k for k, state in enumerate(states) if state.dead],
-        "objective": objective(states),
+        "objective": objective(states, allocation),
     }
 
 
@@ -224,18 +233,21 @@ def drawn(seed: int) -> Case:
     restores = not patience and rng.random() < 0.3
     sizes = rng.sample(range(64, 80) if rng.random() < 0.6 else range(1, 5000), count)
     tasks = [(size, rng.choice((1, 1, 2)), rng.choice(tags)) for size in sizes]
+    hopeless = strategy == "round-robin" and not early
+    own = None if hopeless or rng.random() < 0.7 else rng.choice(sorted(OBJECTIVES))
     times: list[list[float | None]] = []
     log: list[list[float | None]] = []
     for size, operations, _ in tasks:
-        scale = size * operations * 10 ** rng.uniform(-9, -5)
+        scale = size * operations * 10 ** (rng.uniform(0, 2) if own else rng.uniform(-9, -5))
         number = (most if rng.random() < 0.8 else rng.randint(1, most)) * batch
         if not whole and rng.random() < 0.5:
             number += rng.randint(0, batch - 1)
-        hopeless = strategy == "round-robin" and not early
         fails = rng.choice((0.0, 0.0, 0.3, 1.0 if hopeless else 0.6))
         times.append(times_of(rng, scale, number, batch if whole else 0, fails))
         if not hopeless:
             times[-1][rng.randrange(batch)] = scale
+            if whole:
+                times[-1][:batch] = best_last(times[-1][:batch])
         first = rng.randint((batch + 1) // 2, 6 * batch) if restores else 0
         earlier = times_of(rng, scale * rng.choice((1.5, 3.0)), first, 0, fails)
         if first and not any(earlier):
@@ -247,7 +259,8 @@ def drawn(seed: int) -> Case:
         "tasks": tasks,
         "log": log,
         "times": times,
-        "weights": rng.choice((None, None, weights)),
+        "weights": None if own else rng.choice((None, None, weights)),
+        "objective": own,
         "strategy": strategy,
         "alpha": rng.choice((0.2, 0.2, 0.0, 0.5, 1.0)),
         "beta": rng.choice((2.0, 2.0, 1.0, 1.2, 8.0)),
@@ -271,8 +284,13 @@ def times_of(
             level = max(level * rng.uniform(0.5, 1.0), scale / 100)
         found.append(None if rng.random() < fails else level * rng.uniform(1.0, 3.0))
     for k in range(0, number, batch) if batch else ():
-        found[k : k + batch] = sorted(found[k : k + batch], key=lambda cost: -(cost or math.inf))
+        found[k : k + batch] = best_last(found[k : k + batch])
     return found
+
+
+def best_last(costs: list[float | None]) -> list[float | None]:
+    """From failures to the shortest time."""
+    return sorted(costs, key=lambda cost: -(cost or math.inf))
 
 
 def differences(case: Case, theirs: dict[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from objectives import OBJECTIVES
 from worker import serve
 
 from tvm import auto_scheduler, te  # isort: skip  (after the worker, which takes the output)
@@ -81,6 +82,7 @@ def schedule(case: Case) -> Case:
         scheduler = auto_scheduler.TaskScheduler(
             tasks,
             task_weights=case["weights"],
+            objective_func=OBJECTIVES[case["objective"]] if case["objective"] else None,
             strategy=case["strategy"],
             load_log_file=str(log) if lines else None,
             alpha=case["alpha"],

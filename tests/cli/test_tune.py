@@ -544,6 +544,35 @@ def test_measured_candidates_of_an_interrupted_round_are_reported(
     assert found["objective_seconds"] == pytest.approx(best)
 
 
+def test_a_function_of_the_times_is_made_small(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("def slowest(seconds):\n    return max(seconds)\n")
+    status, out, _ = run("a.yaml", "b.yaml", "--objective", "mine.py:slowest")
+    assert status == 0
+    assert re.search(r"^objective of the best times: [0-9.e-]+$", out, re.M)
+    _, out, _ = run("a.yaml", "b.yaml", "--objective", "mine.py:slowest", "--json")
+    found = json.loads(out)
+    assert found["objective"] == max(task["best"]["seconds"] for task in found["tasks"])
+    assert "objective_seconds" not in found
+
+
+def test_an_objective_that_cannot_be_made_small(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("def slowest(seconds):\n    return seconds[9]\n")
+    (tmp_path / "heavy.yaml").write_text((tmp_path / "b.yaml").read_text() + "weight: 3\n")
+    for arguments, message in (
+        (["b.yaml"], "error: objective failed at mine.py:2: IndexError"),
+        (["b.yaml", "--weights", "1,2"], "leave out --weights, or have the function weigh them"),
+        (["heavy.yaml"], "leave out the weight of heavy"),
+    ):
+        status, _, err = run("a.yaml", *arguments, "--objective", "mine.py:slowest")
+        assert status == 2
+        assert message in err.replace(f"{tmp_path}/", "")
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
 @pytest.mark.parametrize("files", [["a.yaml"], ["a.yaml", "b.yaml"]])
 def test_a_run_whose_records_cannot_be_written_any_more_says_what_it_found(
     run: Callable[..., tuple[int, str, str]], tmp_path: Path, files: list[str]

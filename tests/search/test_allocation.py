@@ -1,5 +1,6 @@
 """Which task gets the next round, worked out by hand."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def state(cost: float, rounds: int = 1, **more: Any) -> TaskState:
 
 
 def test_the_objective_is_weighted() -> None:
-    assert objective([state(2.0), state(3.0, weight=4.0)]) == 14.0
+    assert objective([state(2.0), state(3.0, weight=4.0)], OPTIONS) == 14.0
 
 
 def test_after_one_round_a_task_promises_all_of_its_cost() -> None:
@@ -48,6 +49,27 @@ def test_recent_improvement_counts() -> None:
 def test_weights_scale_the_gradient() -> None:
     light, heavy = gradients([state(1.0), state(1.0, weight=3.0)], OPTIONS)
     assert heavy == pytest.approx(3 * light)
+
+
+def test_only_the_slowest_counts_where_it_alone_is_asked_for() -> None:
+    slowest = AllocationOptions(objective=max)
+    states = [state(2e-5), state(1e-5, weight=9.0)]
+    assert objective(states, slowest) == 2e-5
+    assert gradients(states, slowest) == pytest.approx([-0.8 * 2e-5, 0.0])
+
+
+def test_a_geometric_mean_counts_relative_gains() -> None:
+    """Kernels of microseconds, too, next to which Ansor's step of 1e-4 s is long."""
+    options = AllocationOptions(objective=lambda seconds: math.prod(seconds) ** (1 / len(seconds)))
+    short, long = gradients([state(1e-6), state(1e-3)], options)
+    assert short == pytest.approx(long, rel=0.01) == pytest.approx(-0.8 * 10**-4.5 / 2, rel=0.01)
+
+
+def test_a_task_without_a_time_does_not_hide_the_others() -> None:
+    options = AllocationOptions(objective=sum)
+    states = [state(2e-3), state(1e-3), state(UNKNOWN_COST, dead=True)]
+    assert objective(states, options) == pytest.approx(5e-3)
+    assert gradients(states, options) == pytest.approx([-0.8 * 2e-3, -0.8 * 1e-3, 0.0])
 
 
 def test_a_slow_task_learns_from_a_similar_one() -> None:

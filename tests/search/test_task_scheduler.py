@@ -80,6 +80,34 @@ def test_the_gradient_favours_a_heavy_task(make: Callable[..., TaskScheduler]) -
     assert done[0] > done[1] >= 4
 
 
+def test_a_function_of_the_user_decides(make: Callable[..., TaskScheduler]) -> None:
+    seen: list[list[float]] = []
+
+    def second(seconds: list[float]) -> float:
+        seen.append(seconds)
+        return seconds[1]
+
+    result = make(trials=32, allocation=AllocationOptions(objective=second)).run()
+    assert [t.progress.done for t in result.tasks] == [4, 28]
+    assert result.objective == cost_of(result.tasks[1].best)
+    assert all(0 < cost < 1 for costs in seen[1:] for cost in costs)
+
+
+def test_patience_asks_for_the_objective(make: Callable[..., TaskScheduler]) -> None:
+    """What lowers the time of a task alone is no improvement."""
+
+    class Falling(StubMeasurer):
+        def one(self, steps: tuple[Step, ...], k: int) -> MeasureResult:
+            return MeasureResult((1e-3 - 1e-6 * sum(map(len, self.batches)) - 1e-7 * k,))
+
+    options = {"trials": 400, "early_stopping": 8, "strategy": "round-robin"}
+    assert make(Falling(), **options).run().reason == "all trials were used"
+    allocation = AllocationOptions("round-robin", objective=lambda seconds: 1.0)
+    result = make(Falling(), **options | {"allocation": allocation}).run()
+    assert result.reason == "no improvement in 8 trials"
+    assert [t.progress.done for t in result.tasks] == [8, 8]
+
+
 def test_one_file_holds_all_and_is_continued(
     make: Callable[..., TaskScheduler], tasks: list[Task], tmp_path: Path
 ) -> None:

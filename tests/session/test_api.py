@@ -74,6 +74,32 @@ def test_several_tasks_share_the_trials_and_the_record_file(
     assert again[1].best.seconds <= result[1].best.seconds
 
 
+def test_a_function_of_the_times_takes_the_place_of_their_sum(
+    quick: Callable[..., Tuned], tasks: list[Task]
+) -> None:
+    result = quick(tasks, objective=max, trials=8)
+    assert result.objective == max(entry.best.seconds for entry in result)
+    alone = quick(tasks[0], objective=lambda seconds: 2 * seconds[0])
+    assert alone.objective == 2 * alone.best.seconds
+
+
+def test_an_objective_that_fails_is_known_before_anything_is_measured(
+    quick: Callable[..., Tuned], tasks: list[Task], tmp_path: Path
+) -> None:
+    path = tmp_path / "none.jsonl"
+    for objective, message in (
+        (lambda seconds: seconds[2], "objective failed at .*IndexError"),
+        (lambda seconds: -np.log(0), "objective: expected a finite number .*found"),
+        ("none.py:f", "objective: there is no file none.py"),
+        (7, "objective: expected a function"),
+    ):
+        with pytest.raises(ConfigError, match=message), np.errstate(divide="ignore"):
+            quick(tasks, objective=objective, records=path)
+    with pytest.raises(ConfigError, match="objective: a function of the times takes the place of"):
+        quick(tasks, objective=max, weights=[1, 2])
+    assert not path.exists()
+
+
 def test_without_a_number_each_task_has_the_same_trials(
     measurer: UseMeasurer, search: SearchOptions, tasks: list[Task]
 ) -> None:
