@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from autosched.user_file import trusting as trusting
     from autosched.workloads.winograd import winograd_weights as winograd_weights
 
-# Compilers walk expressions recursively, with up to five calls a level: this many for the deepest
-# expression that te.compute takes (MAX_NESTING in te/operations/compute.py).
+# Compilers walk expressions recursively, with up to five calls per level. This limit is enough for
+# the deepest expression that te.compute accepts (MAX_NESTING in te/operations/compute.py).
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 8000))
 
 __version__ = "0.1.0"
@@ -76,7 +76,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names when they are first used: a worker process needs none of them."""
+    """Import a public name on first use, because a worker process needs none of them."""
     if name in ("records", "te", "torch"):
         return importlib.import_module(f"autosched.{name}")
     if name in _LAZY:

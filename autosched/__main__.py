@@ -2,7 +2,7 @@
 
 import sys
 
-# As with `autosched`, the current folder is not searched for modules: it is the user's.
+# As with `autosched`, modules are not searched in the current folder, which is the user's.
 if not sys.flags.safe_path:
     del sys.path[0]
 

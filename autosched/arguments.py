@@ -1,4 +1,4 @@
-"""Checks of arguments from Python: what is wrong is said in words, as for configuration files."""
+"""Check arguments from Python; messages are worded as those for configuration files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Kind = TypeVar("Kind")
 
 
 def found(value: Any) -> str:
-    """`found '4' (str)`, long values cut, on one line: the end of a message.
+    """The end of a message about `value`: `found '4' (str)`.
 
-    Of an object that cannot be shown it is the class.
+    Long values are cut; the text is on one line. For an object whose repr fails it names the class.
     """
     try:
         text = " ".join(repr(value).split())
@@ -31,7 +31,7 @@ def found(value: Any) -> str:
 
 
 def integer(name: str, value: Any, least: int | None = None) -> int:
-    """`value`, if it is an integer (NumPy's too) of at least `least`."""
+    """Return `value` if it is an integer (also of NumPy) of at least `least`; else ConfigError."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ConfigError(f"{name}: expected an integer, {found(value)}")
     if least is not None and value < least:
@@ -40,7 +40,7 @@ def integer(name: str, value: Any, least: int | None = None) -> int:
 
 
 def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) -> float:
-    """`value`, if it is a number from `least` to `most`; neither infinite nor NaN."""
+    """Return `value` if it is a finite number from `least` to `most`; else ConfigError."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise ConfigError(f"{name}: expected a number, {found(value)}")
     try:
@@ -55,28 +55,28 @@ def number(name: str, value: Any, least: float = 0.0, most: float = math.inf) ->
 
 
 def positive(name: str, value: Any) -> float:
-    """`value`, if it is a finite number above 0."""
+    """Return `value` if it is a finite number above 0; else ConfigError."""
     if number(name, value) == 0:
         raise ConfigError(f"{name}: expected a number above 0, found {value}")
     return float(value)
 
 
 def flag(name: str, value: Any) -> bool:
-    """`value`, if it is True or False."""
+    """Return `value` if it is True or False; else ConfigError."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name}: expected True or False, {found(value)}")
     return value
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
-    """`value`, if it is one of `choices`."""
+    """Return `value` if it is one of `choices`; else ConfigError."""
     if not isinstance(value, str) or value not in choices:
         raise ConfigError(f"{name}: expected one of {', '.join(choices)}, {found(value)}")
     return value
 
 
 def instance(name: str, value: Any, kind: type[Kind], example: str = "") -> Kind:
-    """`value`, if it is a `kind`; `example` says how to make one."""
+    """Return `value` if it is a `kind`; else ConfigError. `example` says how to make one."""
     if not isinstance(value, kind):
         such = f", e.g. {example}" if example else ""
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
@@ -85,23 +85,23 @@ def instance(name: str, value: Any, kind: type[Kind], example: str = "") -> Kind
 
 
 def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
-    """`value`, if it maps names to values."""
+    """Return `value` if it is a mapping from names to values; else ConfigError."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{name}: expected names and values, e.g. {example}, {found(value)}")
     return value
 
 
 def file_path(name: str, value: Any) -> Path:
-    """`value` as a path, if it names a file or nothing yet."""
+    """Return `value` as a path if it names a file or nothing that exists; else ConfigError."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
         raise ConfigError(f"{name}: expected the path of a file, {found(value)}")
     path = Path(value)
     try:
-        folder = stat.S_ISDIR(path.stat().st_mode)  # is_dir() says no to all errors, from 3.14 on
-    except (FileNotFoundError, NotADirectoryError):  # nothing yet
+        folder = stat.S_ISDIR(path.stat().st_mode)  # is_dir() hides all errors, from 3.14 on
+    except (FileNotFoundError, NotADirectoryError):  # nothing there
         folder = False
-    except OSError as error:  # a folder that is closed to us, a name that is too long
+    except OSError as error:  # a folder without permission, a name that is too long
         raise ConfigError(f"{name}: cannot look at {value}: {error.strerror}") from error
     if folder:
         raise ConfigError(f"{name}: expected a file, found the folder {value}")

@@ -1,7 +1,7 @@
-"""Candidates of a task, lowered and built as the task asks: with its layout, passes and settings.
+"""Lower and build candidates of a task with the task's layout, passes and settings.
 
-What makes code of a task's candidate goes through here: `driver.py` has the same functions of steps
-and a computation, which lower as the current context says and know of no task.
+Everything that makes code of a task's candidate uses these functions. `driver.py` has functions of
+the same kind that take steps and a computation; they lower in the current context and know no task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def lower_candidate(
     task: Task, steps: Iterable[Step], target: Target | None = None, name: str = "main"
 ) -> PrimFunc:
-    """The optimised TIR of one candidate, as `driver.lower_steps`, for `target` or the task's.
+    """The optimised TIR of one candidate (`driver.lower_steps`), for `target` or the task's target.
 
     >>> task = Task.from_workload("matmul", M=2, N=2, K=2)
     >>> plain = lower_candidate(task, ())  # no steps: the loops as declared
@@ -33,7 +33,7 @@ def lower_candidate(
 
 
 def kernels_of_candidate(task: Task, steps: Iterable[Step]) -> IRModule:
-    """The host and the kernels of one candidate for a GPU, as they are compiled."""
+    """The host function and the kernels of one candidate for a GPU, ready to be compiled."""
     with task.lowering.context():
         return lower_to_kernels(lower_steps(task.dag, steps, task.target, task.function_name))
 
@@ -41,7 +41,7 @@ def kernels_of_candidate(task: Task, steps: Iterable[Step]) -> IRModule:
 def build_candidate(
     task: Task, steps: Iterable[Step], target: Target | None = None, name: str = "kernel"
 ) -> CpuArtifact:
-    """Object code of one candidate, as `driver.build_steps`, for `target` or the task's."""
+    """Object code of one candidate (`driver.build_steps`), for `target` or the task's target."""
     with task.lowering.context():
         return build_steps(task.dag, steps, target or task.target, name, task.layout)
 
@@ -49,7 +49,7 @@ def build_candidate(
 def build_cuda_candidate(
     task: Task, steps: Iterable[Step], target: Target | None = None
 ) -> CudaArtifact:
-    """One candidate for a GPU with its cubin, as `driver.build_cuda`."""
+    """One candidate for a GPU with its cubin (`driver.build_cuda`)."""
     with task.lowering.context():
         return build_cuda(task.dag, steps, target or task.target, task.function_name)
 

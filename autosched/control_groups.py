@@ -1,7 +1,8 @@
-"""What the control groups of this process, a container's or a job's, let it have of the machine.
+"""The limits that control groups (of a container or a job) set for this process.
 
-Linux has two versions of them (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and
-scheduler/sched-bwc.rst of its sources). The limit of a group holds for all inside of it.
+Linux has two versions of control groups (Documentation/admin-guide/cgroup-v2.rst,
+cgroup-v1/memory.rst and scheduler/sched-bwc.rst of its sources). The limit of a group applies to
+all groups inside it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ MOUNT = Path("/sys/fs/cgroup")
 
 
 class GroupMemory(NamedTuple):
-    """Bytes that the processes of a group may have together, and those that they cannot do without.
+    """The memory of a control group, in bytes.
 
-    What is kept of files that nobody uses is not among these.
+    `limit`: what its processes may have together.
+    `used`: what they have and need. Cached contents of files that nobody uses do not count.
     """
 
     limit: int
@@ -26,7 +28,7 @@ class GroupMemory(NamedTuple):
 
 
 def cpu_quota(groups: Path = GROUPS, mount: Path = MOUNT) -> float:
-    """Of how many processors this process may have the time; infinity without a limit."""
+    """The CPU time that this process may use, in processors; infinity without a limit."""
     return min(
         (found for folder in _folders("cpu", groups, mount) for found in _quota_of(folder)),
         default=math.inf,
@@ -34,19 +36,19 @@ def cpu_quota(groups: Path = GROUPS, mount: Path = MOUNT) -> float:
 
 
 def group_memory(groups: Path = GROUPS, mount: Path = MOUNT) -> list[GroupMemory]:
-    """The memory of each group around this process that has a limit."""
+    """The memory of each group that contains this process and has a limit."""
     return [found for folder in _folders("memory", groups, mount) for found in _memory_of(folder)]
 
 
 def _folders(controller: str, groups: Path, mount: Path) -> Iterator[Path]:
-    """Where the files of the groups may be: own ones, and those around them."""
+    """Folders that may hold the files of this process's groups and of the groups around them."""
     try:
         lines = groups.read_text().splitlines()
-    except (OSError, ValueError):  # a name that is no text
+    except (OSError, ValueError):  # a name that is not text
         return
     for line in lines:
         controllers, _, path = line.partition(":")[2].partition(":")
-        if not controllers:  # the second version has all in one tree
+        if not controllers:  # version 2 has all controllers in one tree
             roots = mount, mount / "unified"
         elif controller in controllers.split(","):
             roots = mount / controllers, mount / controller

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 TYPICAL = (32 * 2**10, 2**20, 32 * 2**20)
-"""L1, L2 and L3 in bytes, where nothing better is known: a server core of the last years."""
+"""L1, L2 and L3 in bytes where the system does not report them: a server core of recent years."""
 
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 

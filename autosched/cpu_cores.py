@@ -1,4 +1,4 @@
-"""The cores of this machine that this process may use, and how much of their time."""
+"""The cores of this machine that this process may use, and its share of their time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from autosched.control_groups import cpu_quota
 
 
 def hardware_threads() -> int:
-    """Hardware threads of all cores that this process may use."""
+    """The number of hardware threads that this process may use."""
     available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     return len(available) if available else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)
 def physical_cores() -> int:
-    """Physical cores this process may run on; hardware threads of one core count once."""
+    """The number of physical cores that this process may use; their hardware threads count once."""
     available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     if available is None:
         return os.cpu_count() or 1
@@ -32,16 +32,16 @@ def physical_cores() -> int:
 
 
 def usable_cores() -> int:
-    """Physical cores that this process may keep busy: a container's quota counts.
+    """The number of physical cores that this process may keep busy, within a container's quota.
 
-    More threads than it has time for are stopped again and again, some while the others wait for
-    them.
+    With more threads than the quota allows, the system stops some of them again and again, while
+    others wait for them.
     """
     return max(1, int(min(physical_cores(), _quota())))
 
 
 def usable_threads() -> int:
-    """The same of hardware threads."""
+    """The same number of hardware threads."""
     return max(1, int(min(hardware_threads(), _quota())))
 
 

@@ -1,4 +1,4 @@
-"""What the instructions of this machine's CPU are, as LLVM calls them."""
+"""The features of this machine's CPU, by LLVM's names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
 
-# What Linux says of 64-bit ARM and LLVM does not ask for (Linux, "ARM64 ELF hwcaps").
+# ARM features that Linux reports and LLVM does not detect (Linux, "ARM64 ELF hwcaps").
 _OF_ARM = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "asimdhp": "fullfp16"}
 
 
 def host_features(cpuinfo: Path = _CPUINFO) -> str:
-    """`+avx2,+fma,-sse4a`: what LLVM found, and on ARM what Linux says of all cores."""
+    """LLVM's features, and on ARM those that Linux reports for all cores: `+avx2,+fma,-sse4a`."""
     import llvmlite.binding as llvm
 
     found = {str(name): bool(there) for name, there in llvm.get_host_cpu_features().items()}
@@ -20,7 +20,7 @@ def host_features(cpuinfo: Path = _CPUINFO) -> str:
 
 
 def _of_arm(cpuinfo: Path) -> set[str]:
-    """What each line "Features" has; there is none on other processors."""
+    """LLVM's names of the features in every "Features" line; only ARM has such lines."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The pipelines end to end: steps or a schedule in, TIR or an artifact out."""
+"""The pipelines end to end: from steps or a schedule to TIR or an artifact."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
 
 SCHEDULE_OPS = PassInfo("ScheduleOps")
-"""What instruments are told of the making of a function from a schedule."""
+"""The pass that instruments see when a function is made from a schedule."""
 
 
 def lower(
@@ -40,9 +40,9 @@ def lower(
     *,
     lenient: bool = False,
 ) -> PrimFunc:
-    """The optimised, flat TIR of `sch` with parameters `args`, ready for code generation.
+    """Lower `sch` with parameters `args` to optimised, flat TIR, ready for code generation.
 
-    Raises ScheduleError when the schedule is illegal. `lenient` as in `pipeline_of`.
+    Raises ScheduleError when the schedule is illegal. For `lenient`, see `pipeline_of`.
 
         >>> from autosched import te
         >>> from autosched.target import cpu_target
@@ -57,7 +57,7 @@ def lower(
 
 
 def lower_func(func: PrimFunc, target: Target, lenient: bool = False) -> PrimFunc:
-    """A function, from a schedule or of blocks, optimised and flat, ready for code generation.
+    """Optimise and flatten a function (from a schedule or of blocks) for code generation.
 
     Raises ScheduleError when a pass refuses it.
     """
@@ -65,9 +65,9 @@ def lower_func(func: PrimFunc, target: Target, lenient: bool = False) -> PrimFun
 
 
 def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
-    """The function of `sch` as the pipeline gets it, as the current context wants it.
+    """Make the function of `sch`, the input of the pipeline, under the current PassContext.
 
-    Its instruments see the making of it as a pass ScheduleOps over an empty function.
+    The context's instruments see this as a pass ScheduleOps on an empty function.
     """
     ctx = PassContext.current()
 
@@ -79,10 +79,10 @@ def schedule_ops(sch: Schedule, args: Sequence[Tensor | Var], name: str = "main"
 
 
 def pipeline_of(target: Target, lenient: bool = False) -> tuple[Pass, ...]:
-    """The passes from ScheduleOps' statement to code generation.
+    """The passes from the statement of ScheduleOps to code generation.
 
-    `lenient` is for candidates, whose vectorized loops no user asked for: on a CPU those that
-    cannot be vectorized are serial.
+    `lenient` is for candidates, whose vectorized loops no user requested: on a CPU, those that
+    cannot be vectorized become serial.
     """
     from autosched.transform.device.shared_to_dynamic import STATIC_BYTES
     from autosched.transform.pipeline import cpu_pipeline, gpu_pipeline
@@ -130,12 +130,11 @@ def lower_for_features(
     ansor_limits: bool = True,
     verified: bool = True,
 ) -> PrimFunc:
-    """The simplified, unflattened TIR that features are read from.
+    """The simplified, unflattened TIR from which features are extracted.
 
-    For a GPU the candidate must also pass `verify_gpu`, unless it is not to be `verified`.
-    `as_ansor` leaves indices as Ansor does, which decides its counts of operations. Tensor
-    instructions are the loops that they stand for. Raises ScheduleError when the schedule is
-    illegal or beyond the limits.
+    For a GPU, a `verified` candidate must also pass `verify_gpu`. `as_ansor` leaves indices as
+    Ansor does, which decides its counts of operations. Tensor instructions become the loops that
+    they replace. Raises ScheduleError when the schedule is illegal or exceeds the limits.
     """
     sch, tensors = dag.apply_steps(steps)
     as_loops(sch)
@@ -146,7 +145,7 @@ def lower_for_features(
 
 
 def as_loops(sch: Schedule) -> None:
-    """Takes the tensor instructions out of `sch`, whose stages are then loops throughout."""
+    """Remove the tensor instructions from `sch`, so that its stages consist of loops only."""
     for stage in sch.stages:
         for attr in stage.iter_var_attrs.values():
             if attr.iter_kind == IterKind.TENSORIZED:
@@ -156,8 +155,8 @@ def as_loops(sch: Schedule) -> None:
 def verify_gpu(func: PrimFunc, target: Target, ansor_limits: bool = True) -> None:
     """Raise ScheduleError when `func` exceeds the target's limits on blocks, memory or vectors.
 
-    Without `ansor_limits` shared memory counts merged, against what the architecture allows, and
-    the arrays of a thread must fit its registers.
+    Without `ansor_limits`, shared memory is counted after merging and compared with the limit of
+    the architecture, and the arrays of a thread must fit its registers.
     """
     from autosched.transform.device.verify_gpu_code import VerifyGPUCode
     from autosched.transform.pipeline import FEATURE_CHECK
@@ -188,7 +187,7 @@ def build_cuda(
 ) -> CudaArtifact:
     """Source and launch plan of one candidate for a GPU, and its cubin for `target.arch`.
 
-    Raises ScheduleError, CompileError, or ConfigError when NVRTC is not there.
+    Raises ScheduleError, CompileError, or ConfigError when NVRTC is missing.
     """
     artifact = cuda_source(dag, steps, target, name)
     for kernel in artifact.kernels:
@@ -251,7 +250,7 @@ def build_steps(
 def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu") -> HostArtifact:
     """Object code of lowered functions that take packed arguments and check them themselves.
 
-    `program` is flat: what `lower` makes, or the module of `lower_to_kernels`, whose kernels are
+    `program` is flat: the result of `lower`, or the module of `lower_to_kernels`, whose kernels are
     left out. Arrays are on a device of the kind `device`. `runtime.host.load_host` loads the
     result. Raises CompileError for a target other than the CPU.
     """
@@ -268,7 +267,8 @@ def build_host(program: PrimFunc | IRModule, target: Target, device: str = "cpu"
 def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
     """Object code of lowered TIR.
 
-    Raises CompileError for a target other than the CPU, ConfigError for what is no function.
+    Raises CompileError for a target other than the CPU, and ConfigError if `func` is not a
+    function.
     """
     from autosched.runtime.cpu import build_artifact
 
@@ -280,5 +280,5 @@ def build_func(func: PrimFunc, target: Target) -> CpuArtifact:
 
 
 def _checked(target: Target) -> Target:
-    """`target`; ConfigError where it is none, such as its name."""
+    """Return `target`; ConfigError if it is not a Target (a name, for instance)."""
     return instance("target", target, Target, "autosched.target.cpu_target()")

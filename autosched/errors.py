@@ -1,4 +1,4 @@
-"""The errors a user of autosched can meet. Anything else that escapes is a bug."""
+"""The errors that a user of autosched can meet. Anything else that escapes is a bug."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ class AutoschedError(Exception):
 
 
 class ScheduleError(AutoschedError):
-    """This schedule is illegal; a search catches exactly this and drops the candidate."""
+    """The schedule is illegal; a search catches only this error and drops the candidate."""
 
 
 class CompileError(AutoschedError):
     """Code generation or a vendor's compiler refused the function.
 
-    `kind` is `illegal` when the machine lacks what the function asks for, `memory` when the
-    compiler ran out of it, `environment` when its own files are missing, else `error`. `line` is
-    that of the generated source, `statement` what of the function it was made from, where known.
+    `kind`: `illegal` when the machine lacks what the function needs, `memory` when the compiler ran
+        out of memory, `environment` when the compiler's own files are missing, else `error`.
+    `line`: the line of the generated source, where known.
+    `statement`: the statement from which that line was made, where known.
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class CompileError(AutoschedError):
 class MeasureError(AutoschedError):
     """Building, running or checking failed.
 
-    `stage` is one of lower, compile, load, run, check; `kind` one of error, illegal (a schedule),
-    timeout, crash, wrong_answer, memory, lost (a GPU that answers no more).
+    `stage`: lower, compile, load, run or check.
+    `kind`: error, illegal (a schedule), timeout, crash, wrong_answer, memory, or lost (a GPU that
+        no longer answers).
     """
 
     def __init__(self, message: str, *, stage: str, kind: str = "error") -> None:
@@ -42,9 +44,10 @@ class MeasureError(AutoschedError):
 
 
 class DeviceError(MeasureError):
-    """A call to a GPU's driver failed; `code` is what the driver returned.
+    """A call to a GPU's driver failed.
 
-    `worker_ends` when the process that made the call can use the GPU no more.
+    `code`: what the driver returned.
+    `worker_ends`: the process that made the call can no longer use the GPU.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""Other storage orders of constant inputs: which option a task has, and what an order looks like.
+"""Storage orders of constant inputs: the options of a task, and the description of an order.
 
-Data only, so that every layer may use it; `state/layout_rewrite.py` says how candidates get one.
+This file holds data only, so that every layer may use it. `state/layout_rewrite.py` says how
+candidates get a storage order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from autosched.errors import ConfigError
 
 
 class LayoutOption(IntEnum):
-    """What to do with layout-free inputs; the integers are those of Ansor's records."""
+    """What to do with layout-free inputs; the integers are those in Ansor's records."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -26,12 +27,12 @@ class LayoutOption(IntEnum):
 
     @property
     def text(self) -> str:
-        """Its name in configuration files and records."""
+        """The option's name in configuration files and records."""
         return LAYOUT_OPTIONS[self]
 
     @classmethod
     def parse(cls, value: Any) -> LayoutOption:
-        """From a name in LAYOUT_OPTIONS, an integer or an option. Raises ConfigError."""
+        """Parse a name in LAYOUT_OPTIONS, an integer or an option. Raises ConfigError."""
         if value in LAYOUT_OPTIONS:
             return cls(LAYOUT_OPTIONS.index(value))
         if isinstance(value, int) and not isinstance(value, bool) and value in list(cls):
@@ -46,10 +47,15 @@ LAYOUT_OPTIONS = ("none", "insert-transform-stage", "pre-transformed")
 
 @dataclass(frozen=True)
 class LayoutChange:
-    """The new layout of one input: its dimensions, outermost first, as (original axis, extent).
+    """The new layout of one input.
 
-    The extents of one original axis, in this order, are the digits of its index. `position` is
-    that of the input among the arguments. The last `joined` dimensions are one of the array.
+    `name`: the input's name.
+    `position`: its position among the arguments.
+    `shape`: its original shape.
+    `dims`: the new dimensions, outermost first, as (original axis, extent). The extents of one
+        original axis, in this order, are the digits of its index.
+    `original_layout`, `new_layout`: texts of both, e.g. `8k32j` and `4j4k8j2k`.
+    `joined`: how many of the last dimensions form one dimension of the stored array.
     """
 
     name: str
@@ -70,8 +76,10 @@ class LayoutChange:
         dims: Sequence[tuple[int, int]],
         joined: int = 1,
     ) -> LayoutChange | None:
-        """The change with texts that call the axes `names`; None where the extents of an axis do
-        not make up its size."""
+        """The change whose texts name the axes `names`.
+
+        None where the extents of an axis in `dims` do not multiply to its size.
+        """
         for axis, size in enumerate(shape):
             if math.prod(extent for own, extent in dims if own == axis) != size:
                 return None
@@ -88,7 +96,7 @@ class LayoutChange:
 
     @property
     def text(self) -> str:
-        """`B: 8k32j -> 4j4k8j2k`."""
+        """The change as text: `B: 8k32j -> 4j4k8j2k`."""
         return f"{self.name}: {self.original_layout} -> {self.new_layout}"
 
     def transform(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Ctrl-C that is lost: raised where Python prints an exception and forgets it."""
+"""Repeat a Ctrl-C that is lost because it is raised where Python only prints an exception."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ _SOON = 0.01  # seconds; by then the callback has returned
 
 
 def again_if_lost(lost: sys.UnraisableHookArgs) -> None:
-    """A `sys.unraisablehook` that sends a lost interrupt once more.
+    """A `sys.unraisablehook` that sends a lost interrupt again.
 
-    As SIGTERM or SIGHUP where Ctrl-C is ignored, as in background jobs: one of those was lost.
-
-    An exception in a finalizer or a weak reference's callback is printed and forgotten.
-    Expressions have such callbacks, so that Ctrl-C ends in one now and then.
+    An exception in a finalizer or in a weak reference's callback is printed and forgotten.
+    Expressions have such callbacks, so a Ctrl-C sometimes arrives in one. Where Ctrl-C is ignored,
+    as in background jobs, SIGTERM or SIGHUP is sent instead: one of them was lost.
     """
     if isinstance(lost.exc_value, KeyboardInterrupt):
         heeded = [number for number in _ENDING if callable(signal.getsignal(number))]
@@ -33,7 +32,7 @@ def again_if_lost(lost: sys.UnraisableHookArgs) -> None:
 
 @contextmanager
 def none_lost() -> Iterator[None]:
-    """Inside, Ctrl-C that would be lost comes again.
+    """Repeat a lost Ctrl-C inside.
 
     A program's own `sys.unraisablehook` is left alone.
     """

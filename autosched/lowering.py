@@ -1,11 +1,11 @@
-"""What a task asks of its lowering: passes of the user's own, and settings of the pipeline.
+"""The `lowering` of a task: a user's own passes, and settings of the pipeline.
 
 lowering:
   passes: ["my_passes.py:OneThread", {pass: "my_passes.py:Other", phase: 1}]
   disabled_pass: [UnrollLoop]
   config: {tir.noalias: false}
 
-Candidates are lowered and built so wherever they are (`candidate.py`); their features are not.
+Candidates are lowered and built with these everywhere (`candidate.py`); their features ignore them.
 """
 
 from __future__ import annotations
@@ -53,8 +53,11 @@ SETTINGS = {
     "tir.InjectDoubleBuffer": "InjectDoubleBuffer",
     "tir.RemoveNoOp": "RemoveNoOp",
 }
-"""The keys of a PassContext that a task may have: data, and read where candidates are lowered, by
-the pass of that name (or whatever passes run)."""
+"""The keys of a PassContext that a task may set, each with the pass that reads it.
+
+The value is empty where the key applies whatever passes run. These keys hold plain data, and are
+read where candidates are lowered.
+"""
 
 _PASSES, _DISABLED, _CONFIG = "lowering: passes", "lowering: disabled_pass", "lowering: config"
 _FORM = "file.py:Name, or {pass: file.py:Name, phase: 1}"
@@ -63,9 +66,10 @@ _DIGEST = "sha256"
 
 @dataclass(frozen=True, slots=True)
 class ChosenPass:
-    """A pass of a user's file (file.py:Name) and the phase of the pipeline in which it runs.
+    """A pass of a user's file and the phase of the pipeline in which it runs.
 
-    `digest` names what it does, so that another one is another task.
+    `spec`: file.py:Name.
+    `digest`: identifies the pass's source, so that a changed pass makes another task.
     """
 
     spec: str
@@ -74,7 +78,7 @@ class ChosenPass:
 
     @staticmethod
     def parse(data: Any) -> ChosenPass:
-        """From an entry of `passes`. Raises ConfigError."""
+        """Parse an entry of `passes`. Raises ConfigError."""
         entry = data if isinstance(data, Mapping) else {"pass": data}
         if "pass" not in entry or set(entry) - {"pass", "phase", _DIGEST}:
             raise ConfigError(f"{_PASSES}: expected {_FORM}, {found(data)}")
@@ -92,18 +96,18 @@ class ChosenPass:
         return ChosenPass(spec, phase, str(entry.get(_DIGEST) or source_digest(spec)))
 
     def to_json(self) -> dict[str, Any]:
-        """What `parse` takes."""
+        """The entry that `parse` takes."""
         digest = {_DIGEST: self.digest} if self.digest else {}
         return {"pass": self.spec, "phase": self.phase, **digest}
 
     @property
     def text(self) -> str:
-        """`OneThread`, `OneThread (phase 1)`."""
+        """The pass's name, with a phase other than the last: `OneThread`, `OneThread (phase 1)`."""
         name = self.spec.rpartition(":")[2]
         return name if self.phase == LAST_PHASE else f"{name} (phase {self.phase})"
 
     def load(self) -> LoadedPass:
-        """The pass itself; its file is run. Raises ConfigError where that gives no pass."""
+        """Run the file and return the pass. Raises ConfigError where the result is not a pass."""
         _, made = load_object(self.spec, _PASSES, "pass")
         require_source(_PASSES, self.spec, self.digest, "pass")
         path, _, name = self.spec.rpartition(":")
@@ -119,7 +123,7 @@ class ChosenPass:
 
 
 def _no_pass(made: Any) -> str:
-    """Why that is no pass; empty where it is one."""
+    """Why `made` is not a valid pass; empty where it is one."""
     if isinstance(made, type):
         return "is no pass: expected a class that derives from FunctionPass or ModulePass"
     if not isinstance(made, FunctionPass | ModulePass):
@@ -140,10 +144,10 @@ def _code_of(made: FunctionPass | ModulePass) -> Any:
 
 
 @dataclass(frozen=True)
-class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
-    """A pass of the user's own, whose errors are ScheduleErrors with the line of its file.
+class LoadedPass:  # `name` is a property, so mypy does not accept it as a `Pass`
+    """A user's pass, whose errors become ScheduleErrors with the line of the user's file.
 
-    So is a program that it makes which is not well formed, or is called otherwise than before.
+    A result that is not well formed, or whose signature changed, is a ScheduleError, too.
     """
 
     path: str
@@ -156,11 +160,11 @@ class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
 
     @property
     def info(self) -> PassInfo:
-        """The pass as contexts see it: who asks for a pass gets it, whatever its opt_level."""
+        """The pass as contexts see it; with opt_level 0 it runs at every level."""
         return replace(self.made.info, opt_level=0)
 
     def __call__(self, program: ProgramT) -> ProgramT:
-        """`program` transformed under the current context."""
+        """Transform `program` under the current context."""
         try:
             after = self.made(program)
         except (Exception, SystemExit) as error:
@@ -175,7 +179,7 @@ class LoadedPass:  # `name` is its object's, and so it is no `Pass` to mypy
         try:
             for func in _functions(program).values():
                 verify(func)
-        except Exception as error:  # parts may be anything
+        except Exception as error:  # parts of the program may be anything
             raise ScheduleError(
                 f"{place_of(_code_of(self.made), self.path, self.name)} made a function that is "
                 f"not well formed: {str(error).strip() or type(error).__name__}"
@@ -199,7 +203,7 @@ def _functions(program: PrimFunc | IRModule) -> Mapping[str, PrimFunc]:
 
 
 def _called_alike(one: PrimFunc, other: PrimFunc) -> bool:
-    """Whether callers of `one` may call `other`, whose parameters may be new ones."""
+    """Whether callers of `one` can call `other`: same name, same types, no parameters exchanged."""
     if one.name != other.name or _types(one) != _types(other):
         return False
     places = {id(param): place for place, param in enumerate(one.params)}
@@ -207,7 +211,7 @@ def _called_alike(one: PrimFunc, other: PrimFunc) -> bool:
 
 
 def _types(func: PrimFunc) -> list[str]:
-    """Type and sizes of each parameter."""
+    """The type and shape of each parameter."""
     buffers = [func.buffer_map.get(param) for param in func.params]
     return [
         str(param.dtype) if buffer is None else f"{buffer.dtype}{list(buffer.shape)}"
@@ -216,7 +220,7 @@ def _types(func: PrimFunc) -> list[str]:
 
 
 def _signature(func: PrimFunc) -> str:
-    """`main(A: float32[16, 16], n: int32)`."""
+    """The signature as text: `main(A: float32[16, 16], n: int32)`."""
     names = [getattr(func.buffer_map.get(param), "name", param.name) for param in func.params]
     pairs = zip(names, _types(func), strict=True)
     return f"{func.name}({', '.join(f'{name}: {kind}' for name, kind in pairs)})"
@@ -224,9 +228,10 @@ def _signature(func: PrimFunc) -> str:
 
 @dataclass(frozen=True)
 class Lowering:
-    """Passes of the user's own, names of passes that do not run, and settings by their keys.
+    """A user's passes, the names of disabled passes, and settings by key.
 
-    Where it was read from a record of which something is only to be said, it is not `trusted`.
+    `trusted` is False where it was read from a record only to describe the task: files of passes
+    may then need trust before they run.
     """
 
     passes: tuple[ChosenPass, ...] = ()
@@ -235,7 +240,7 @@ class Lowering:
     trusted: bool = field(default=True, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What it was made of, for pickle and copy: passes are loaded again."""
+        """The fields, for pickle and copy: passes are loaded again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __bool__(self) -> bool:
@@ -243,7 +248,7 @@ class Lowering:
 
     @staticmethod
     def parse(data: Any) -> Lowering:
-        """From the `lowering` of a configuration or record. Runs no file. Raises ConfigError."""
+        """Parse the `lowering` of a configuration or record. Runs no file. Raises ConfigError."""
         if not isinstance(data, Mapping) or set(data) - {"passes", "disabled_pass", "config"}:
             raise ConfigError(
                 "lowering: expected passes, disabled_pass and config, e.g. "
@@ -261,7 +266,7 @@ class Lowering:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What `parse` takes."""
+        """The entry that `parse` takes."""
         entry = {
             "passes": [each.to_json() for each in self.passes],
             "disabled_pass": list(self.disabled_pass),
@@ -271,7 +276,7 @@ class Lowering:
 
     @property
     def text(self) -> str:
-        """`with OneThread and tir.disable_cse_tir=true, without UnrollLoop`."""
+        """The lowering as text: `with OneThread and tir.disable_cse_tir=true, without Simplify`."""
         own = [each.text for each in self.passes]
         own += [f"{key}={json.dumps(_plain(value))}" for key, value in self.config]
         parts = (("with", own), ("without", self.disabled_pass))
@@ -279,7 +284,7 @@ class Lowering:
 
     @cached_property
     def loaded(self) -> tuple[tuple[int, LoadedPass], ...]:
-        """Phases and passes, from the files as they are now, which are run.
+        """The passes with their phases; loading them runs their files as they are now.
 
         Raises ConfigError when there is no such pass, it is not the one that was recorded, or its
         file is not trusted.
@@ -289,12 +294,12 @@ class Lowering:
         return tuple((each.phase, each.load()) for each in self.passes)
 
     def require_trusted(self) -> None:
-        """Raise ConfigError unless the files of passes, which a record names, may run."""
+        """Raise ConfigError unless the files of the passes, which a record names, may run."""
         for each in self.passes:
             require_trusted(each.spec, _PASSES)
 
     def require(self) -> None:
-        """Raise ConfigError unless all that is asked for is there; files of passes are run."""
+        """Raise ConfigError unless all passes exist, also disabled ones; runs the passes' files."""
         known = {*OWN_PASSES, *(made.name for _, made in self.loaded)}
         for name in self.disabled_pass:
             if name not in known:
@@ -304,10 +309,11 @@ class Lowering:
                 )
 
     def require_effect(self, kind: str) -> None:
-        """Raise ConfigError unless candidates for a `kind` of target go through all passes that are
-        disabled or have a setting.
+        """Raise ConfigError where a part of the lowering has no effect for a `kind` of target.
 
-        Files of passes are run. Otherwise nothing would change, and nobody would know.
+        A disabled pass, and the pass that reads a setting, must be among those that candidates for
+        the target go through; otherwise the user would not notice that nothing changes. Runs the
+        files of passes.
         """
         if not self.disabled_pass and not self.config:
             return
@@ -323,7 +329,10 @@ class Lowering:
                 raise ConfigError(f"{_CONFIG}: {key} is read by {SETTINGS[key]}, {lacks}")
 
     def context(self) -> PassContext:
-        """The current context with what is asked for, before what that has; it watches as well."""
+        """The current context, extended by this lowering, whose settings have priority.
+
+        The instruments of the current context stay.
+        """
         if not self:
             return PassContext.current().inner()
         passes = [[phase, made] for phase, made in self.loaded]

@@ -1,4 +1,4 @@
-"""Importing packages that may be missing or broken."""
+"""Import packages that may be missing or broken."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ XGBOOST = (
     "install one of xgboost-cpu and xgboost anew, or go without: cost_model.kind random "
     "(--set cost_model.kind=random); autosched doctor says more"
 )
-"""What to do where XGBoost cannot be imported."""
+"""The remedy where XGBoost cannot be imported."""
 
 
 def needed(name: str, remedy: str, broken: str = "") -> Any:
-    """The package. Raises ConfigError, which ends with `remedy`, where its import fails.
+    """Import a package. Raises ConfigError, which ends with `remedy`, where that fails.
 
-    A broken installation raises whatever it meets: a library that cannot be loaded, a name that
-    another version does not have. `broken` is what to do then, where that is something else.
+    A broken installation may raise anything: a library that cannot be loaded, a name that another
+    version lacks. `broken` is the remedy in that case, where it is another one.
     """
     try:
         return import_module(name)
@@ -35,7 +35,7 @@ def needed(name: str, remedy: str, broken: str = "") -> Any:
 
 
 def mended(remedy: str) -> str:
-    """What to do about a package whose import fails: `remedy`, unless Python itself may be why."""
+    """The remedy for a package whose import fails: `remedy`, unless -OO may be the cause."""
     if sys.flags.optimize < 2:
         return remedy
     return (
@@ -45,7 +45,10 @@ def mended(remedy: str) -> str:
 
 
 def needed_for(use: str, name: str, install: str) -> Any:
-    """As `needed`, for a `use` such as "a plot"; `install` is what pip is to install."""
+    """Import a package as `needed` does, for a `use` such as "a plot".
+
+    `install` is the argument for pip.
+    """
     package = name.partition(".")[0]
     return needed(
         name,
@@ -56,14 +59,14 @@ def needed_for(use: str, name: str, install: str) -> Any:
 
 @contextmanager
 def as_if_missing(package: str) -> Iterator[None]:
-    """Inside, `package` is not found, unless it is imported already.
+    """Make `package` appear missing inside, unless it is already imported.
 
-    For what a package imports where it happens to be installed, and nobody here uses.
+    This keeps other packages from importing it where it happens to be installed but is not needed.
     """
     if package in sys.modules:
         yield
         return
-    sys.modules[package] = None  # type: ignore[assignment]  # how Python itself marks such names
+    sys.modules[package] = None  # type: ignore[assignment]  # Python itself marks missing modules so
     try:
         yield
     finally:

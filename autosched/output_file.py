@@ -1,7 +1,7 @@
-"""Files about to be written: what stands there is replaced only by a file of its own kind.
+"""Protect files that are about to be written: a file is replaced only by one of its own kind.
 
-Everything that writes a file asks here first, so that a slip of the keyboard
-(`--save-model matmul.jsonl`) costs a message and not an evening's records.
+Everything that writes a file asks here first. So a typing mistake (`--save-model matmul.jsonl`)
+leads to a message instead of the loss of an evening's records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autosched.errors import ConfigError
 
 
 class FileKind(StrEnum):
-    """What autosched writes; the value is what messages call it."""
+    """The kinds of files that autosched writes; the value is the name in messages."""
 
     RECORDS = "record file"
     MODEL = "cost model"
@@ -32,17 +32,17 @@ class FileKind(StrEnum):
 
 
 REPORT_MARK = "autosched report"
-"""What a report names as its generator."""
+"""The generator that a report's HTML names."""
 
 
-_HEAD = 1 << 20  # bytes that are looked at: a record file's first lines may be torn
-_GZIP = 31  # zlib's number for "with the header of gzip"
+_HEAD = 1 << 20  # bytes that are read: a record file's first lines may be torn
+_GZIP = 31  # zlib's number for a gzip header
 
 # How lines of record files begin: an environment, a record, an Ansor v0.6 record.
 _RECORD = re.compile(rb'^\{\s*"(environment|task|schema|i|r)"\s*:', re.MULTILINE)
-# What such a line has at least.
+# The keys that such a line has at least.
 _KEYS = ({"environment", "hash"}, {"task", "hash"}, {"schema", "steps", "result"}, {"i", "r"})
-# Two of the columns of every dataset: a CSV's first line and a Parquet file's end name them.
+# Two columns of every dataset, named in a CSV's first line and at a Parquet file's end.
 _COLUMNS = (b"candidate", b"throughput")
 _SUFFIXES = {
     ".yaml": "it is a YAML file",
@@ -56,11 +56,12 @@ def require_replaceable(
 ) -> None:
     """Raise ConfigError, ending with `remedy`, unless a `kind` may be written to `path`.
 
-    It may where nothing stands, or an empty file, or a `kind`: a record file is continued, the
-    others are replaced. With `overwrite` any file may go, but no folder or device.
+    That is allowed where nothing exists, or an empty file, or a file of the same `kind`: a record
+    file is continued, other files are replaced. With `overwrite`, any file may be replaced, but no
+    folder or device.
     """
     if path.exists() and not path.is_file():
-        # Records may go to /dev/null; whatever is replaced as a whole would replace the device.
+        # Records may go to /dev/null, but replacing a file as a whole would replace the device.
         if not path.is_dir() and kind is FileKind.RECORDS:
             return
         found = "a folder" if path.is_dir() else "a device or pipe"
@@ -71,16 +72,17 @@ def require_replaceable(
 
 
 def is_kind(path: Path, kind: FileKind) -> bool:
-    """Whether a `kind` may be written to `path`, a file or nothing yet, without loss."""
+    """Whether a `kind` may be written to `path` (a file, or nothing yet) without loss."""
     return not _other_kind(path, kind)
 
 
 def require_apart(
     written: Sequence[tuple[str, Path | None]], read: Sequence[tuple[str, Path]] = ()
 ) -> None:
-    """Raise ConfigError when a file that is to be written is another one of a run too.
+    """Raise ConfigError when a file to be written is also another file of the run.
 
-    Files have names, such as ("the records", path); None is a file that is not asked for.
+    Files have names for the message, such as ("the records", path). None is a file that was not
+    requested.
     """
     wanted = [(name, path) for name, path in written if path is not None]
     for index, (name, path) in enumerate(wanted):
@@ -91,13 +93,14 @@ def require_apart(
 
 @contextmanager
 def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
-    """A name beside `path` to write to; it takes the place of `path` when the block succeeds.
+    """Yield a path beside `path` to write to; that file replaces `path` when the block succeeds.
 
-    What a link points to is replaced, not the link; a device is written to as it is. Who may read
-    and write what stands there may do so afterwards, and its owner alone meanwhile. With `only_new`
-    no file is replaced, not even one that came to be there meanwhile: FileExistsError.
+    Where `path` is a link, its target is replaced, not the link; a device is written directly. The
+    new file gets the permissions of the old one, and is readable by its owner only while it is
+    written. With `only_new` no file is replaced, not even one that appeared meanwhile:
+    FileExistsError.
     """
-    if path.exists() and not path.is_file():  # /dev/stdout is a link to what has no path
+    if path.exists() and not path.is_file():  # /dev/stdout is a link to something without a path
         yield path
         return
     target = _resolved(path) if path.is_symlink() else path
@@ -105,11 +108,11 @@ def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
     try:
         if mode is not None:
-            with suppress(OSError):  # who writes to it says what is wrong
+            with suppress(OSError):  # the writer will report the problem
                 partial.touch(0o600)
         yield partial
         if mode is not None:
-            with suppress(OSError):  # a file system without them
+            with suppress(OSError):  # a file system without permissions
                 partial.chmod(mode)
         if only_new:
             _require_none(partial, target)
@@ -119,18 +122,18 @@ def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
 
 
 def _require_none(partial: Path, target: Path) -> None:
-    """Make `target` a second name of `partial`. Raises FileExistsError where it is one already."""
+    """Create `target` as a hard link to `partial`. Raises FileExistsError where it exists."""
     try:
         target.hardlink_to(partial)
     except FileExistsError:
         raise
-    except OSError:  # a file system without second names
+    except OSError:  # a file system without hard links
         if target.exists():
             raise FileExistsError(EEXIST, os.strerror(EEXIST), str(target)) from None
 
 
 def _resolved(path: Path) -> Path:
-    """What the path leads to. Raises ConfigError for a link that leads to itself."""
+    """The path without links. Raises ConfigError for a link that leads to itself."""
     found = real_path(path)
     if found.is_symlink():
         raise ConfigError(f"{path} is a link that leads to itself; give another file")
@@ -138,7 +141,7 @@ def _resolved(path: Path) -> Path:
 
 
 def real_path(path: Path) -> Path:
-    """The whole path, without links. Raises ConfigError where the current folder is gone."""
+    """The absolute path without links. ConfigError where the current folder was deleted."""
     try:
         return Path(os.path.realpath(path))
     except FileNotFoundError as error:
@@ -149,7 +152,7 @@ def real_path(path: Path) -> Path:
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """What the file is, told from its contents; None for anything that autosched does not write.
+    """The kind of a file, found from its contents; None for a file that autosched does not write.
 
     Raises OSError when it cannot be read.
     """
@@ -174,7 +177,7 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def _other_kind(path: Path, kind: FileKind) -> str:
-    """Why the file at `path` may not become a `kind`; an empty text where it may."""
+    """Why the file at `path` may not become a `kind`; empty where it may."""
     try:
         if not path.is_file() or path.stat().st_size == 0:
             return ""
@@ -189,14 +192,14 @@ def _other_kind(path: Path, kind: FileKind) -> str:
 
 
 def _has_records(head: bytes) -> bool:
-    """Whether a line is one of ours, or the only one is the beginning of one."""
+    """Whether a line is one of a record file, or the only line is the beginning of one."""
     for match in _RECORD.finditer(head):
         end = head.find(b"\n", match.start())
         line = head[match.start() : None if end < 0 else end]
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
-            if match.start() == 0 and end < 0:  # its writer was ended, or it is very long
+            if match.start() == 0 and end < 0:  # its writer was ended, or the line is very long
                 return True
             continue
         if any(keys <= data.keys() for keys in _KEYS):
@@ -219,7 +222,7 @@ def _is_dataset(path: Path, head: bytes, tail: bytes) -> bool:
 
 
 def _unzipped(data: bytes) -> bytes:
-    """The beginning of what was compressed; nothing when it is damaged."""
+    """The beginning of gzip data, decompressed; empty when it is damaged."""
     try:
         return zlib.decompressobj(_GZIP).decompress(data, _HEAD)
     except zlib.error:

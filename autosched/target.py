@@ -1,4 +1,4 @@
-"""Targets: the machine that code is made for, and the limits a search works within."""
+"""Targets: the machine for which code is made, and the limits of the search."""
 
 from __future__ import annotations
 
@@ -34,24 +34,28 @@ _OPT_IN_KIB = {
     120: 99,
     121: 99,
 }
-"""Shared memory of a block that asks for more than 48 KiB at its launch (CUDA C++ Programming
-Guide, "Technical Specifications per Compute Capability", without the 1 KiB that each block takes
-from sm_80 on; of sm_88 and sm_110 libcu++'s `arch_traits`)."""
+"""KiB of shared memory of a block that asks for more than 48 KiB at its launch, by architecture.
+
+Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", without the 1
+KiB that each block takes from sm_80 on; for sm_88 and sm_110 libcu++'s `arch_traits`.
+"""
 THREAD_BYTES = 255 * 4
-"""What the registers of a thread hold: 255 of 4 bytes, on every architecture (CUDA C++ Programming
-Guide, "Technical Specifications per Compute Capability"). An array of a thread that has no room
-in them lies in memory, and each access goes there."""
+"""Bytes in the registers of a thread: 255 of 4 bytes, on every architecture.
+
+Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". An array of a
+thread that does not fit them is in memory, and so is each access to it.
+"""
 _LEAST_ASYNC = 80
 KINDS = ("cpu", "cuda")
 MAX_THREADS = 1024
-"""The worker pool has room for so many; 64 bytes each."""
+"""The most threads of the worker pool; each takes 64 bytes there."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareParams:
-    """What sketch rules, features and GPU checks know of the hardware; Ansor's eight numbers.
+    """What sketch rules, features and GPU checks know of the hardware: Ansor's eight numbers.
 
-    Sizes are in bytes. On a CPU the GPU limits are 0, on a GPU `num_cores` is -1.
+    Sizes are in bytes. On a CPU the GPU limits are 0; on a GPU `num_cores` is -1.
     """
 
     num_cores: int
@@ -65,9 +69,9 @@ class HardwareParams:
 
     @property
     def local_memory_limit(self) -> int:
-        """Bytes of arrays that the space `autosched` gives a thread: what its registers hold.
+        """The most bytes of arrays per thread in the search space `autosched`.
 
-        Less where the hardware's own limit is less.
+        That is what a thread's registers hold, or the hardware's own limit where that is less.
         """
         return min(self.max_local_memory_per_block, THREAD_BYTES)
 
@@ -89,7 +93,7 @@ class HardwareParams:
 
     @classmethod
     def from_list(cls, values: Sequence[int]) -> HardwareParams:
-        """From the list of an Ansor v0.6 record, in field order."""
+        """Parse the list of an Ansor v0.6 record, in field order. Raises ConfigError."""
         number = len(fields(cls))
         if not isinstance(values, Sequence) or isinstance(values, str):
             raise ConfigError(f"hardware parameters: expected a list, {found(values)}")
@@ -100,7 +104,7 @@ class HardwareParams:
         return cls(*(integer("hardware parameters", v) for v in values)).checked()
 
     def checked(self) -> HardwareParams:
-        """These parameters. Raises ConfigError where one is of no machine."""
+        """Return these parameters. Raises ConfigError where a value is impossible."""
         for name, value in asdict(self).items():
             if name == "num_cores" and value == -1:  # a GPU
                 continue
@@ -120,12 +124,14 @@ class HardwareParams:
 class Target:
     """The kind of device and what its code generator needs.
 
-    `threads` is the number of worker threads of a parallel loop (cpu). `cpu` and `features` are
-    LLVM's names; `vector_bytes` is the width of the vector registers. `arch` is CUDA's, e.g. sm_90.
-    `caches` are the bytes of the CPU's L1, L2 and L3, empty where they are not known: recorded with
-    a task, so that features that depend on them are the same wherever they are worked out.
-    `tf32` lets a GPU round the factors of products of float32 to 10 bits of mantissa
-    (docs/tensor_intrinsics.md): another task, with a tolerance of its own.
+    `threads`: the number of worker threads of a parallel loop (cpu).
+    `cpu`, `features`, `triple`: LLVM's names.
+    `vector_bytes`: the width of the vector registers.
+    `arch`: CUDA's name of the architecture, e.g. sm_90.
+    `caches`: the bytes of the CPU's L1, L2 and L3, empty where they are not known. They are
+        recorded with a task, so that features that depend on them are the same on every machine.
+    `tf32`: a GPU may round the factors of float32 products to 10 bits of mantissa
+        (docs/tensor_intrinsics.md). That makes another task, with its own tolerance.
     """
 
     kind: str
@@ -141,12 +147,12 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether candidates have blocks and threads."""
+        """Whether the target is a GPU: candidates have blocks and threads."""
         return self.kind == "cuda"
 
     @property
     def vector_registers(self) -> int:
-        """How many vector registers the CPU has: SSE and AVX 16, AVX-512 and NEON 32."""
+        """The number of the CPU's vector registers: SSE and AVX 16, AVX-512 and NEON 32."""
         sse = self.vector_bytes == 16 and self.triple.startswith(("x86_64", "amd64"))
         return 16 if sse or self.vector_bytes == 32 else 32
 
@@ -158,10 +164,10 @@ class Target:
 
     @property
     def opt_in_shared_memory(self) -> int:
-        """Bytes of shared memory that a block may have on `arch` when its launch asks for them.
+        """The most bytes of shared memory that a block on `arch` may ask for at its launch.
 
-        Of an architecture that is not known, the least that one of its generation has (8 of sm_88,
-        10 of sm_107); of another generation, what every GPU has: 48 KiB.
+        For an unknown architecture, the least of its generation (8 of sm_88, 10 of sm_107). For an
+        unknown generation, what every GPU has: 48 KiB.
         """
         if not self.arch:
             return _STATIC_SHARED
@@ -172,15 +178,15 @@ class Target:
 
     @property
     def shared_memory_limit(self) -> int:
-        """Bytes of shared memory that the space `autosched` gives a block.
+        """The most bytes of shared memory per block in the search space `autosched`.
 
-        What `hardware` says where it was overridden, otherwise `opt_in_shared_memory`.
+        That is the value of `hardware` where it was overridden, otherwise `opt_in_shared_memory`.
         """
         own = self.hardware.max_shared_memory_per_block
         return self.opt_in_shared_memory if own == _STATIC_SHARED else own
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary from which `from_json` makes an equal target."""
+        """A plain dictionary, the input of `from_json`."""
         fields_ = asdict(self)
         if not self.tf32:
             del fields_["tf32"]
@@ -232,8 +238,8 @@ def cpu_target(threads: int | None = None, **hardware: int) -> Target:
 def cuda_target(arch: str = "sm_80", *, tf32: bool = False, **hardware: int) -> Target:
     """A CUDA target for `arch`; `hardware` overrides fields of HardwareParams.
 
-    With `tf32` factors of float32 may be rounded to 10 bits of mantissa (`Target`). Raises
-    ConfigError where `arch` is no architecture, or has no such products.
+    With `tf32`, factors of float32 products may be rounded to 10 bits of mantissa (`Target`).
+    Raises ConfigError where `arch` is not an architecture, or does not support tf32.
 
     >>> print(cuda_target("sm_90"))
     cuda (sm_90)
@@ -262,8 +268,10 @@ def make_target(
 
 _ARCH = re.compile(r"sm_([1-9][0-9]{1,2})([af]?)")
 _LEAST_WITH = {"": 0, "a": 90, "f": 100}
-"""The first architectures with features that no later one has (a), or those of a family (f) (NVCC,
-"GPU Feature List")."""
+"""The first architectures with features that no later one has (a), or only their family has (f).
+
+Source: NVCC, "GPU Feature List".
+"""
 
 
 def parse_arch(arch: Any, where: str = "CUDA architecture") -> tuple[int, str]:
@@ -272,7 +280,7 @@ def parse_arch(arch: Any, where: str = "CUDA architecture") -> tuple[int, str]:
         >>> parse_arch("sm_80"), parse_arch("sm_90a")
         ((80, ''), (90, 'a'))
 
-    Raises ConfigError, which begins with `where`, for a text that names none.
+    Raises ConfigError, which begins with `where`, for a text that is not an architecture.
     """
     found = _ARCH.fullmatch(arch) if isinstance(arch, str) else None
     if found is None:
@@ -291,7 +299,10 @@ _LEAST_TF32 = 80
 
 
 def _check_gpu(kind: str, arch: Any, tf32: Any) -> None:
-    """Refuse an architecture that is none, and tf32 where there is none; `arch` may be empty."""
+    """Raise ConfigError for a wrong architecture, and for tf32 where it is not supported.
+
+    An empty `arch` is allowed.
+    """
     if kind == "cuda" and arch != "":
         parse_arch(arch, "target.arch")
     if not isinstance(tf32, bool):
@@ -313,7 +324,7 @@ def _checked_caches(caches: Any) -> tuple[int, ...]:
 
 
 def _check_fields(where: str, model: type, data: Any) -> None:
-    """Refuse `data` unless it maps the names of `model`'s fields to values of their types."""
+    """Raise ConfigError unless `data` maps names of `model`'s fields to values of their types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{where}: expected an object, found {data!r}")
     types = {"str": str, "int": int}
@@ -349,7 +360,7 @@ def _host() -> tuple[str, str, str]:
 
 
 def kind_of_triple(triple: str) -> tuple[str, str]:
-    """The processor and the system that LLVM's name of a machine means: what links together.
+    """The processor and system in an LLVM triple; code links only where both are equal.
 
     >>> kind_of_triple("arm64-apple-darwin23.0.0"), kind_of_triple("x86_64-pc-linux-gnu")
     (('aarch64', 'darwin'), ('x86_64', 'linux'))
@@ -368,7 +379,7 @@ def _vector_bytes(features: str) -> int:
 
 
 def require_threads(where: str, threads: int) -> None:
-    """Raise ConfigError, which begins with `where`, when this machine or our pool has fewer."""
+    """Raise ConfigError, beginning with `where`, for more threads than the machine or pool has."""
     if threads > MAX_THREADS:
         raise ConfigError(
             f"{where}: expected at most {MAX_THREADS}, which is what the worker pool has room for, "

@@ -1,4 +1,4 @@
-"""A task: one computation on one target, named so that any process can rebuild it."""
+"""A task: one computation on one target, described so that any process can rebuild it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ _LAYOUT_WORDS = {
 class Task:
     """A workload on a target. Equal tasks have equal `key`s.
 
-    `layout` says what kernels do with the inputs that the workload calls layout-free;
-    `chosen_inputs` what inputs hold that are not random; `lowering` which passes of the user's run
-    and which do not (docs/configuration.md). Raises ConfigError when a rewrite is requested but no
-    input is layout-free, or the target is not a CPU, or an argument is of a wrong type.
+    `layout`: what kernels do with the inputs that the workload calls layout-free.
+    `chosen_inputs`: the contents of inputs that are not random.
+    `lowering`: which of the user's passes run, and which passes do not (docs/configuration.md).
+
+    Raises ConfigError when a rewrite is requested but no input is layout-free, or the target is not
+    a CPU, or an argument is of a wrong type.
     """
 
     workload: WorkloadSource
@@ -70,7 +72,7 @@ class Task:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What it was made of, for pickle and copy: the computation can be made again."""
+        """The fields, for pickle and copy: the computation can be made again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
@@ -82,7 +84,7 @@ class Task:
         layout_rewrite: str | LayoutOption = "none",
         **args: Any,
     ) -> Task:
-        """A built-in workload; `autosched workloads` lists them with their arguments.
+        """A task of a built-in workload; `autosched workloads` lists them with their arguments.
 
             >>> task = Task.from_workload("matmul", M=512, N=512, K=512)
             >>> task.dag.flop_count  # floating-point operations of a call
@@ -104,13 +106,14 @@ class Task:
         layout_free: Sequence[str] = (),
         layout_rewrite: str | LayoutOption = "none",
     ) -> Task:
-        """A workload written as text.
+        """A task of a workload written as text.
 
             >>> shapes = {"A": (8, 4), "B": (4, 8)}
             >>> task = Task.from_expression("C[i, j] = sum(k, A[i, k] * B[k, j])", shapes)
 
-        docs/expressions.md has the grammar. `dtype` is the type of all tensors, or of each by its
-        name. `layout_free` names the inputs that a `layout_rewrite` may store in another order.
+        docs/expressions.md has the grammar. `dtype` is the type of all tensors, or maps each
+        tensor's name to its type. `layout_free` names the inputs that a `layout_rewrite` may store
+        in another order.
 
         Raises ConfigError for a wrong expression, shape or name.
         """
@@ -131,12 +134,12 @@ class Task:
         dtype: str | Mapping[str, str] = "float32",
         target: str | Target = "cpu",
     ) -> Task:
-        """A workload in NumPy's einsum notation; the result is `out`.
+        """A task of a workload in NumPy's einsum notation; the result is called `out`.
 
             >>> shapes = {"Q": (1, 8, 64, 32), "K": (1, 8, 64, 32)}
             >>> task = Task.from_einsum("bhid,bhjd->bhij", shapes)
 
-        `shapes` has the shape of each input by its name, in the order of the operands.
+        `shapes` maps the name of each input to its shape, in the order of the operands.
         """
         workload = {"einsum": subscripts, "shapes": _plain_shapes(shapes), "dtype": dtype}
         return cls.from_json_workload(workload, target)
@@ -150,7 +153,7 @@ class Task:
         layout_rewrite: str | LayoutOption = "none",
         **args: Any,
     ) -> Task:
-        """A workload that a Python function declares with te, as docs/configuration.md says.
+        """A task of a workload that a Python function declares with te (docs/configuration.md).
 
             def my_matmul(n):                     # in my_ops.py
                 ...
@@ -159,10 +162,11 @@ class Task:
             task = Task.from_python(my_matmul, n=512)
             task = Task.from_python("my_ops.py:my_matmul", n=512)
 
-        `args` are the function's arguments: what JSON can hold. Its file is run, here and in the
-        processes that build and check kernels: what it does besides belongs under
-        `if __name__ == "__main__":`. Raises ConfigError, with the file and line, when the function
-        is not at the top level of a file, fails, or returns something else than tensors.
+        `args` are the function's arguments, values that JSON can hold. The function's file is run
+        here and in the processes that build and check kernels; code that they should not run
+        belongs under `if __name__ == "__main__":`. Raises ConfigError, with the file and line, when
+        the function is not at the top level of a file, fails, or returns something else than
+        tensors.
         """
         spec = function if isinstance(function, str) else spec_of(function, "python")
         return cls.from_json_workload({"python": spec, "args": args}, target, layout_rewrite)
@@ -174,7 +178,7 @@ class Task:
         target: str | Target,
         layout_rewrite: str | LayoutOption = "none",
     ) -> Task:
-        """From the `workload` entry of a record or configuration."""
+        """A task from the `workload` entry of a record or configuration."""
         mapping("workload", workload, '{"op": "matmul", "args": {"M": 8, "N": 8, "K": 8}}')
         if isinstance(target, str):
             target = make_target(target)
@@ -186,11 +190,11 @@ class Task:
     ) -> Task:
         """The inverse of `to_json`.
 
-        Raises ConfigError when a key is missing or wrong, a Python function declares something
-        else than it did, or a Python file would be run that is not trusted: `trust` is for data of
-        this program's own processes, `autosched.trusting` for records. Without `to_run`, for those
-        who say something of the task or of its loops, its passes need no trust until it is lowered,
-        nor do functions of its inputs until they are made.
+        Raises ConfigError when a key is missing or wrong, when a Python function no longer declares
+        the recorded computation, and when a Python file would run that is not trusted. `trust` is
+        for data of this program's own processes; for records use `autosched.trusting`.
+        `to_run=False` is for callers that only describe the task or its loops: passes then need no
+        trust until the task is lowered, and functions of inputs none until the inputs are made.
         """
         mapping("task", data, "the task entry of a record")
         for key in ("workload", "target", "hardware"):
@@ -225,7 +229,7 @@ class Task:
         return task
 
     def to_json(self) -> dict[str, Any]:
-        """The `task` entry of a record: workload, target, hardware, what else is asked for, key."""
+        """The `task` entry of a record: workload, target, hardware, further options and the key."""
         target = self.target.to_json()
         hardware = target.pop("hardware")
         return {
@@ -237,7 +241,7 @@ class Task:
         }
 
     def _asked(self) -> dict[str, Any]:
-        """What is asked for beside workload and target, as far as there is something."""
+        """The options beside workload and target that are not the default."""
         entries = {
             "layout_rewrite": "" if self.layout == LayoutOption.NO_REWRITE else self.layout.text,
             "inputs": {name: chosen.to_json() for name, chosen in self.chosen_inputs},
@@ -246,10 +250,11 @@ class Task:
         return {key: entry for key, entry in entries.items() if entry}
 
     def with_inputs(self, inputs: Mapping[str, Any]) -> Task:
-        """This task with inputs that hold what `inputs` says, e.g. `{"A": {"uniform": [0, 1]}}`.
+        """This task with chosen contents of inputs, e.g. `{"A": {"uniform": [0, 1]}}`.
 
-        Timing and checking then use them instead of random ones; docs/configuration.md has the
-        forms. It is another task: its records are its own. Raises ConfigError that names the input.
+        Timing and checking then use these inputs instead of random ones; docs/configuration.md has
+        the forms. The result is another task with its own records. Raises ConfigError that names
+        the input.
         """
         task = replace(self, chosen_inputs=parse_inputs(inputs))
         task.inputs()
@@ -262,17 +267,17 @@ class Task:
         disabled_pass: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
     ) -> Task:
-        """This task with candidates lowered so, with passes of your own.
+        """This task with another lowering of its candidates, for instance by your own passes.
 
             task = task.with_lowering(["my_passes.py:OneThread"])
             task = task.with_lowering([{"pass": OneThread, "phase": 1}], disabled_pass=["Simplify"])
 
-        `passes` are classes at the top level of a file, or names of such (file.py:Name), which are
-        made without arguments; a name may be an object's. They run in phase 3 unless another one is
-        given. `disabled_pass` and `config` are as of `PassContext`; docs/configuration.md has the
-        keys. Those that change nothing for the target are refused. What the task had before is
-        replaced. It is another task: its records are its own.
-        Raises ConfigError that begins with `lowering`.
+        `passes` are classes at the top level of a file, or names (file.py:Name) of classes or
+        objects. Classes are called without arguments. A pass runs in phase 3 unless another one is
+        given. For `disabled_pass` and `config` see `PassContext`; docs/configuration.md has the
+        keys. Values that change nothing for the target are refused. The task's former lowering is
+        replaced. The result is another task with its own records. Raises ConfigError that begins
+        with `lowering`.
         """
         data = {
             "passes": passes,
@@ -286,10 +291,10 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits: computation, target kind, threads, hardware, tf32, layout, chosen inputs,
-        lowering.
+        """16 hex digits that identify the task.
 
-        Which inputs are layout free matters only with a layout rewrite.
+        They depend on computation, target kind, threads, hardware, tf32, layout, chosen inputs and
+        lowering. Which inputs are layout-free matters only with a layout rewrite.
         """
         workload = self.workload.to_json()
         if self.layout == LayoutOption.NO_REWRITE:
@@ -327,13 +332,13 @@ class Task:
 
     @property
     def runs_code(self) -> bool:
-        """Whether rebuilding it runs a Python file of the user's."""
+        """Whether rebuilding the task runs a Python file of the user's."""
         chosen = any(chosen.form == "function" for _, chosen in self.chosen_inputs)
         return chosen or bool(self.lowering.passes) or "python" in self.workload.to_json()
 
     @property
     def function_name(self) -> str:
-        """The name of its functions in CUDA C: the operator's, e.g. `matmul`, or `main`."""
+        """The name of the task's functions in CUDA C: the operator's, e.g. `matmul`, or `main`."""
         named = re.fullmatch(r"(?:.*:)?([A-Za-z_]\w*)\(.*\)", self.workload.title)
         return "main" if named is None else named[1]
 
@@ -341,8 +346,9 @@ class Task:
     def dag(self) -> ComputeDAG:
         """The computation; its tensors are the kernel's arguments, in order.
 
-        Raises ConfigError when a tensor is empty or has more elements than an int32 index can tell
-        apart, when a read leaves its tensor, and when an operation uses what is no axis of it.
+        Raises ConfigError when a tensor is empty or has more elements than an int32 index can
+        address, when a read is out of bounds, and when an operation uses a variable that is not one
+        of its axes.
         """
         dag = ComputeDAG(self.workload.tensors())
         for tensor in (t for op in dag.ops for t in op.outputs):
@@ -374,13 +380,13 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """How many of the arguments, at the end, are outputs."""
+        """How many of the last arguments are outputs."""
         return self.workload.num_outputs
 
     def inputs(self, seed: int = 0) -> list[Array]:
-        """Random input arrays, but for chosen ones, the same for the same seed.
+        """The input arrays: random, the same for the same seed, except for chosen inputs.
 
-        Raises ConfigError when a chosen one does not fit.
+        Raises ConfigError when a chosen input does not fit.
         """
         arrays = self.workload.inputs(seed)
         if not self.chosen_inputs:
@@ -390,7 +396,7 @@ class Task:
         return replace_inputs(self.chosen_inputs, inputs, arrays, index_values(tensors), seed)
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
-        """What NumPy computes from `inputs`."""
+        """The outputs that NumPy computes from `inputs`."""
         return self.workload.reference(inputs)
 
 

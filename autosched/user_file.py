@@ -1,7 +1,7 @@
 """The user's own Python files: workloads, inputs, passes and sketch rules.
 
-Whoever writes a file's name into a configuration or a call has it run. A record is data: the files
-that it names are run only if this process already ran them, or inside `trusting()`.
+A file that is named in a configuration or a call is run. A record is data: a file that it names is
+run only if this process already ran it, or inside `trusting()`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _RUNNING: ContextVar[frozenset[Path]] = ContextVar("running", default=frozenset(
 
 @contextmanager
 def trusting(yes: bool = True) -> Iterator[None]:
-    """Python files that records name may be run while this is open.
+    """Allow Python files that records name to run inside this context.
 
         with autosched.trusting():
             kernel = autosched.load_best("mine.jsonl")  # a record of my_ops.py:my_matmul
 
-    `yes` false changes nothing.
+    `yes` = False changes nothing.
     """
     token = _TRUSTING.set(yes or _TRUSTING.get())
     try:
@@ -49,9 +49,9 @@ def trusting(yes: bool = True) -> Iterator[None]:
 
 @contextmanager
 def watched(what: str) -> Iterator[None]:
-    """Errors of the user's code that is called inside are a ConfigError with `what` and the line.
+    """Turn errors of the user's code that is called inside into a ConfigError.
 
-    The line is the outermost one that is not autosched's.
+    It begins with `what` and gives the line of the outermost frame outside of autosched.
     """
     try:
         yield
@@ -74,16 +74,16 @@ def require_trusted(spec: str, key: str) -> None:
 
 
 def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
-    """The module and the object that `spec` (file.py:name) means; the file is run.
+    """Run the file of `spec` (file.py:name); returns its module and the object of that name.
 
-    Raises ConfigError that begins with `key` and names the `kind` of object that was expected
-    when there is no such file or name, or the file fails.
+    Raises ConfigError, beginning with `key` and naming the `kind` of object that was expected, when
+    there is no such file or name, or the file fails.
     """
     path_text, separator, name = str(spec).rpartition(":")
     if not separator or not path_text or not name.isidentifier():
         raise ConfigError(f"{key}: expected file.py:{kind}, found {spec!r}")
     path = Path(path_text)
-    _whole(path, key)  # or it is said why there is none
+    _whole(path, key)  # raises a ConfigError of its own
     if not path.is_file():
         raise ConfigError(
             f"{key}: there is no file {visible(path_text)}; relative paths begin in the current "
@@ -96,9 +96,10 @@ def load_object(spec: str, key: str, kind: str) -> tuple[ModuleType, Any]:
 
 
 def spec_of(function: Any, key: str) -> str:
-    """`file.py:name` of a function at the top level of a file, which other processes load.
+    """`file.py:name` of a function at the top level of a file, from which other processes load it.
 
-    Relative to the current folder where it is below it. Raises ConfigError that begins with `key`.
+    The path is relative to the current folder where the file is below it. Raises ConfigError that
+    begins with `key`.
     """
     name = getattr(function, "__qualname__", None)
     code = getattr(function, "__code__", None)
@@ -108,7 +109,7 @@ def spec_of(function: Any, key: str) -> str:
 
 
 def spec_of_class(defined: type, key: str) -> str:
-    """As `spec_of`, of a class."""
+    """The same as `spec_of`, for a class."""
     file = getattr(sys.modules.get(defined.__module__), "__file__", None)
     return _spec(defined.__qualname__, file or "", key, "class")
 
@@ -124,7 +125,7 @@ def _spec(name: str, file: str, key: str, word: str) -> str:
 
 
 def _from_here(path: Path) -> Path:
-    """Relative to the current folder, where there is one and the path is below it."""
+    """The path relative to the current folder, where that exists and the path is below it."""
     try:
         here = Path.cwd()
     except FileNotFoundError:  # it was deleted
@@ -133,7 +134,7 @@ def _from_here(path: Path) -> Path:
 
 
 def _whole(path: Path, key: str) -> Path:
-    """The whole path, without links. ConfigError where there is none, as of a deleted folder."""
+    """The absolute path without links. ConfigError where there is none (a deleted folder)."""
     if "\0" in str(path):
         raise ConfigError(f"{key}: expected the name of a file, found {visible(str(path))}")
     try:
@@ -143,19 +144,19 @@ def _whole(path: Path, key: str) -> Path:
 
 
 class _AsItIsNow(SourceFileLoader):
-    """Compiles the file each time: stored byte code of an edit a second ago looks up to date."""
+    """Compiles the file each time: cached byte code looks up to date for an edit a second ago."""
 
     def path_stats(self, path: str) -> NoReturn:
-        """None: byte code is then neither read nor written."""
+        """Refuse, so that cached byte code is neither read nor written."""
         raise OSError
 
 
 def _load(path: Path, key: str) -> ModuleType:
-    """The file as a module, which may import files beside it, also in functions called later.
+    """Run the file as a module that may import files beside it, also later in functions.
 
-    Its folder is the first on the path while it runs, and the last from then on.
+    Its folder is the first on the path while the file runs, and the last from then on.
     """
-    running = _RUNNING.get()  # by this thread
+    running = _RUNNING.get()  # files that this thread is running
     if path.resolve() in running:
         raise ConfigError(
             f"{key}: {visible(str(path))} asks for itself while it is run; put what makes tasks "
@@ -171,7 +172,7 @@ def _load(path: Path, key: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
-    sys.modules[name] = module  # where dataclass looks up annotations
+    sys.modules[name] = module  # dataclass looks up annotations there
     token = _RUNNING.set(running | {path.resolve()})
     try:
         _RAN.add(path.resolve())
@@ -187,7 +188,10 @@ def _load(path: Path, key: str) -> ModuleType:
 
 
 def _require_own_neighbours(path: Path, key: str) -> None:
-    """Raise ConfigError where the file would import one beside another user's file, not its own."""
+    """Raise ConfigError where an import of the file would find another user file's neighbour.
+
+    That happens when a module of the same name beside another user's file was imported before.
+    """
     folder = path.resolve().parent
     others = {ran.parent for ran in _RAN} - {folder}
     for name in _imported(path):
@@ -201,12 +205,12 @@ def _require_own_neighbours(path: Path, key: str) -> None:
 
 
 def _places(folder: Path, name: str) -> tuple[Path, Path]:
-    """Where the module of that name may stand in a folder."""
+    """The paths at which a module of that name may be in a folder."""
     return folder / f"{name}.py", folder / name / "__init__.py"
 
 
 def _imported(path: Path) -> set[str]:
-    """The first names of all modules that statements of the file import."""
+    """The top-level names of all modules that the file's statements import."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
@@ -220,11 +224,11 @@ def _imported(path: Path) -> set[str]:
 def failure_in(
     path: str | Path, error: BaseException, name: str = "", line: int | None = None
 ) -> str:
-    """`my_ops.py:7: my_matmul failed: KeyError: 'n'`: where in the user's file `error` arose.
+    """Where in the user's file `error` arose: `my_ops.py:7: my_matmul failed: KeyError: 'n'`.
 
-    The line is the last one of that file on the way to the error, `line` where none was. `name` is
-    the function that was called; without one, the file itself failed. The text is one line, for of
-    the lines of a failed candidate's message the last is shown.
+    The line is the last one of that file in the traceback, or `line` where there is none. `name` is
+    the function that was called; without one, the file itself failed. The text is a single line,
+    because only the last line of a failed candidate's message is shown.
     """
     for frame in traceback.extract_tb(error.__traceback__):
         if _same(frame.filename, path):
@@ -244,12 +248,12 @@ def _same(one: str, other: str | Path) -> bool:
 
 
 def line_of(function: Any, path: str | Path) -> int | None:
-    """The line of the user's file `path` in which `function` begins; None where it is another's."""
+    """The line of the user's file `path` where `function` begins; None if not defined there."""
     code = getattr(function, "__code__", None)
     return None if code is None or not _same(code.co_filename, path) else code.co_firstlineno
 
 
 def place_of(function: Any, path: str | Path, name: str) -> str:
-    """`my_ops.py:7: my_matmul`: where the user's file defines `function`, as far as it is known."""
+    """Where the user's file defines `function`, as far as known: `my_ops.py:7: my_matmul`."""
     line = line_of(function, path)
     return f"{path}: {name}" if line is None else f"{path}:{line}: {name}"

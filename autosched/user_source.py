@@ -1,4 +1,4 @@
-"""What a function or class of a user's Python file does, as a digest: the file is not run."""
+"""A digest of the source of a function or class in a user's Python file; the file is not run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from autosched.errors import ConfigError
 
 
 def source_digest(spec: str) -> str:
-    """16 hex digits of what `spec` (file.py:name) names, and all of its file that it uses.
+    """16 hex digits of the source of `spec` (file.py:name) and of all in its file that it uses.
 
     Comments and the rest of the file do not count, nor do other files that it imports. Empty when
-    the file cannot be read, or does not define the name.
+    the file cannot be read or does not define the name.
     """
     path, _, name = spec.rpartition(":")
     try:
@@ -39,9 +39,9 @@ def source_digest(spec: str) -> str:
 
 
 def require_source(key: str, spec: str, recorded: str, kind: str = "function") -> None:
-    """Raise ConfigError, beginning with `key`, unless `spec` does what was `recorded` of it.
+    """Raise ConfigError, beginning with `key`, unless the digest of `spec` is the `recorded` one.
 
-    `kind` is what it is, for the message.
+    An empty `recorded` accepts everything. `kind` is the word for the object in the message.
     """
     if recorded and source_digest(spec) != recorded:
         raise ConfigError(
@@ -50,7 +50,7 @@ def require_source(key: str, spec: str, recorded: str, kind: str = "function") -
 
 
 def _binds(stmt: ast.stmt) -> Iterator[str]:
-    """The names that a statement of a module defines."""
+    """The names that a statement at module level binds."""
     match stmt:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name

@@ -1,4 +1,4 @@
-"""Python warnings at the user's line, however deep in the package something is noticed."""
+"""Issue Python warnings at the user's line, however deep in the package the cause is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BETWEEN = ("autosched", "contextlib", "functools", "torch")
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that names the line from which the package was called."""
+    """Warn at the line from which the package was called."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1

@@ -8,41 +8,41 @@ import shlex
 
 
 def count(number: int, noun: str) -> str:
-    """`1 record`, `2 records`, `2 sketches`."""
+    """A number with its noun: `1 record`, `2 records`, `2 sketches`."""
     ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
     return f"{number} {noun}{ending}"
 
 
 def last_line(message: str) -> str:
-    """The line of an error message that says what went wrong."""
+    """The last line of an error message, which says what went wrong."""
     return (message.strip().splitlines() or ["no message"])[-1]
 
 
 def told(error: BaseException) -> str:
-    """`KeyError: 'n'`, or the class alone of an error that says nothing."""
+    """An error as text: `KeyError: 'n'`, or the class alone if the error has no message."""
     text = str(error).strip()
     kind = type(error).__name__
     return f"{kind}: {text}" if text else kind
 
 
 def in_shell(path: str | os.PathLike[str]) -> str:
-    """`path` as a word of a command line that can be copied into a shell."""
+    """`path` as one word of a shell command that can be copied."""
     text = os.fspath(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def escaped(text: str, encoding: str | None = None) -> str:
-    """`text` with `\\udcff` for what an encoding (UTF-8) lacks: names of files need not be text."""
+    """`text` with `\\udcff` for what `encoding` (UTF-8) cannot encode; file names may have it."""
     encoding = encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def visible(text: str, keep: str = "") -> str:
-    """`text` with `\\x1b` for characters that a terminal obeys or hides, but for those to `keep`.
+    """`text` with `\\x1b` for invisible characters and terminal controls, except those in `keep`.
 
-    What comes from files may colour the terminal, write over other lines, or turn the direction of
-    the text around: control characters, ends of lines among them, those of directions, and those
-    that take no room.
+    Text from files may colour the terminal, overwrite other lines, or reverse the direction of the
+    text. So control characters (line ends included), direction marks and zero-width characters are
+    escaped.
     """
     return _HIDDEN.sub(lambda found: found[0] if found[0] in keep else _code(found[0]), text)
 
@@ -51,7 +51,7 @@ _HIDDEN = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f"
     "\\ufeff\\ufff9-\\ufffb\\U000e0000-\\U000e007f]"
 )
-"""Unicode's Cc, Zl, Zp and Cf but for the joiners, which scripts and emoji need."""
+"""Unicode's Cc, Zl, Zp and Cf except for the joiners, which scripts and emoji need."""
 
 
 def _code(character: str) -> str:
@@ -59,7 +59,7 @@ def _code(character: str) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """`1.23 ms` and the like."""
+    """A time as text, such as `1.23 ms`."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -67,9 +67,10 @@ def seconds_text(seconds: float) -> str:
 
 
 def rate_text(flops: float, peak: float | None = None) -> str:
-    """`12.3 GFLOP/s (34% of peak)`, or an empty text when the operations are not counted.
+    """A rate as text: `12.3 GFLOP/s (34% of peak)`; empty when the operations are not counted.
 
-    The peak is measured: more than all of it says so.
+    The peak is measured. A share above 100% gets a note: the peak was measured too low, or the
+    kernel saves operations.
     """
     if flops <= 0:
         return ""

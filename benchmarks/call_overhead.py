@@ -1,11 +1,11 @@
-"""What a call of a kernel costs before the kernel starts, beside other ways to call one.
+"""The overhead of a kernel call before the kernel starts, for several ways to call it.
 
 Run: python benchmarks/call_overhead.py [--size 8] [--rounds 200] [--calls 200]
 
-The kernel is an addition of two small vectors. The ways are called in turns, `calls` calls in a
-row, and the median over the rounds is printed; the kernel's own time, from a native loop, is
-subtracted in the last column. Disturbances that last longer than a turn fall on all ways. Tensors
-of PyTorch are among them where it is installed.
+The kernel is an addition of two small vectors. The ways to call it are timed in turns, `calls`
+calls in a row, and the median over the rounds is printed. The last column subtracts the kernel's
+own time, measured in a native loop. Disturbances that last longer than a turn affect all ways
+alike. PyTorch tensors are among the arguments if PyTorch is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Way = Callable[[], Any]
 
 
 class Dlpack:
-    """A tensor of another library: it offers __dlpack__ alone, as cheaply as NumPy does."""
+    """A tensor of another library that offers only __dlpack__, as cheaply as NumPy does."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.__dlpack__ = array.__dlpack__
@@ -39,7 +39,7 @@ class Dlpack:
 
 
 class Interface:
-    """A tensor of another library: it offers __array_interface__ alone."""
+    """A tensor of another library that offers only __array_interface__."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self._array = array
@@ -47,7 +47,7 @@ class Interface:
 
 
 def main() -> None:
-    """Print a table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=200)

@@ -1,9 +1,9 @@
-"""How fast compiled matrix multiplications are, against NumPy's, timed in turn in one process.
+"""The speed of compiled matrix multiplications against NumPy's, timed in turns in one process.
 
     python benchmarks/codegen_matmul.py [--sizes 512 1024] [--rounds 21]
 
-Each line is one schedule of Ansor's plain space (no packing): the tile of i and j, the block of k.
-The share is NumPy's time over ours, from the lower quartiles of interleaved rounds.
+Each line is one schedule of Ansor's plain space (no packing), given by the tile of i and j and the
+block of k. The share is NumPy's time over ours, from the lower quartiles of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def schedule(n: int, tiles: Tiles) -> tuple[Schedule, list[Tensor]]:
 
 
 def kernel(n: int, tiles: Tiles, target: Target) -> tuple[Callable[..., object], str]:
-    """The loaded kernel and what its building took."""
+    """The loaded kernel, and a text about its build."""
     sch, args = schedule(n, tiles)
     start = time.perf_counter()
     func = lower(sch, args, target, "matmul")
@@ -113,7 +113,7 @@ def measure(n: int, rounds: int, target: Target) -> None:
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for (_, call), samples in zip(calls, times, strict=True):
-            call()  # warm: the other kernels have used the caches since
+            call()  # Warm up, because the other kernels have used the caches since.
             samples.append(call())
     reference = lower_quartile(times[0])
     print(f"{n} x {n} x {n}, {target.threads} threads")

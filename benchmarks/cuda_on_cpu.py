@@ -1,13 +1,12 @@
-"""Printed CUDA C of random candidates, run on the CPU and compared with NumPy.
+"""Run the printed CUDA C of random candidates on the CPU and compare the results with NumPy.
 
     python benchmarks/cuda_on_cpu.py [--candidates 4] [--programs 40] [--seed 5]
 
-A check of the text itself where there is no GPU: a C++ compiler (g++ with C++20) makes the kernels
-into functions, each thread of a block is a thread of the CPU, `__syncthreads` and `__syncwarp` are
-real barriers and shuffles go through memory. Blocks run one after another. What this cannot show:
-the parts of the prelude in PTX, NVRTC's code, and anything about speed. Programs
-(`tests/kit/random_programs.py`) are of values of all types, and have one exact result. The exit
-code is 1 when a candidate or a program differs.
+This checks the text itself where there is no GPU. A C++ compiler (g++ with C++20) turns the kernels
+into functions. Each thread of a block is a thread of the CPU, `__syncthreads` and `__syncwarp` are
+real barriers, and shuffles go through memory. Blocks run one after another. It cannot check the
+parts of the prelude in PTX, NVRTC's code, or speed. Programs (`tests/kit/random_programs.py`) have
+values of all types and one exact result. The exit code is 1 when a candidate or a program differs.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ IN_PTX = {
     r"asm\(.cvt.f32.f16 [^;]*;[^;]*;": "_Float16 half; memcpy(&half, &x.bits, 2); y = half;",
     r"asm\(.cvt.rn.f16.f(32|64) [^;]*;[^;]*;": "_Float16 half = x; memcpy(&y.bits, &half, 2);",
 }
-"""What stands for the instructions of the prelude that convert float16."""
+"""Replacements for the prelude's instructions that convert float16."""
 
 
 def launcher(kernel: Kernel, text: str) -> str:
@@ -158,7 +157,7 @@ extern "C" void run_{kernel.name}({", ".join(params)}) {{
 
 
 def run(artifact: CudaArtifact, arrays: list[Any], folder: Path) -> None:
-    """Runs the launches of an artifact; outputs are written in place."""
+    """Run the launches of an artifact; outputs are written in place."""
     text = artifact.source
     for instruction, plain in IN_PTX.items():
         text = re.sub(instruction, plain, text)
@@ -179,7 +178,7 @@ def run(artifact: CudaArtifact, arrays: list[Any], folder: Path) -> None:
 
 
 def check(name: str, count: int, seed: int, folder: Path) -> tuple[int, int]:
-    """Candidates of a workload that were run, and how many of them differ from NumPy."""
+    """The number of candidates of a workload that were run, and how many differ from NumPy."""
     target = cuda_target()
     task = Task.from_workload(name, target=target, **WORKLOADS[name])
     inputs = task.inputs(seed=0)
@@ -207,7 +206,7 @@ def check(name: str, count: int, seed: int, folder: Path) -> tuple[int, int]:
 
 
 def check_programs(count: int, seed: int, folder: Path) -> tuple[int, int]:
-    """Random programs that were run, and how many of them differ from NumPy."""
+    """The number of random programs that were run, and how many differ from NumPy."""
     target = cuda_target()
     tried = wrong = number = 0
     while tried < count:

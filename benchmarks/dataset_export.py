@@ -2,12 +2,12 @@
 
     python benchmarks/dataset_export.py records/matmul.jsonl --rows 1000000 --format parquet
 
-What is real: the candidates of the record file, their features, and every step of the export: the
-log is read record by record, twice, each record is decoded, and its rows go through the writers
-and the split of `autosched dataset export`. What is made up: the log repeats the candidates, with
-times that vary by a tenth, until they make that many rows; the rows of a candidate are worked out
-at its first appearance only (a million would take an hour: some 8 ms a candidate). Each format
-runs in a process of its own, so that its peak is its own.
+The candidates of the record file, their features, and every step of the export are real: the log is
+read twice, record by record; each record is decoded; its rows go through the writers and the split
+of `autosched dataset export`. Made up is the repetition: the log repeats the candidates, with times
+that vary by a tenth, until there are enough rows. The features of a candidate are computed only at
+its first appearance, because for a million rows that would take an hour (some 8 ms a candidate).
+Each format runs in a process of its own, so that each peak is its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RepeatedSamples:
 
 
 def repeat(records: Path, copies: int, log: Path) -> None:
-    """Write `copies` of all records of one file, with other times."""
+    """Write `copies` copies of all records of a file, with varied times."""
     rng = np.random.default_rng(0)
     lines = [json.loads(line) for line in records.open() if '"steps"' in line]
     with log.open("w") as file:
@@ -63,7 +63,7 @@ def repeat(records: Path, copies: int, log: Path) -> None:
 
 
 def export(log: Path, output: Path, features: str, count: int) -> None:
-    """Export the log and print what it took."""
+    """Export the log; print the time and the peak memory."""
     start = time.perf_counter()
     summary = dataset.export(
         RepeatedSamples(log, features, count), output, (0.8, 0.1, 0.1), "random", features=features

@@ -3,9 +3,9 @@
     python benchmarks/every_type.py                                   # all types, two seeds
     python benchmarks/every_type.py --types int8 float16 --seeds 20
 
-Values are drawn from those where meanings part (ends of types, NaN, infinities, subnormals, what
-lies next to integers) and over all bits; loops are scalars, or vectors with a tail. What differs is
-printed, and the status is 1.
+Values are drawn from corner values (limits of types, NaN, infinities, subnormals, neighbours of
+integers) and from all bit patterns. Loops are scalar, or vectors with a tail. Differences are
+printed, and the status is then 1.
 """
 
 from __future__ import annotations

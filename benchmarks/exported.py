@@ -1,14 +1,14 @@
-"""Exported kernels against the same kernels in autosched: numbers and times.
+"""Exported kernels compared with the same kernels in autosched: results and times.
 
 Run: python benchmarks/exported.py [RECORDS...] [--trials 16] [--turns 40] [--milliseconds 20]
 
-The best record of each task (without files: of a few operators, tuned here on one thread and on
-all) is exported and called three ways: by autosched, by the exported module in a virtual
-environment that has NumPy and nothing else, and by the C example, compiled here. The three are
-processes of their own, timed in turns, each for some milliseconds: the fastest of batches of calls
-that take 0.2 ms or a call each, so that a busy machine disturbs little. A turn's times are divided
-by autosched's of the same turn, and the median of these ratios is printed with its 95% interval.
-Results must agree to the bit, those of C by their sums.
+The best record of each task is exported. Without files, the tasks are a few operators, tuned here
+on one thread and on all. Each kernel is called three ways: by autosched, by the exported module in
+a virtual environment that has only NumPy, and by the C example, compiled here. The three ways run
+in separate processes and are timed in turns of some milliseconds. The time of a turn is the fastest
+of batches that take 0.2 ms, or of single calls, so that a busy machine disturbs little. The times
+of a turn are divided by autosched's of the same turn, and the median of these ratios is printed
+with its 95% interval. Results must agree to the bit; those of C are compared by their sums.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ WORKLOADS: list[tuple[str, dict[str, Any]]] = [
     ("softmax", {"M": 256, "N": 256}),
 ]
 
-TURNS_OF_A_PROCESS = 5  # then others are started: where their memory lies matters
+TURNS_OF_A_PROCESS = 5  # then new processes start, because the addresses of their memory matter
 
-# What both processes of Python run: calls of a kernel, when they are asked for.
+# The code that both Python processes run: they call a kernel when they are asked to.
 CALLS = """
 def serve(kernels):
     given = {}
@@ -115,7 +115,7 @@ serve(found)
 
 
 class Answer(NamedTuple):
-    """Microseconds of a call, the sum of the outputs, and their hash (C has none)."""
+    """The microseconds of a call, the sum of the outputs, and their hash (none for C)."""
 
     microseconds: float
     total: float
@@ -123,7 +123,7 @@ class Answer(NamedTuple):
 
 
 class Child:
-    """A process that times kernels when it is asked."""
+    """A process that times kernels on request."""
 
     def __init__(self, words: Sequence[str]) -> None:
         pipe = subprocess.PIPE
@@ -137,14 +137,14 @@ class Child:
         return Answer(*json.loads(self._process.stdout.readline()))
 
     def end(self) -> None:
-        """Let it go."""
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
 def main() -> None:
-    """Export, call, print a table."""
+    """Export and call the kernels, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", nargs="*", type=Path)
     parser.add_argument("--trials", type=int, default=16)
@@ -159,14 +159,14 @@ def main() -> None:
         )
         print("the results of all agree to the bit")
         print(f"{'kernel':42} threads  autosched us  module, NumPy only         C example")
-        for number, file in enumerate(files):  # one library each: its kernels share their threads
+        for number, file in enumerate(files):  # one each: kernels of a library share threads
             own = place / f"library{number}"
             own.mkdir()
             _compare([best.record for best in best_kernels(file)], own, options)
 
 
 def _tuned(place: Path, trials: int) -> list[Path]:
-    """Records of WORKLOADS, on one thread and on as many as this machine has."""
+    """Tuned records of WORKLOADS, on one thread and on all threads of this machine."""
     files = []
     for threads in sorted({1, cpu_target().threads}):
         target = cpu_target(threads)
@@ -207,7 +207,7 @@ def _compare(records: list[Record], place: Path, options: argparse.Namespace) ->
 
 
 def _refused(record: Record, place: Path, python: str) -> None:
-    """Print how a library for features that no CPU has together is refused (asked on x86)."""
+    """Print how a library is refused whose features no CPU has together (x86 only)."""
     if not cpu_target().triple.startswith("x86_64"):
         return
     target = {**record.task["target"]}
@@ -226,7 +226,7 @@ def _refused(record: Record, place: Path, python: str) -> None:
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """The median of the turns' ratios, and between which of them it lies with 95% confidence."""
+    """The median of the ratios in each turn, and its 95% confidence interval."""
     ratios = sorted(other / own for own, other in zip(ours, theirs, strict=True))
     margin = round(0.98 * len(ratios) ** 0.5)
     middle = len(ratios) // 2
@@ -235,7 +235,7 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
 
 
 def _numpy_alone(place: Path) -> str:
-    """The Python of a fresh virtual environment that finds NumPy and nothing else."""
+    """The Python of a fresh virtual environment that has only NumPy."""
     environment, packages = place / "venv", place / "packages"
     venv.create(environment, with_pip=False, symlinks=True)
     packages.mkdir()
@@ -249,7 +249,7 @@ def _numpy_alone(place: Path) -> str:
 
 
 def _example(folder: Path, place: Path) -> Path:
-    """The program of the C example."""
+    """Compile the C example; return its program."""
     command = linker()
     if command is None:
         raise SystemExit("exported.py compiles C: install a C compiler, or set CC")
@@ -261,7 +261,7 @@ def _example(folder: Path, place: Path) -> Path:
 
 
 def _run_example(program: Path, name: str) -> Answer:
-    """What it prints of one kernel: `matmul sum 123, 4.5 us`."""
+    """The answer that the C example prints for one kernel: `matmul sum 123, 4.5 us`."""
     done = subprocess.run([str(program), name], capture_output=True, text=True, check=True)
     words = done.stdout.replace(",", "").split()
     return Answer(float(words[3]), float(words[2]))

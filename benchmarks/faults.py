@@ -1,14 +1,14 @@
-"""Tunes with candidates that hang, die and spoil their processes, and counts what is lost.
+"""Tune with candidates that hang, die and spoil their processes, and count what is lost.
 
     python benchmarks/faults.py [--candidates 500] [--share 0.5] [--seed 0] [--skip-alone]
 
 The back end of tests/kit/faults.py is real up to the point where a candidate misbehaves: real
-processes, native code, signals. First every fault is met alone, by one of three candidates; then
-they are mixed at random. Of each run is asked: every candidate is recorded once; what met a fault
-has a failure of the right stage, kind and message, and all others are valid and checked; no
-process (nor zombie), open file, temporary file or shared memory is left. What hangs is ended after
-`--short` seconds, and all else is given minutes, so that a busy machine changes nothing.
-Exit status 1 where something is not so.
+processes, native code, signals. First each fault is met alone, by one of three candidates; then the
+faults are mixed at random. After each run, every candidate must be recorded once. Candidates with a
+fault must have a failure of the right stage, kind and message, and all others must be valid and
+checked. No process (nor zombie), open file, temporary file or shared memory may be left. Hanging
+calls are ended after `--short` seconds and all others get minutes, so that a busy machine changes
+nothing. The exit status is 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = (*FAULTS, *HARMLESS)
 
 
 def run(order: Sequence[str], short: float) -> tuple[Outcome, float]:
-    """One run, and its seconds."""
+    """The outcome of one run, and its seconds."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
         outcome = tuned(Path(name).resolve(), order, short)
@@ -41,7 +41,7 @@ def run(order: Sequence[str], short: float) -> tuple[Outcome, float]:
 
 
 def alone(short: float) -> int:
-    """Each fault by itself; how many problems that makes."""
+    """Run with each fault alone; return the number of problems."""
     found = 0
     for name in NAMES:
         outcome, seconds = run([GOOD, name, GOOD], short)
@@ -52,7 +52,7 @@ def alone(short: float) -> int:
 
 
 def mixed(order: Sequence[str], short: float) -> int:
-    """All together; the table; how many problems that makes."""
+    """Run with all faults mixed and print the table; return the number of problems."""
     outcome, seconds = run(order, short)
     groups = defaultdict(list)
     for name, failure, spent in outcome.failures:
@@ -76,7 +76,7 @@ def mixed(order: Sequence[str], short: float) -> int:
 
 
 def main() -> int:
-    """Alone, mixed, and without faults for comparison; 1 where something was lost."""
+    """Run with faults alone, mixed, and without faults for comparison; 1 if something was lost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--candidates", type=int, default=500, help="of the mixed run")
     parser.add_argument("--share", type=float, default=0.5, help="of them that meet a fault")

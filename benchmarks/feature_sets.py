@@ -1,14 +1,15 @@
-"""Which feature set ranks candidates better: of unseen workloads, and after a few measurements.
+"""Compare how well feature sets rank candidates, on unseen workloads and after few measurements.
 
     python benchmarks/feature_sets.py collect records/ --candidates 400
     python benchmarks/feature_sets.py compare records/*.jsonl
 
-`collect` measures random candidates of each workload. `compare` gives the cost model of `tune` the
-same records in each feature set: trained on all workloads but one, it ranks that one's candidates;
-trained on 64 candidates of a workload, it ranks the others of that workload. Printed are the
-share of pairs in the right order (rank), how many of the 8 and of the 32 fastest are among as many
-predicted fastest, and how fast the best of the 8 predicted fastest is (best8, 1: the fastest).
-Before that, how long the rows of a candidate take in each set.
+`collect` measures random candidates of each workload. `compare` trains the cost model of `tune` on
+the same records in each feature set, in two ways. Trained on all workloads but one, the model ranks
+the candidates of that one. Trained on 64 candidates of a workload, it ranks the other candidates of
+the workload. It prints the share of pairs in the right order (rank), how many of the 8 and of the
+32 fastest candidates are among as many predicted fastest, and how fast the best of the 8 predicted
+fastest is (best8, 1: the fastest of all). Before that it prints the time for the rows of a
+candidate in each set.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ COLUMNS = ("rank", *(f"top-{k}" for k in TOPS), "best8")
 class Workload:
     """The measured candidates of one record file: rows by feature set, and seconds.
 
-    `extraction` has for each feature set the seconds that the rows of each candidate took.
+    `extraction` has, for each feature set, the seconds for extracting the rows of each candidate.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Workload:
 
 
 def collect(folder: Path, candidates: int, seed: int) -> None:
-    """Random candidates of every workload, each workload in a file of its own."""
+    """Measure random candidates of every workload, with a record file for each workload."""
     folder.mkdir(parents=True, exist_ok=True)
     options = TuneOptions(trials=candidates, seed=seed, cost_model="random")
     with Measurer.create(options=RunOptions(10.0, 50.0, 3)) as measurer:
@@ -90,8 +91,8 @@ def collect(folder: Path, candidates: int, seed: int) -> None:
 def load(path: Path) -> Workload:
     """The valid records of one workload, each lowered for every feature set.
 
-    The sets take turns at being worked out first: the second finds some of what it needs already
-    noted at the nodes of the program.
+    The sets take turns at being extracted first, because the second one finds some of its
+    intermediate results already cached at the nodes of the program.
     """
     records = [record for record in read_log(path).records if record.result.valid]
     task = Task.from_json(records[0].task)
@@ -117,7 +118,7 @@ def load(path: Path) -> Workload:
 
 
 def quality(scores: np.ndarray, seconds: np.ndarray) -> list[float]:
-    """The values of COLUMNS for one ranking."""
+    """The values of COLUMNS for one ranking of candidates by `scores`."""
     found = [prediction_quality(scores.tolist(), seconds.tolist(), k) for k in TOPS]
     assert found[0] is not None, "all candidates took equally long"
     best = seconds.min() / seconds[np.argsort(-scores, kind="stable")[:8]].min()
@@ -128,14 +129,14 @@ def quality(scores: np.ndarray, seconds: np.ndarray) -> list[float]:
 def predict(
     rows: Sequence[FeatureRows], throughputs: np.ndarray, tested: Sequence[FeatureRows], seed: int
 ) -> np.ndarray:
-    """Scores of the tested candidates by a model trained on the others."""
+    """Scores of the tested candidates by a model that is trained on the other ones."""
     model = XGBoostModel(seed)
     model.fit(rows, throughputs.tolist())
     return model.predict(tested)
 
 
 def unseen(workloads: Sequence[Workload], features: str, seeds: int) -> Iterator[list[float]]:
-    """For each workload the quality of a model that was trained on all others."""
+    """For each workload, the quality of a model that is trained on all others."""
     rows = [r for w in workloads for r in w.rows[features]]
     throughputs = np.concatenate([w.throughputs for w in workloads])
     groups = np.repeat(np.arange(len(workloads)), [len(w.seconds) for w in workloads])
@@ -151,7 +152,7 @@ def unseen(workloads: Sequence[Workload], features: str, seeds: int) -> Iterator
 
 
 def few(workload: Workload, features: str, count: int, seeds: int) -> list[float]:
-    """The quality of models that were trained on `count` candidates of the workload itself."""
+    """The quality of models that are trained on `count` candidates of the workload itself."""
     rows, found = workload.rows[features], []
     rng = np.random.default_rng(count)
     for seed in range(seeds):
@@ -177,7 +178,7 @@ def compare(paths: Sequence[Path], seeds: int, counts: Sequence[int]) -> None:
 
 
 def extraction_table(workloads: Sequence[Workload]) -> None:
-    """Markdown: milliseconds for the rows of a candidate, lowering left out, median."""
+    """A Markdown table: median milliseconds for the rows of a candidate, without lowering."""
     print("\nmilliseconds for the rows of a candidate, median\n")
     print(f"| workload | {' | '.join(FEATURE_SETS)} |")
     print("|---" * (1 + len(FEATURE_SETS)) + "|")
@@ -192,7 +193,7 @@ def _medians(workloads: Sequence[Workload]) -> str:
 
 
 def table(title: str, workloads: Sequence[Workload], measured: Any) -> None:
-    """Markdown: a line a workload, for each feature set the values of COLUMNS."""
+    """A Markdown table: a line for each workload, the values of COLUMNS for each feature set."""
     values = {name: list(measured(name)) for name in FEATURE_SETS}
     print(f"\n{title}\n")
     columns = ", ".join(COLUMNS)

@@ -1,17 +1,17 @@
-"""Candidates a second on one core: features of many at once against one by one, and whether equal.
+"""Candidates per second on one core: batched against one-by-one feature extraction, and equality.
 
     python benchmarks/features.py [--workloads matmul ...] [--candidates 8192]
     python benchmarks/features.py --workloads all --candidates 2000 --sample 2000 --repeats 1
     python benchmarks/features.py --features autosched-1 --targets cpu cuda
     python benchmarks/features.py --workloads all --candidates 500 --sample 0 --space autosched
 
-Two populations of each workload are worked out: random candidates, and what mutations made of
-them. The first meets empty tables, the second what the first left behind. A sample of both is then
-worked out one by one and compared bit for bit; the exit status is 1 when anything differs. Times
-are processor time, for one by one the smallest of `--repeats` runs, with Python's garbage
-collector as autosched's own processes set it. The second line above compares about 100,000
-candidates; the third is of what `tune` learns from; the last only counts the candidates that the
-arrays have no rule for, which are worked out one by one, by reason.
+Two populations of each workload are extracted: random candidates, and mutations of them. The first
+starts with empty tables, the second with the tables that the first left. A sample of both is then
+extracted one by one and compared bit for bit; the exit status is 1 when anything differs. Times are
+processor time; for one-by-one extraction, the smallest of `--repeats` runs counts, with Python's
+garbage collector set as in autosched's own processes. The second line above compares about 100,000
+candidates. The third uses the features that `tune` learns from. The last only counts, by reason,
+the candidates for which batched extraction has no rule and which are extracted one by one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ DEFAULT = ("matmul", "conv2d_nchw_bn_relu", "transpose_batch_matmul_softmax")
 def drawn(
     task: Task, count: int, seed: int, space_name: SpaceName
 ) -> tuple[list[Steps], list[Steps]]:
-    """Random candidates, and others that three mutations each made of them."""
+    """Random candidates, and others made from each of them by three mutations."""
     rng = np.random.default_rng(seed)
     space = SearchSpace(task, SearchOptions(space=space_name))
     found = space.sample(rng, count)[:count]
@@ -116,7 +116,7 @@ def drawn(
 def one_by_one(
     task: Task, candidates: list[Steps], features: str = ANSOR
 ) -> list[FeatureRows | None]:
-    """The rows by lowering each candidate; None for an illegal one."""
+    """The rows from lowering each candidate separately; None for an illegal candidate."""
     found: list[FeatureRows | None] = []
     for steps in candidates:
         try:
@@ -127,7 +127,7 @@ def one_by_one(
 
 
 def differ(a: FeatureRows | None, b: FeatureRows | None) -> bool:
-    """Whether the rows are not the same bits."""
+    """Whether the bits of the rows differ."""
     if a is None or b is None:
         return a is not b
     return a.shape != b.shape or a.tobytes() != b.tobytes()
@@ -145,9 +145,9 @@ def compare(
     repeats: int,
     seed: int,
 ) -> tuple[int, int]:
-    """Print one line; how many rows of the sample differ, and how many were compared.
+    """Print one line; return how many rows of the sample differ, and how many were compared.
 
-    `share` gains those of the workload.
+    The counts of the workload are added to `share`.
     """
     name, args = WORKLOADS[label]
     task = Task.from_workload(name, target=target, **args)
@@ -184,7 +184,7 @@ def compare(
 
 
 def note(label: str, target: Target, space: SpaceName, own: Share, total: Share) -> None:
-    """Print how many candidates were worked out one by one, and why; add them to `total`."""
+    """Print how many candidates were extracted one by one, and why; add the counts to `total`."""
     reasons = "".join(f"; {count} {reason}" for reason, count in own.reasons.most_common())
     print(
         f"{label} {target.kind} {space}: {own.one_by_one} of {own.candidates} one by one, "

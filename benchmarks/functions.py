@@ -1,11 +1,11 @@
-"""How long elementwise functions take: ours, the C library's lane by lane, PyTorch's.
+"""The time of elementwise functions: ours, the C library's lane by lane, and PyTorch's.
 
     python benchmarks/functions.py                # every function that is not the library's
     python benchmarks/functions.py sin cos pow --dtype float64
 
-Vectors of this machine's width over numbers that stay in the second cache, one thread; the sides
-are called in turns in this process, and medians of `--rounds` turns count. PyTorch is left out
-where it is not installed, and of functions that it does not have.
+One thread computes vectors of this machine's width over numbers that stay in the second-level
+cache. The implementations are called in turns in this process, and the medians of `--rounds` turns
+count. PyTorch is left out if it is not installed, and for functions that it does not have.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from autosched.tir.stmt import BufferStore, For, ForKind
 N = 1 << 15
 SIDES = ("ours", "library", "PyTorch")
 LIMITS = {"acosh": (1.1, 9.0), "fmod": (0.1, 9.0), "pow": (0.1, 3.0)}
-"""Between which numbers are drawn, where not from 0.1 to 0.9."""
+"""The range from which arguments are drawn, if it is not 0.1 to 0.9."""
 
 
 def kernel(name: str, dtype: DType) -> CpuKernel:
@@ -57,7 +57,7 @@ def kernel(name: str, dtype: DType) -> CpuKernel:
 
 
 def pytorch(name: str, inputs: list[Any], out: Any) -> Callable[[], Any] | None:
-    """PyTorch's call, or None."""
+    """PyTorch's call of the function, or None."""
     with suppress(ImportError, AttributeError):
         torch = importlib.import_module("torch")
         torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def row(name: str, dtype: DType, rounds: int) -> str:
     out = np.zeros(N, dtype.numpy)
     ours, out_by_lanes = partial(kernel(name, dtype), *inputs, out), np.zeros_like(out)
     sides: dict[str, Callable[[], Any]] = {"ours": ours}
-    if name != "sigmoid":  # which the library has not
+    if name != "sigmoid":  # the library lacks this function
         nothing: dict[int, dict[str, Any]] = {dtype.bits: {}}
         with mock.patch.multiple(llvm_math, POLYNOMIALS=nothing, TIERS=nothing):
             sides["library"] = partial(kernel(name, dtype), *inputs, out_by_lanes)

@@ -1,15 +1,15 @@
-"""Hostile files: every one costs a message, nothing else.
+"""Hostile files: each of them may cause a message, and nothing else.
 
     python benchmarks/fuzz.py                    # 50,000 inputs, some ten minutes on two cores
     python benchmarks/fuzz.py --inputs 2000 --seed 1
     python benchmarks/fuzz.py --repeat yaml:1234 # one input again: what it is and what comes of it
 
 Inputs are real files with something odd in them: records, Ansor v0.6 logs, YAML configurations,
-expressions, datasets and saved cost models. Each is given to what reads it, in a process that may
-die. A finding is an answer that is neither a result nor an AutoschedError with a text, more than
-5 seconds of CPU time, a process that died or did not answer, anything that was executed (a
-process, a pickle, a file of the folder) and any file written outside of the folder. The exit
-status is 1 when there are any; --repeat shows one in full.
+expressions, datasets and saved cost models. Each is given to its reader, in a process that may die.
+A finding is an answer that is neither a result nor an AutoschedError with a text, more than 5
+seconds of CPU time, a process that died or did not answer, anything that was executed (a process, a
+pickle, a file of the folder), and any file written outside of the folder. The exit status is 1 when
+there are findings; --repeat shows one in full.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from kit.hostile import Draw, dataset, expression, lines, model, yaml
 
-SECONDS = 5.0  # of CPU time for an answer
-LIMIT = float(os.environ.get("FUZZ_LIMIT", "60"))  # of waiting: a busy machine is no finding
+SECONDS = 5.0  # CPU seconds for an answer
+LIMIT = float(os.environ.get("FUZZ_LIMIT", "60"))  # seconds to wait: a busy machine is no finding
 MEMORY = 6 << 30
-LONGEST = 20_000  # characters of a message
+LONGEST = 20_000  # characters in a message
 SHARES = {"records": 30, "ansor": 15, "yaml": 10, "expression": 25, "dataset": 12, "model": 8}
 _STEPS = [["SP", 2, 0, 16, [4], 1], ["RE", 2, [0, 2, 3, 1]], ["AN", 2, 0, 3], ["AN", 2, 3, 2]]
 _EXPRESSION = {
@@ -69,7 +69,7 @@ _HOSTILE_PYTHON = "from pathlib import Path\nPath(__file__).with_name('ran').tou
 
 
 class Watch:
-    """Notes what is executed, and what is written outside of the folder."""
+    """Records what is executed, and what is written outside of the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.seen: list[str] = []
@@ -101,7 +101,7 @@ _EXECUTES = {"os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Po
 
 @dataclass
 class Outcome:
-    """What became of an input: `kind` is result, refused or finding."""
+    """The outcome of an input: `kind` is result, refused or finding."""
 
     kind: str
     text: str
@@ -110,7 +110,7 @@ class Outcome:
 
 @dataclass
 class Fuzzer:
-    """The process that may die: makes inputs of its folder and gives them to what reads them."""
+    """The process that may die: makes inputs in its folder and gives them to their readers."""
 
     folder: Path
     bases: dict[str, Any] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Fuzzer:
         self.watch = Watch(self.folder)
 
     def make(self, kind: str, seed: int, number: int) -> Any:
-        """The input."""
+        """The input of this kind, seed and number."""
         draw = Draw(f"{seed} {kind} {number}")
         match kind:
             case "records" | "ansor":
@@ -371,7 +371,7 @@ class Report:
 
 
 def fuzz(inputs: int, seed: int, folder: Path, kinds: Sequence[str] = ()) -> Report:
-    """`inputs` of all `kinds` by their shares, in a process that is replaced when it dies."""
+    """Try `inputs` inputs of all `kinds`, by their shares; a process that dies is replaced."""
     report = Report()
     chosen = kinds or tuple(SHARES)
     total = sum(SHARES[kind] for kind in chosen)

@@ -1,10 +1,11 @@
-"""Every golden CUDA candidate that verifies, compiled by NVRTC: how many, and what they use.
+"""Compile every golden CUDA candidate that verifies by NVRTC, and print the resources used.
 
     python benchmarks/golden_cuda.py [--arch sm_80 --arch sm_90] [--workload NAME] [--out FILE]
 
-No GPU is needed. A line per workload and architecture: candidates, those that compile, the seconds
-of CPU that NVRTC took in all and at most, the most registers, candidates whose kernels use the
-stack or spill. `--out` gets a JSON line per kernel. The exit code is 1 when a candidate fails.
+No GPU is needed. A line for each workload and architecture has the number of candidates, the number
+that compile, the total and the largest CPU seconds of NVRTC, the largest number of registers, and
+the candidates whose kernels use the stack or spill. `--out` gets a JSON line for each kernel. The
+exit code is 1 when a candidate fails.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def candidates(workload: str | None = None) -> Iterator[tuple[str, ComputeDAG, l
 def compiled(
     nvrtc: Nvrtc, arch: str, dag: ComputeDAG, steps: list[Step], name: str, out: TextIO | None
 ) -> Row:
-    """What one candidate needs. Raises ScheduleError or CompileError."""
+    """The resources that one candidate needs. Raises ScheduleError or CompileError."""
     artifact = cuda_source(dag, steps, cuda_target(arch), name)
     start = time.process_time()
     result = nvrtc.compile(artifact.source, arch, statements=artifact.statements)

@@ -2,10 +2,11 @@
 
     python benchmarks/golden_report.py [--workload NAME] [--target cpu|cuda] [--show N]
 
-Columns: DAG texts, flop counts, bound loop states, sets of sketches, feature rows (a row agrees
-when all 164 values do, to a relative 1e-5; rows compare as a multiset, and so do buffer slots of
-equal lines and bytes), candidates with all rows right. Ansor writes a row of zeros for a candidate
-it cannot lower: so does a refusal here. `--show` prints the first N disagreements.
+Columns: DAG texts, flop counts, bound loop states, sets of sketches, feature rows, and candidates
+with all rows right. A feature row agrees when all 164 values do, to a relative 1e-5; rows are
+compared as a multiset, and so are buffer slots of equal lines and bytes. Ansor writes a row of
+zeros for a candidate that it cannot lower; a refusal here counts as such a row. `--show` prints the
+first N disagreements.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Report:
 
 
 def golden_lines() -> Iterator[dict[str, Any]]:
-    """All lines about workloads."""
+    """All golden lines that are about workloads."""
     for name in FILES:
         with gzip.open(FOLDER / name, "rt") as file:
             for text in file:
@@ -90,7 +91,7 @@ def golden_lines() -> Iterator[dict[str, Any]]:
 
 
 def matching_rows(rows: npt.NDArray[Any], expected: npt.NDArray[Any]) -> int:
-    """How many rows agree, each with another of the expected ones; tied slots may swap."""
+    """The number of rows that match distinct expected rows; tied slots may swap."""
     left = list(canonical_rows(expected.astype(np.float32)))
     count = 0
     for row in canonical_rows(rows.astype(np.float32)):
@@ -105,7 +106,7 @@ def matching_rows(rows: npt.NDArray[Any], expected: npt.NDArray[Any]) -> int:
 def compare(
     line: dict[str, Any], dag: ComputeDAG, report: Report, ignored: Sequence[int] = ()
 ) -> None:
-    """Record everything that one golden line says, but for `ignored` columns of its rows."""
+    """Record all comparisons of one golden line, except the `ignored` columns of its rows."""
     key = (line["workload"], line["target"])
     hardware = HardwareParams.from_list(line["hardware"])
     if "dag" in line:

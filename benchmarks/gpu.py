@@ -1,14 +1,14 @@
-"""What autosched does on a GPU, in ten minutes and one report: for the person who has one.
+"""Check and measure autosched on a GPU: ten minutes and one report, for somebody who has one.
 
     python benchmarks/gpu.py                        # writes gpu-report.md
     python benchmarks/gpu.py --seconds 300 --trials 32 --out report.md
     python benchmarks/gpu.py --fake                 # without a GPU: that this program itself works
 
-In this order: doctor; faulty kernels under compute-sanitizer, where it is installed; 20 golden
-candidates on whole numbers, equal to NumPy to the bit; kernels that hang, trap or write where they
-must not, each of which may cost one measurement and nothing else; ten operators tuned and timed
-beside PyTorch (cuBLAS, cuDNN), where it is installed. It keeps to --seconds itself: what there is
-no time for is named in the report.
+The parts run in this order: doctor; faulty kernels under compute-sanitizer, if it is installed; 20
+golden candidates on whole numbers, which must equal NumPy to the bit; kernels that hang, trap or
+write out of bounds, each of which may cost one measurement and nothing else; ten operators, tuned
+and timed beside PyTorch (cuBLAS, cuDNN), if it is installed. The program keeps to --seconds itself;
+the report names the parts for which there was no time.
 
 Exit status: 0 when all was as it should be, 1 when not, 2 when there is no GPU.
 """
@@ -54,7 +54,7 @@ from autosched.task import Task
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
-_RESERVE = 15.0  # seconds for starting, for processes that end, and for the report
+_RESERVE = 15.0  # seconds for the start, for ending processes, and for the report
 
 EXACT = (  # sums, products and maxima of small whole numbers are exact in float32
     *("matmul", "batch_matmul", "dense_bias_relu", "conv1d_nlc", "conv2d_nhwc", "conv3d_ndhwc"),
@@ -63,7 +63,7 @@ EXACT = (  # sums, products and maxima of small whole numbers are exact in float
 )
 _PADDED = {"stride": 1, "padding": 1}
 _CONV = {"KH": 3, "KW": 3, **_PADDED}
-_HALF = {"acc_dtype": "float32"}  # on tensor cores, as PyTorch's
+_HALF = {"acc_dtype": "float32"}  # on tensor cores, as in PyTorch
 OPERATORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
     ("softmax", {"M": 4096, "N": 1024}),
@@ -82,7 +82,7 @@ OPERATORS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def doctor(bench: Bench) -> None:
-    """What the machine has."""
+    """Add the report of doctor."""
     found = diagnose(bench.arch)
     bench.report.add("```", *lines_of(found.findings, 100), found.verdict, "```")
     if found.failed and not bench.fake:
@@ -90,7 +90,7 @@ def doctor(bench: Bench) -> None:
 
 
 def golden() -> Iterator[tuple[Task, tuple[Step, ...]]]:
-    """Golden CUDA candidates of operators that are exact, in turns over their settings."""
+    """Golden CUDA candidates of exact operators, in turns over their settings."""
     settings: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for name in ("ansor_v06.jsonl.gz", "ansor_v06_batch.jsonl.gz"):
         with gzip.open(GOLDEN / name, "rt") as file:
@@ -113,7 +113,7 @@ def golden() -> Iterator[tuple[Task, tuple[Step, ...]]]:
 
 
 def equal_to_the_bit(bench: Bench, number: int = 20, share: float = 0.25) -> None:
-    """Golden candidates on whole numbers, without fused multiply-add, against NumPy."""
+    """Compare golden candidates on whole numbers, without fused multiply-add, with NumPy."""
     end = bench.budget.spent + share * bench.budget.left
     runner, equal, different = GpuRunner(RunOptions()), 0, list[str]()
     try:
@@ -146,7 +146,7 @@ def equal_to_the_bit(bench: Bench, number: int = 20, share: float = 0.25) -> Non
 
 
 def tuning(bench: Bench) -> None:
-    """The operators, one after the other, each with an equal share of the time that is left."""
+    """Tune the operators, one after the other, each with an equal share of the remaining time."""
     theirs = pytorch(bench)
     table = ["| operator | trials | valid | best | GFLOP/s | PyTorch | we are |", "|" + "---|" * 7]
     bests: list[Record] = []
@@ -197,7 +197,7 @@ def tuning(bench: Bench) -> None:
 
 
 def pytorch(bench: Bench) -> dict[tuple[str, str], float | str]:
-    """Seconds of PyTorch for each operator, or why there are none; empty without PyTorch."""
+    """PyTorch's seconds for each operator, or the reason for none; empty without PyTorch."""
     if importlib.util.find_spec("torch") is None or bench.fake:
         bench.report.add("PyTorch is not installed, or the GPU is none: nothing to compare with.")
         return {}
@@ -223,7 +223,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
 
 
 def run(bench: Bench, only: Sequence[str]) -> None:
-    """The parts, until the time is used up."""
+    """Run the parts until the time is used up."""
     for title, part in PARTS.items():
         if only and title not in only:
             continue
@@ -273,7 +273,7 @@ def main() -> int:
     bench = Bench(
         facts, environment, budget, report, args.trials, operators, args.fake, args.records
     )
-    # A part that does not end in time ends as by Ctrl-C, which loses nothing that was measured.
+    # A part that exceeds its time ends as by Ctrl-C, which loses no measurement.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, max(1.0, budget.left - _RESERVE))
     try:

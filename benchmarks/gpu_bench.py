@@ -1,4 +1,4 @@
-"""What the parts of benchmarks/gpu.py share: the GPU, the time that is left, the report."""
+"""State that the parts of benchmarks/gpu.py share: the GPU, the remaining time, the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAKE = "**The GPU was the fake one of the tests: no figure here says anything.**
 
 
 class Budget:
-    """Seconds of wall time that all parts share."""
+    """The wall time, in seconds, that all parts share."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -32,7 +32,7 @@ class Budget:
 
 @dataclass
 class Report:
-    """The file, which is written anew after each part, and what was not as it should be."""
+    """The report, which is rewritten after each part, and the list of what was wrong."""
 
     path: Path
     fake: bool
@@ -40,7 +40,7 @@ class Report:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> None:
-        """Lines for the file and the terminal."""
+        """Add lines to the report and print them."""
         print(*lines, sep="\n", flush=True)
         self.text += lines
         partial = self.path.with_name(self.path.name + ".part")
@@ -48,7 +48,7 @@ class Report:
         partial.replace(self.path)
 
     def fail(self, line: str) -> None:
-        """Something is wrong."""
+        """Record that something is wrong."""
         self.wrong.append(line)
         self.add(f"WRONG: {line}")
 
@@ -59,7 +59,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Bench:
-    """What the parts need: the GPU's architecture and facts, the time, and the report."""
+    """What a part of the benchmark needs: facts about the GPU, remaining time and the report."""
 
     facts: dict[str, Any]
     environment: dict[str, Any]
@@ -80,6 +80,6 @@ class Bench:
         return cuda_target(self.arch)
 
     def compile(self, source: str, *options: str) -> bytes:
-        """A cubin. Raises CompileError."""
+        """Compile a source to a cubin. Raises CompileError."""
         driver = int(self.facts["driver"].partition(".")[0])
         return load_nvrtc(self.arch, driver).compile(source, self.arch, options).cubin

@@ -1,4 +1,4 @@
-"""Kernels that hang, trap or write where they must not, for benchmarks/gpu.py."""
+"""Kernels that hang, trap or write out of bounds, for benchmarks/gpu.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ extern "C" __global__ void __launch_bounds__(64) NAME(const float* a, const floa
   BODY
 }
 """
-# What is wrong, how often it is launched, the kind of failure that it must be, and the fake's part.
+# The fault, its code, the number of launches, the expected kind of failure, and the behaviour of a
+# fake GPU.
 FAULTS: tuple[tuple[str, str, int, str, dict[str, Any]], ...] = (
     (
         "endless loop",
@@ -54,7 +55,7 @@ FAULTS: tuple[tuple[str, str, int, str, dict[str, Any]], ...] = (
 
 
 def faults(bench: Bench) -> None:
-    """Each fault between two good candidates: it must cost one measurement and nothing else."""
+    """Measure each fault between two good candidates: it must cost one measurement only."""
     task = Task.from_workload("matmul", M=64, N=64, K=64, target=bench.target)
     (steps, *_) = SearchSpace(task).sample(np.random.default_rng(0), 1)
     good = build_cuda(task.dag, steps, task.target, task.function_name)

@@ -1,4 +1,4 @@
-"""Faulty kernels under compute-sanitizer, each in a process of its own, for benchmarks/gpu.py."""
+"""Run faulty kernels under compute-sanitizer, each in its own process, for benchmarks/gpu.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from autosched.tir.function import PrimFunc
 from autosched.workloads.workload import shape_of
 
 SCRIPT = Path(__file__).with_name("gpu.py")
-_FOUND = 77  # compute-sanitizer's status when it found something
+_FOUND = 77  # compute-sanitizer's status after a finding
 
 
 _TOOLS = {
@@ -53,7 +53,7 @@ _KERNELS: tuple[tuple[str, dict[str, Any], SpaceName], ...] = (
 
 
 def sanitizer(bench: Bench, share: float = 0.25) -> None:
-    """Small kernels under compute-sanitizer, which must be clean, and then mutants of them."""
+    """Check that small kernels are clean under compute-sanitizer, then that mutants are found."""
     program = find_sanitizer()
     if program is None:
         bench.report.add("compute-sanitizer is not installed (it comes with the CUDA toolkit).")
@@ -85,7 +85,7 @@ def sanitizer(bench: Bench, share: float = 0.25) -> None:
 
 
 def _largest(bench: Bench, task: Task, space: SpaceName) -> tuple[PrimFunc, CudaArtifact]:
-    """Of some candidates the one with the most threads: a warp alone has no races of warps."""
+    """The candidate with the most threads, because a single warp has no races between warps."""
     options = SearchOptions(space=space)
     drawn = SearchSpace(task, options).sample(np.random.default_rng(0), _DRAWN)
     funcs = [lower_steps(task.dag, s, task.target, task.function_name) for s in drawn]
@@ -103,7 +103,7 @@ def _compiled(bench: Bench, artifact: CudaArtifact) -> CudaArtifact:
 
 
 def _mutants(bench: Bench, task: Task, func: PrimFunc) -> Iterator[tuple[str, Task, CudaArtifact]]:
-    """One of each kind."""
+    """One mutant of each kind."""
     for mutant in {m.kind: m for m in mutants(func)}.values():
         try:
             artifact = cuda_artifact(lower_to_kernels(mutant.func), func.name)
@@ -113,14 +113,14 @@ def _mutants(bench: Bench, task: Task, func: PrimFunc) -> Iterator[tuple[str, Ta
 
 
 def find_sanitizer() -> str | None:
-    """The program, on PATH or in the toolkit that CUDA_HOME names."""
+    """The path of compute-sanitizer, from PATH or from the toolkit of CUDA_HOME."""
     homes = (os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH"))
     folders = [os.environ.get("PATH", ""), *(f"{home}/bin" for home in homes if home)]
     return shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
 
 
 def launched(program: str | None, tool: str, task: Task, artifact: CudaArtifact, fake: bool) -> str:
-    """What the tool says of one launch: clean, found, or how the process ended; ran without it."""
+    """The tool's verdict on one launch: clean, found, how the process ended, or ran (no tool)."""
     watch = [program, "--tool", tool, "--error-exitcode", str(_FOUND)] if program else []
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         data = base64.b64encode(artifact.to_bytes()).decode()
@@ -140,7 +140,7 @@ def launched(program: str | None, tool: str, task: Task, artifact: CudaArtifact,
 
 
 def launch(path: Path, fake: bool) -> None:
-    """In a process of its own: one call of an artifact, each array in memory of its own."""
+    """Call an artifact once, with each array in its own memory; runs in a separate process."""
     data = json.loads(path.read_text())
     task, artifact = Task.from_json(data["task"]), base64.b64decode(data["artifact"])
     device = open_device(fake)
@@ -160,7 +160,7 @@ def launch(path: Path, fake: bool) -> None:
 
 
 def end_context() -> None:
-    """PyCUDA aborts a process that ends with a context, and racecheck reports when it is gone."""
+    """End the context: PyCUDA would abort the process, and racecheck reports only at the end."""
     from autosched.runtime.cuda import import_pycuda
 
     of_driver = import_pycuda().Context
@@ -170,7 +170,7 @@ def end_context() -> None:
 
 
 def open_device(fake: bool) -> Device:
-    """The GPU, or the one of the tests."""
+    """The GPU, or the fake one of the tests."""
     if not fake:
         from autosched.runtime.cuda import CudaDevice
 

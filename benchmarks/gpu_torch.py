@@ -1,10 +1,10 @@
-"""Times of PyTorch (cuBLAS and cuDNN behind it) for operators of autosched, for benchmarks/gpu.py.
+"""PyTorch's times (cuBLAS and cuDNN) for operators of autosched, for benchmarks/gpu.py.
 
     python benchmarks/gpu_torch.py '[["matmul", {"M": 512, "N": 512, "K": 512}]]'
 
-Prints a JSON list: seconds per call of each, or a text that says why there are none. float32 with
-TF32 off or the operator's `dtype`, eager, inputs and weights on the GPU, medians of events around
-many calls.
+Prints a JSON list with the seconds per call of each operator, or a text that says why there are
+none. The type is float32 with TF32 off, or the operator's `dtype`. PyTorch runs eagerly, with
+inputs and weights on the GPU; the times are medians of events around many calls.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 _REPEATS = 7
-_SECONDS = 0.02  # of a repeat
+_SECONDS = 0.02  # seconds for a repeat
 
 
 def call_of(torch: Any, name: str, a: dict[str, Any]) -> Callable[[], Any]:
-    """The operator as a user of PyTorch writes it. Raises KeyError for one without such a form."""
+    """The operator as a PyTorch user would write it. Raises KeyError if it has no such form."""
     functional = torch.nn.functional
     dtype = getattr(torch, a.get("dtype", "float32"))
 

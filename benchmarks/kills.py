@@ -1,15 +1,15 @@
-"""Kills tuning runs, and their workers, at random moments, and counts what is lost.
+"""Kill tuning runs and their workers at random moments, and count what is lost.
 
     python benchmarks/kills.py [--times 50] [--seed 0]
 
-Of each kind (the tuner by SIGKILL, by SIGTERM; one of its processes by SIGKILL) `--times` runs of
-24 trials of a small matrix product are started, and killed at a random moment: while they start,
-a moment after a random number of results is known, or in the race at the end. The run itself
-writes every result that it learns of, before it does anything else with it, to a file of the test.
-Then the run is continued, and of the record file is asked: whole lines only (a torn last one may
-be), at most one result missing, no candidate measured twice, no file beside it, no process left. A
-run whose worker was killed must end by itself, with every trial recorded and one failure at most.
-Exit status 1 where that is not so.
+For each kind of kill (the tuner by SIGKILL, by SIGTERM; one of its processes by SIGKILL), `--times`
+runs of 24 trials of a small matrix product are started and killed at a random moment: during the
+start, shortly after a random number of results is known, or in the race at the end. The run writes
+every result to a file of the test before it does anything else with it. Then the run is continued,
+and the record file is checked: only whole lines (except for a torn last one), at most one result
+missing, no candidate measured twice, no file beside it, no process left. A run whose worker was
+killed must end by itself, with every trial recorded and at most one failure. The exit status is 1
+if a check fails.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ cost_model: {kind: random}
 
 
 def started(folder: Path, *options: str) -> subprocess.Popen[str]:
-    """A run in a folder, of which it knows nothing else."""
+    """Start a run in a folder, without any state from outside of it."""
     return subprocess.Popen(
         [sys.executable, "-c", RUN, str(folder / "known"), "mm.yaml", *options],
         cwd=folder,
@@ -68,7 +68,7 @@ def started(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def finished(run: subprocess.Popen[str]) -> str:
-    """What a run says on standard error, once it has ended."""
+    """The standard error of a run that has ended."""
     return run.communicate(timeout=300)[1]
 
 
@@ -79,7 +79,7 @@ def children(pid: int) -> list[int]:
 
 
 def problems(folder: Path, before: set[int]) -> Counter[str]:
-    """What is wrong after a kill and a run that went on."""
+    """Problems after a kill and the continued run, with their counts."""
     found: Counter[str] = Counter()
     contents = read_log(folder / "mm.jsonl")
     candidates = [record for record in contents.records if not is_race(record)]
@@ -95,9 +95,9 @@ def problems(folder: Path, before: set[int]) -> Counter[str]:
 
 
 def wait_for_moment(folder: Path, run: subprocess.Popen[str], rng: random.Random) -> bool:
-    """Wait for a random moment of a run; whether it runs still.
+    """Wait for a random moment of a run; return whether it is still running.
 
-    It is told by the results that are known, so that it does not depend on how busy the machine is.
+    The moment depends on the number of known results, not on how busy the machine is.
     """
     known, results = folder / "known", rng.randrange(-4, TRIALS + 4)
     while run.poll() is None:
@@ -110,7 +110,7 @@ def wait_for_moment(folder: Path, run: subprocess.Popen[str], rng: random.Random
 
 
 def tuner_killed(folder: Path, how: signal.Signals, rng: random.Random) -> Counter[str]:
-    """A run ended by a signal at a random moment; then it goes on."""
+    """End a run by a signal at a random moment, continue it, and return the problems."""
     run = started(folder)
     hit = wait_for_moment(folder, run, rng)
     workers = set(children(run.pid)) if hit else set()
@@ -131,7 +131,7 @@ def tuner_killed(folder: Path, how: signal.Signals, rng: random.Random) -> Count
 
 
 def worker_killed(folder: Path, rng: random.Random) -> Counter[str]:
-    """One of the processes of a run killed at a random moment; the run goes on."""
+    """Kill one of a run's processes at a random moment, let it go on, and return the problems."""
     run = started(folder)
     workers = children(run.pid) if wait_for_moment(folder, run, rng) else []
     if workers:
@@ -149,7 +149,7 @@ def worker_killed(folder: Path, rng: random.Random) -> Counter[str]:
 
 
 def main() -> int:
-    """All kinds of kills; the table; 1 where something was lost."""
+    """Try all kinds of kills and print the table; 1 if something was lost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=50, help="kills of each kind")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)

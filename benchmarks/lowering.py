@@ -2,7 +2,8 @@
 
     python benchmarks/lowering.py [--repeats 5] [--golden tests/golden/ansor_v06.jsonl.gz]
 
-The candidates are the CPU ones of the golden file, taken in turns; medians in milliseconds.
+The candidates are the CPU candidates of the golden file, taken in turns. Times are medians in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SHOWN = ("matmul", "conv2d_nhwc", "conv2d_nchw_bn_relu")
 
 
 def time_one(dag: ComputeDAG, steps: tuple[Step, ...], target: Target) -> dict[str, float]:
-    """Seconds of each stage of lowering one candidate."""
+    """The seconds of each stage of lowering one candidate."""
     start = time.perf_counter()
     schedule, tensors = dag.apply_steps(steps)
     spent = defaultdict(float, {"apply_steps": time.perf_counter() - start})

@@ -1,12 +1,12 @@
-"""What a trial costs beside measuring, and how that grows with the records of the same task.
+"""The overhead of a trial beside measurement, and how it grows with the records of the task.
 
     python benchmarks/many_records.py --records 0 20000 --trials 64
 
 Nothing is measured: times are made up from a candidate's numbers, so that the search has something
 to find and a run is over in seconds. The records are relatives of samples of the task, written to a
-file and read again. Each number of records is a process of its own, for its memory. `start` is
-reading the file and learning from it, `outside` the time of a trial apart from that; `late` is the
-same of the last quarter of the trials: it should not be more.
+file and read again. Each number of records runs in a process of its own, because its memory is
+measured. `start` is the time for reading the file and learning from it. `outside` is the remaining
+time of a trial, and `late` the same for the last quarter of the trials, which should not be longer.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
         {"N": 1, "H": 56, "W": 56, "CI": 64, "CO": 64, "K": 3, "stride": 1, "padding": 1},
     ),
 }
-_SAMPLES = 256  # of which the records are relatives
+_SAMPLES = 256  # the records are relatives of these
 
 
 def seconds_of(steps: Sequence[Step]) -> float:
-    """A made-up time: squares around middle tile sizes, and an effect of the candidate itself."""
+    """A made-up time: squared distances from middle tile sizes, and an effect of the candidate."""
     found = 0.0
     for step in steps:
         if isinstance(step, SplitStep):
@@ -62,18 +62,18 @@ def seconds_of(steps: Sequence[Step]) -> float:
 
 
 class Simulated:
-    """Measures by `seconds_of`."""
+    """Stands in for a measurer whose times are those of `seconds_of`."""
 
     on_known: Callable[[int, MeasureResult], None] | None = None
 
     def start(self, task: Task) -> None:
-        """Starts nothing."""
+        """Do nothing: no process is needed."""
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
-        """Builds nothing."""
+        """Do nothing: nothing is built."""
 
     def reference(self, task: Task) -> None:
-        """Computes nothing."""
+        """Do nothing: no reference is needed."""
 
     def measure(
         self,
@@ -82,12 +82,12 @@ class Simulated:
         best: float,
         progress: Callable[[str, int, int], None],
     ) -> list[MeasureResult]:
-        """The made-up time of each."""
+        """The made-up time of each candidate."""
         return [MeasureResult((seconds_of(steps),)) for steps in batch]
 
 
 def write_records(task: Task, count: int, path: Path) -> None:
-    """`count` records of different candidates with made-up times."""
+    """Write `count` records of different candidates with made-up times."""
     space = SearchSpace(task)
     rng = np.random.default_rng(1)
     structures = Structures()
@@ -107,7 +107,7 @@ def write_records(task: Task, count: int, path: Path) -> None:
 
 
 def one(name: str, path: Path, trials: int) -> dict[str, float]:
-    """Milliseconds of a run that continues from `path`, and megabytes of its process."""
+    """The milliseconds of a run that continues from `path`, and the megabytes of its process."""
     workload, args = WORKLOADS[name]
     task = Task.from_workload(workload, **args)
     model = XGBoostModel(0)

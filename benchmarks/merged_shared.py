@@ -1,9 +1,9 @@
-"""Bytes of shared memory of the golden CUDA candidates, as they are and with buffers merged.
+"""Bytes of shared memory of the golden CUDA candidates, without and with merged buffers.
 
     python benchmarks/merged_shared.py [--every 1] [--golden tests/golden/ansor_v06.jsonl.gz]
 
-"Apart" is the sum of what the lowered kernel allocates, "merged" what is left of it after
-MergeSharedMemoryAllocations; the largest kernel of a candidate counts.
+"Apart" is the sum of the allocations in the lowered kernel, and "merged" is their size after
+MergeSharedMemoryAllocations. The largest kernel of a candidate counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "ansor_v0
 
 
 def of_candidate(func: PrimFunc) -> tuple[int, int]:
-    """The bytes of the largest kernel, apart and merged."""
+    """The shared-memory bytes of the largest kernel, apart and merged."""
     found = [(static_shared_bytes(k), merged_bytes(k, "shared")) for k in kernels(func.body)]
     return max((a for a, _ in found), default=0), max((m for _, m in found), default=0)
 

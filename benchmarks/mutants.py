@@ -1,13 +1,14 @@
-"""Whether the tests notice: named changes of the code, one by one, and who finds each.
+"""Mutation tests: named changes of the code, one by one, and the test that finds each.
 
     python benchmarks/mutants.py                       # all of mutants.toml
     python benchmarks/mutants.py --only hoist unroll   # those whose name contains a word
     python benchmarks/mutants.py --full                # what its own tests miss, the whole suite
     python benchmarks/mutants.py --check               # only whether the list fits the sources
 
-Every change is made in a copy of the tree, in which then the tests run that the list names for it.
-A change that no test notices survives. None may, but those that carry a `reason`: the exit status
-is 1 when another survives or one with a reason is found after all, 2 when the list does not fit.
+Every change is made in a copy of the tree, in which the tests that the list names for it then run.
+A change that no test finds survives. Only changes with a `reason` may survive. The exit status is 1
+when another change survives or one with a reason is found after all, and 2 when the list does not
+fit the sources.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from queue import Queue
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).resolve().with_suffix(".toml")
-TIMEOUT = 300.0  # seconds of one run; a change that makes the tests hang is found too
-_ALL_TIMEOUT = 1800.0  # of all the tests together, before anything is changed
-_PASSED, _FAILED, _INTERRUPTED = 0, 1, 2  # pytest's exit statuses; below 0 it died of a signal
+TIMEOUT = 300.0  # seconds of one run; a change that makes the tests hang counts as found
+_ALL_TIMEOUT = 1800.0  # seconds of all tests together, before anything is changed
+# pytest's exit statuses; a negative one means that it died of a signal
+_PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
 _HUNG = 124
 _KEYS = {"name", "file", "old", "new", "tests"}
 _OPTIONAL = {"every", "reason"}
@@ -42,8 +44,9 @@ _OPTIONAL = {"every", "reason"}
 class Mutant:
     """A change: the text `old`, which stands exactly once in `file`, becomes `new`.
 
-    With `every` it may stand there several times, and all of them change. `tests` are the files (or
-    folders, or single tests) that should notice; `reason` says why it is right that none does.
+    With `every`, the text may stand there several times, and all of them change. `tests` are the
+    files (or folders, or single tests) that should find the change. `reason` says why it is right
+    that none does.
     """
 
     name: str
@@ -57,7 +60,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether the tests found a change, by what, and in how many seconds."""
+    """Whether the tests found a change, which test found it, and the seconds it took."""
 
     mutant: Mutant
     killed: bool
@@ -81,7 +84,7 @@ def read_list(path: Path = LIST) -> list[Mutant]:
 
 
 def problems(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
-    """A sentence for every entry that does not fit the sources, with what to do."""
+    """A sentence for every entry that does not fit the sources, which says what to do."""
     found = []
     names = [m.name for m in mutants]
     for mutant in mutants:
@@ -107,7 +110,7 @@ def problems(mutants: Sequence[Mutant], root: Path = ROOT) -> list[str]:
 
 
 def copy_tree(target: Path) -> None:
-    """All files that git knows, and new ones that it does not ignore, under `target`."""
+    """Copy all files that git knows, and new ones that it does not ignore, to `target`."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -124,7 +127,7 @@ def _environment(tree: Path) -> dict[str, str]:
 def run_tests(
     tree: Path, tests: Sequence[str], *options: str, timeout: float = TIMEOUT
 ) -> tuple[int, str, float]:
-    """pytest's exit status (124: it hung), its output and the seconds it took."""
+    """pytest's exit status (124 if it hung), its output and the seconds it took."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", *options, *tests]
     start = time.perf_counter()
     try:
@@ -143,7 +146,10 @@ def run_tests(
 
 @contextmanager
 def applied(tree: Path, mutant: Mutant, number: int) -> Iterator[None]:
-    """The tree with the change; Python tells its compiled form apart by the file's time."""
+    """The tree with the change applied.
+
+    The file's time is set so that Python does not use its old byte code.
+    """
     path = tree / mutant.file
     text, stat = path.read_text(), path.stat()
     path.write_text(text.replace(mutant.old, mutant.new))
@@ -171,7 +177,7 @@ def try_one(tree: Path, mutant: Mutant, number: int, *, full: bool) -> Outcome:
 
 
 def _finder(status: int, output: str) -> str:
-    """The first test that failed, or what else happened."""
+    """The first test that failed, or what happened instead."""
     if status == _HUNG:
         return output
     if status < 0:

@@ -1,11 +1,12 @@
-"""What the place of the output within its page does to kernels, with DelayStores and without.
+"""The effect of the output's offset within its page on kernels, with and without DelayStores.
 
     python benchmarks/page_offsets.py [--only layer_norm softmax] [--trials 16]
 
-Tunes operators of benchmarks/suite.py and builds the best candidate of each twice. Both kernels
-write to arrays that begin so many bytes behind the largest input's place in its page as the first
-line says, and are called in turns. Each column has the microseconds without the pass (median of the
-turns) and how many times as fast the kernel is with it (median of the quotients within a turn).
+Tunes operators of benchmarks/suite.py and builds the best candidate of each twice, without and with
+the pass. Both kernels are called in turns. Their output begins some bytes behind the offset that
+the largest input has within its page; the first line lists these numbers of bytes. Each column has
+the microseconds without the pass (median of the turns) and the speedup by the pass (median of the
+quotients within a turn).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _VISIT_NS = 4e6
 
 
 def best_of(task: Task, trials: int) -> tuple[Step, ...]:
-    """The steps of the best of so many candidates."""
+    """The steps of the best of `trials` candidates."""
     with TemporaryDirectory() as folder:
         records = Path(folder) / "records.jsonl"
         autosched.tune(task, trials=trials, records=records, progress=False)
@@ -46,7 +47,7 @@ def best_of(task: Task, trials: int) -> tuple[Step, ...]:
 
 
 def placed(shape: Sequence[int], dtype: Any, offset: int) -> np.ndarray[Any, Any]:
-    """An array that begins `offset` bytes behind the beginning of a page."""
+    """An array that begins `offset` bytes behind the start of a page."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     whole = empty((size + PAGE,), np.uint8, PAGE)
     return np.ndarray(shape, dtype, whole.data, offset)
@@ -72,7 +73,7 @@ def timers(task: Task, steps: tuple[Step, ...], offset: int) -> list[Callable[[i
 
 
 def compared(operator: Operator, target: Target, trials: int, rounds: int) -> str:
-    """One line."""
+    """The line of one operator."""
     task = operator.task(target)
     steps = best_of(task, trials)
     cells = []

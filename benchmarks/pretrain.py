@@ -4,20 +4,19 @@
     python benchmarks/pretrain.py collect records/
     python benchmarks/pretrain.py train records/*.jsonl --out search/pretrained/NAME.ubj.gz
 
-and the one for GPUs, on a machine that has one:
+or, for GPUs, on a machine that has one:
 
     python benchmarks/pretrain.py collect gpu-records/ --arch sm_90
     python benchmarks/pretrain.py train gpu-records/*.jsonl --kind cuda --out FILE
 
-The one in the repository is made of benchmarks/data/gpu_h200.tar.xz.
-The first two measure random candidates of eight tasks and of 38 others. The model in the repository
-is made of 400 and 128 of each and, with a target of AVX2, 128 of the first 33, which take half an
-hour on two cores of a Zen 4, and of 200 of each file of
-benchmarks/data/search_quality_sapphire_rapids.tar.xz, drawn at random, which another machine
-measured: times count within their task.
-`train --without OP` leaves the records of an operator out: a search of that operator with such a
-model (benchmarks/search_quality.py --models) shows what the model does for operators it has never
-seen.
+The model for GPUs in the repository is trained on benchmarks/data/gpu_h200.tar.xz. The first two
+commands measure random candidates of eight tasks and of 38 others. The model in the repository is
+trained on 400 and 128 candidates of each of these tasks, on 128 candidates of each of the first 33
+others for an AVX2 target (half an hour on two cores of a Zen 4), and on 200 random candidates from
+each file of benchmarks/data/search_quality_sapphire_rapids.tar.xz, which another machine measured:
+times only count within their task. `train --without OP` leaves out the records of an operator. A
+search of that operator with such a model (benchmarks/search_quality.py --models) shows the effect
+of the model on operators that it has never seen.
 """
 
 from __future__ import annotations
@@ -44,8 +43,11 @@ from autosched.target import Target, cuda_target
 from autosched.task import Task
 
 _ROUNDS, _COLUMNS = 120, 0.3
-"""More than where few programs are known: of 37 tasks (8,700 records), trained on those of other
-operators (5 groups), 0.798 of the pairs are ranked correctly; with the usual 60 and 0.15, 0.787."""
+"""Larger than where few programs are known.
+
+With training on the records of other operators (5 groups of 37 tasks, 8,700 records), 0.798 of the
+pairs are ranked correctly; with the usual 60 and 0.15, 0.787.
+"""
 
 CANDIDATES = 128
 
@@ -101,7 +103,7 @@ TASKS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-_HALF = {"acc_dtype": "float32"}  # on tensor cores
+_HALF = {"acc_dtype": "float32"}  # these use tensor cores
 
 GPU_TASKS: list[tuple[str, dict[str, Any]]] = [
     ("matmul", {"M": 1024, "N": 1024, "K": 1024}),
@@ -116,7 +118,7 @@ GPU_TASKS: list[tuple[str, dict[str, Any]]] = [
     ("batch_matmul", {"B": 16, "M": 512, "N": 512, "K": 64}),
     ("conv2d_nchw_bn_relu", _image(56, 3, CI=64, CO=64)),
     ("max_pool2d_nchw", _image(112, 3, C=64, stride=2)),
-    ("conv2d_nhwc", _conv2d(7, 512, 512, 3)),  # these in slices
+    ("conv2d_nhwc", _conv2d(7, 512, 512, 3)),  # these reduce in slices
     ("dense_bias_relu", {"M": 32, "N": 1000, "K": 2048}),
     ("matmul", {"M": 64, "N": 64, "K": 8192}),
 ]
@@ -128,7 +130,7 @@ def collect(
     target: Target | None = None,
     tasks: Sequence[tuple[str, dict[str, Any]]] | None = None,
 ) -> None:
-    """Random candidates of every task, each task in a file of its own; those there are kept.
+    """Measure random candidates of every task, with a file for each task; existing files are kept.
 
     `target` is this machine's CPU unless it is given.
     """
@@ -152,7 +154,7 @@ def collect(
 
 
 def train(paths: list[Path], kind: str, features: str, without: str | None) -> XGBoostModel:
-    """A model of all usable records; prints how many each file has."""
+    """Train a model on all usable records; print how many each file has."""
     model = XGBoostModel(0, rounds=_ROUNDS, columns=_COLUMNS)
     learner = Learner(model)
     helper = Helper()
@@ -172,7 +174,7 @@ def train(paths: list[Path], kind: str, features: str, without: str | None) -> X
 
 
 def as_shipped(path: Path) -> None:
-    """Rewrite a model of JSON as UBJSON, in which the one in the package is."""
+    """Rewrite a JSON model as UBJSON, the format of the model in the package."""
     import xgboost
 
     booster = xgboost.Booster()
@@ -198,7 +200,7 @@ def main() -> None:
         target = cuda_target(options.arch) if options.arch else None
         collect(options.folder, options.candidates, target)
         return
-    if not options.out.parent.is_dir():  # known before the minutes that training takes
+    if not options.out.parent.is_dir():  # checked before the minutes of training
         parser.error(f"--out {options.out}: there is no folder {options.out.parent}")
     model = train(options.records, options.kind, options.features, options.without)
     model.save(options.out, feature_set(options.features).schema, overwrite=True)

@@ -1,23 +1,26 @@
-"""Random kernels are right: candidates of all workloads, random expressions, programs and so on.
+"""Check random kernels: candidates of all workloads, expressions, programs, graphs, statements.
 
     python benchmarks/random_kernels.py                     # 2,000 to 5,000 of each kind
     python benchmarks/random_kernels.py --candidates 300 --expressions 1500 --seed 1
     python benchmarks/random_kernels.py --only graph --seconds 300 --seed 2 --target cuda
     python benchmarks/random_kernels.py --candidates 600 --expressions 600 --gpu
 
-Each is built, run once as a checked run is (guards round the arguments, outputs filled with what is
-nowhere right) and compared with the reference, which NumPy computes in float64 or exact integers.
-Sizes are odd, types vary. Programs (`tests/kit/random_programs.py`) are of values of all types with
-one exact result, at NaN, infinities, subnormals and the ends of integers, in random schedules;
-graphs (`tests/kit/random_graphs.py`, which lists what they have) are of stages of any shapes, in
-schedules of all primitives; statements (`tests/kit/random_statements.py`) are loops that carry
-values, as text, compared with what the interpreter makes of them. Programs and graphs with even
-numbers are compiled for the CPU and run at the edge of memory that nobody may touch, the others are
-for a GPU and run in the interpreter; statements are for CPUs with this one's features, and with
-some of them. A table says how many were run, refused by a message, and wrong; the exit status is 1
-when any was wrong, or made the process die or hang. What repeats it (--seed S --repeat KIND:NUMBER)
-is printed, and then its steps and its text, too. With --gpu candidates and expressions are compiled
-for the GPU of this machine and run there.
+Each kernel is built, run once as a checked run is (with guards around the arguments, and outputs
+filled with wrong values) and compared with the reference, which NumPy computes in float64 or exact
+integers. Sizes are odd, and types vary.
+
+Programs (`tests/kit/random_programs.py`) have values of all types with one exact result, at NaN,
+infinities, subnormals and the limits of integers, in random schedules. Graphs
+(`tests/kit/random_graphs.py`, which lists their contents) have stages of any shape, in schedules of
+all primitives. Statements (`tests/kit/random_statements.py`) are loops that carry values, given as
+text, compared with the interpreter. Programs and graphs with even numbers are compiled for the CPU
+and run next to memory without access rights. Those with odd numbers are for a GPU and run in the
+interpreter. Statements are for CPUs with this CPU's features, and with some of them.
+
+A table says how many were run, refused by a message, and wrong. The exit status is 1 when any was
+wrong, or made the process die or hang. The options that repeat such a kernel (--seed S --repeat
+KIND:NUMBER) are printed; the repetition prints its steps and its text, too. With --gpu, candidates
+and expressions are compiled for the GPU of this machine and run there.
 """
 
 from __future__ import annotations
@@ -61,8 +64,8 @@ from kit.random_statements import random_statements, try_statements
 LIMIT = 120.0
 Draw = random.Random
 Steps = tuple[Step, ...]
-Request = tuple[str, int, int]  # the kind, the seed and the number
-Outcome = tuple[str, str, str]  # the group it is counted in; right, refused or wrong; why
+Request = tuple[str, int, int]  # kind, seed and number
+Outcome = tuple[str, str, str]  # (group for counting; right, refused or wrong; reason)
 COUNTS = {
     "candidate": 2000,
     "expression": 5000,
@@ -75,19 +78,19 @@ TRIED: dict[str, Callable[[int, int, bool], Tried]] = {
     "graph": try_graph,
     "statement": lambda seed, number, gpu: try_statements(seed, number),
 }
-"""What becomes of one of a seed and number, for a GPU or not."""
+"""By kind, the function that tries one kernel: (seed, number, for a GPU) to an outcome."""
 OF_TENSORS = ("program", "graph")
 TARGETS = ("cpu", "cuda")
 _WINDOWED = {"H": 13, "W": 13, "L": 20, "D": 7, "CI": 9, "CO": 9, "C": 9, "N": 2, "B": 3}
 
 
 def workload(draw: Draw) -> dict[str, Any]:
-    """A built-in with odd sizes and any of its types."""
+    """A built-in workload with odd sizes and any of its types."""
     name = draw.choice(sorted(WORKLOADS))
     known = WORKLOADS[name]
     windows = "conv" in name or "pool" in name
     types = some_types(draw, known)
-    most = 7 if types.get("dtype") == "float16" else 40  # intermediate results round at 5e-4 each
+    most = 7 if types.get("dtype") == "float16" else 40  # intermediate results round by 5e-4 each
     while True:
         args: dict[str, Any] = {}
         for key, default in known.args.items():
@@ -99,13 +102,13 @@ def workload(draw: Draw) -> dict[str, Any]:
                 args[key] = draw.randrange(1, _WINDOWED.get(key, 9) if windows else most)
         try:
             known.tensors(**args, **types)
-        except ConfigError:  # a window larger than its image
+        except ConfigError:  # the window is larger than its image
             continue
         return {"op": name, "args": {**args, **types}}
 
 
 def some_types(draw: Draw, known: Workload) -> dict[str, str]:
-    """One type for everything, or some of those of inputs, sums and outputs."""
+    """One type for everything, or types for some of the inputs, sums and outputs."""
     rules = known.types
     if rules.dtypes and draw.random() < 0.5:
         return {"dtype": draw.choice(rules.dtypes)}
@@ -114,15 +117,15 @@ def some_types(draw: Draw, known: Workload) -> dict[str, str]:
         types = {name: draw.choice(rules.allowed(name)) for name in names}
         try:
             rules.resolve(known.name, types)
-        except ConfigError:  # sums that do not hold what is added up
+        except ConfigError:  # the type of the sums cannot hold the summands
             continue
         if types.get("acc_dtype") == "float16" and "int" in types.get("in_dtype", ""):
-            continue  # 25 products of 255 and 255 are infinite
+            continue  # 25 products of 255 and 255 overflow to infinity
         return types
 
 
 def value(draw: Draw, depth: int, whole: bool, reads: tuple[str, ...]) -> str:
-    """A random value over `reads`: of integers, or of floats where no step jumps at a rounding."""
+    """A random value over `reads`: of integers, or of floats without discontinuous operations."""
     if depth == 0 or draw.random() < 0.15:
         number = draw.choice((1, 2, 3, -5, 7, 100)) if whole else draw.choice((0.5, 2.0, -1.25, 3))
         return draw.choice((*reads, *reads, str(number)))
@@ -162,7 +165,7 @@ def expression(draw: Draw) -> dict[str, Any]:
 
 
 def dilated(draw: Draw) -> dict[str, Any]:
-    """A convolution over an image with zeros between its elements and around them."""
+    """A convolution over an image with zeros between its elements and around it."""
     dims = range(draw.choice((1, 1, 2, 2, 3)))
     sizes = [draw.randrange(1, 6 if len(dims) > 1 else 14) for _ in dims]
     strides, borders = ([draw.randrange(n, 5 - n) for _ in dims] for n in (1, 0))
@@ -195,7 +198,7 @@ def dilated(draw: Draw) -> dict[str, Any]:
 
 
 def computation(draw: Draw, kind: str) -> tuple[str, dict[str, Any]]:
-    """What is computed, as JSON, and the name under which it is counted."""
+    """A random computation as JSON, and the group under which it is counted."""
     if kind == "candidate":
         data = workload(draw)
     else:
@@ -204,7 +207,7 @@ def computation(draw: Draw, kind: str) -> tuple[str, dict[str, Any]]:
 
 
 def candidate(draw: Draw, task: Task, number: int) -> Steps:
-    """A random candidate within the limits of a GPU; none where none was drawn."""
+    """A random candidate within the limits of a GPU; no steps if none was drawn."""
     space = SearchSpace(task, SearchOptions(space=draw.choice(("ansor", "autosched"))))
     found = space.sample(
         np.random.default_rng(number), 1, lambda each: [is_legal(task, steps) for steps in each]
@@ -213,7 +216,7 @@ def candidate(draw: Draw, task: Task, number: int) -> Steps:
 
 
 def is_legal(task: Task, steps: Steps) -> bool:
-    """Whether the limits of a GPU let the candidate be; for a CPU, always."""
+    """Whether the candidate is within the limits of a GPU; always for a CPU."""
     try:
         if task.target.is_gpu:
             lower_for_features(task.dag, steps, task.target, ansor_limits=False)
@@ -223,9 +226,10 @@ def is_legal(task: Task, steps: Steps) -> bool:
 
 
 def make_handler() -> Handler:
-    """The process that may die: (kind, seed, number) to what became of it."""
+    """The handler of a process that may die: maps (kind, seed, number) to an outcome."""
     runner = make_runner()
-    blocking.LEAST_BYTES, blocking.LEAST_REUSE = 0, 1  # pack operands of these sizes, too
+    # so that operands of these sizes are packed, too
+    blocking.LEAST_BYTES, blocking.LEAST_REUSE = 0, 1
 
     def handle(request: Request) -> Outcome:
         kind, seed, number = request
@@ -257,12 +261,12 @@ def make_handler() -> Handler:
 
 
 def target_of(kind: str, number: int) -> str:
-    """Every other program and graph is for a GPU."""
+    """The target of a request: every other program and graph is for a GPU."""
     return TARGETS[number % 2 if kind in OF_TENSORS else 0]
 
 
 def built_for_gpu(request: Request, arch: str) -> bytes | Outcome:
-    """The artifact, or what became of it."""
+    """The artifact of a request, or its outcome if it has none."""
     kind, seed, number = request
     draw = Draw(f"{seed} {kind} {number}")
     group, data = computation(draw, kind)
@@ -278,7 +282,7 @@ def built_for_gpu(request: Request, arch: str) -> bytes | Outcome:
 
 
 def on_cpu(requests: Iterable[Request]) -> Iterator[tuple[Request, Outcome]]:
-    """Outcomes, one after another, of a process that may die."""
+    """The outcomes of the requests, one after another, from a process that may die."""
     worker = Worker("random_kernels:make_handler")
     try:
         for request in requests:
@@ -291,7 +295,7 @@ def on_cpu(requests: Iterable[Request]) -> Iterator[tuple[Request, Outcome]]:
 
 
 def on_gpu(requests: list[Request]) -> Iterator[tuple[Request, Outcome]]:
-    """Outcomes on the GPU of this machine."""
+    """The outcomes of the requests on the GPU of this machine."""
     gpu = GpuRunner(share=True)
     with ProcessPoolExecutor(hardware_threads(), get_context("spawn")) as pool:
         try:
@@ -313,7 +317,7 @@ def on_gpu(requests: list[Request]) -> Iterator[tuple[Request, Outcome]]:
 
 
 def chosen(options: argparse.Namespace) -> Iterator[Request]:
-    """Kind after kind as many as asked for, or all kinds in turns until the seconds are over."""
+    """The requested number of each kind, or all kinds in turns until the seconds are over."""
     kinds = [k for k in COUNTS if k in options.only and not (options.gpu and k in TRIED)]
     end = time.monotonic() + (options.seconds or 0.0)
     wanted = {kind: getattr(options, f"{kind}s") for kind in kinds}
@@ -329,8 +333,10 @@ def chosen(options: argparse.Namespace) -> Iterator[Request]:
 
 
 def repeat(kind: str, seed: int, number: int, gpu: bool) -> None:
-    """Run one in this process; print a graph's steps and program first, and a program of
-    statements."""
+    """Run one kernel in this process.
+
+    A graph's steps and program, or the program of statements, are printed first.
+    """
     if kind == "graph":
         try:
             print(random_trial(seed, number, target_of(kind, number) == "cuda"))

@@ -1,9 +1,9 @@
-"""A task tuned on a Ray cluster of this machine: what the loss of a node costs, and what two bring.
+"""Tune a task on a local Ray cluster: the cost of losing a node, and the gain from two nodes.
 
     python benchmarks/ray_nodes.py --trials 128
 
-Each node has one core of its own and no other. First one node measures, then two, each with all
-trials and the same seed; then two again, of which one is killed at trial 40.
+Each node has one core for itself. First one node measures, then two, each time all trials with the
+same seed. Then two nodes measure again, and one of them is killed at trial 40.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # a node that dies prints much; before Ray loads
+os.environ["RAY_DEDUP_LOGS_SKIP_REGEX"] = ".*"  # a dying node prints much; set before Ray loads
 
 import autosched
 from autosched.measure.records import Record, read_log
@@ -28,7 +28,7 @@ from autosched.task import Task
 
 
 class Cluster:
-    """A head that takes no work, and a node on each of some cores."""
+    """A cluster with a head that takes no work, and one node on each of some cores."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         from ray.cluster_utils import Cluster as Local
@@ -38,17 +38,17 @@ class Cluster:
         all_cores = os.sched_getaffinity(0)
         self._nodes = []
         for core in cores:
-            os.sched_setaffinity(0, {core})  # what the node's processes inherit
+            os.sched_setaffinity(0, {core})  # processes of the node inherit this
             self._nodes.append(self._local.add_node(num_cpus=1))
             os.sched_setaffinity(0, all_cores)
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """The address of the head, as HOST:PORT."""
         return str(self._local.address)
 
     def kill(self) -> str:
-        """End a node without a warning; the first digits of its id."""
+        """End a node without a warning; return the first digits of its id."""
         node = self._nodes.pop()
         self._local.remove_node(node, allow_graceful=False)
         return str(node.node_id)[:8]
@@ -61,7 +61,7 @@ class Cluster:
 def tuned(
     cluster: Cluster, task: Task, path: Path, arguments: argparse.Namespace, kill_at: int | None
 ) -> tuple[float, list[float]]:
-    """Seconds of the whole run, and of it those of measuring; a node is killed on the way."""
+    """The seconds of a whole run and those of measuring; a node is killed at trial `kill_at`."""
     killed: list[str] = []
     phases: list[float] = []
 
@@ -93,7 +93,7 @@ def tuned(
 
 
 def counted(path: Path, trials: int) -> str:
-    """How many candidates were measured, lost and measured twice, and where."""
+    """A text: how many candidates were measured, lost and measured twice, and where."""
     records = [record for record in read_log(path).records if "race" not in record.search]
     times = Counter(record.steps for record in records)
     known = [record for record in records if record.result.seconds or record.result.failure]
@@ -104,7 +104,7 @@ def counted(path: Path, trials: int) -> str:
 
 
 def main() -> None:
-    """Print what the three runs took and left."""
+    """Print the times and the losses of the three runs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--kill-at", type=int, default=40)

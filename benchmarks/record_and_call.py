@@ -1,14 +1,15 @@
-"""What a call takes beside what tuning measured, for each way to call a kernel.
+"""The time of a call compared with the time from tuning, for each way to call a kernel.
 
     python benchmarks/record_and_call.py                        # twenty operators, tuned here
     python benchmarks/record_and_call.py RECORDS... --turns 50
 
-A line for each best record: its median, then the native loop in which tuning measures it, on this
-process's arrays; then, as factors of that loop's time in the same turn, the calls that users make:
-`kernel(..., out=)`, `kernel(...)` with a new output, a module that was exported, and PyTorch's
-operator. The ways are timed in turns, a few calls in a row each, and the least of a turn counts:
-a busy machine disturbs little. The median of the factors is printed, and the pages that a call
-takes anew from the system (4 KiB each) where it is at least one.
+There is a line for each best record. It has the recorded median, then the time of the native loop
+with which tuning measures, on this process's arrays. Then, as factors of that loop's time in the
+same turn, come the calls that users make: `kernel(..., out=)`, `kernel(...)` with a new output, an
+exported module, and PyTorch's operator. The ways are timed in turns of a few calls in a row, and
+the least time of a turn counts, so that a busy machine disturbs little. The median of the factors
+is printed, and the number of new pages (4 KiB each) that a call takes from the system, if it is at
+least one.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ _TYPES: list[dict[str, Any]] = [
 ]
 """Arguments of matmul in other types."""
 
-_CALLS = 4  # of a turn, after one that is not timed
+_CALLS = 4  # calls of a turn, after one that is not timed
 
 
 def main() -> None:
-    """Print a table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("records", nargs="*", type=Path)
     parser.add_argument("--trials", type=int, default=8)
@@ -109,7 +110,7 @@ def _compare(tuned: TunedKernel, place: Path, turns: int) -> None:
 
 
 def _turn(way: Call) -> tuple[float, int]:
-    """The least microseconds of some calls, and the pages that they took."""
+    """The least microseconds of some calls, and the new pages that they took."""
     way()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     least = float("inf")
@@ -121,7 +122,7 @@ def _turn(way: Call) -> tuple[float, int]:
 
 
 def _exported(tuned: TunedKernel, place: Path, inputs: list[Any]) -> dict[str, Call]:
-    """A call of the module that `build` writes, which also makes its output."""
+    """A call of the module that `build` writes, which allocates its output."""
     if linker() is None:
         return {}
     export([tuned.record], place, ExportOptions(name=place.name))
@@ -133,7 +134,7 @@ def _exported(tuned: TunedKernel, place: Path, inputs: list[Any]) -> dict[str, C
 
 
 def _operator(tuned: TunedKernel, name: str, inputs: list[Any]) -> dict[str, Call]:
-    """A call of PyTorch's operator, which makes its output as all of them do."""
+    """A call of PyTorch's operator, which allocates its output, as all of them do."""
     if importlib.util.find_spec("torch") is None:
         return {}
     torch = importlib.import_module("torch")

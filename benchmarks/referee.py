@@ -1,10 +1,11 @@
-"""The referee on the golden CUDA candidates: verdicts, seconds, and faults injected and found.
+"""The referee on the golden CUDA candidates: its verdicts, its time, and injected faults.
 
     python benchmarks/referee.py [--workload NAME] [--per-workload N] [--seconds S] [--dtype TYPE]
     python benchmarks/referee.py --mutants 3      # so many of each kind, of one kernel a workload
 
-The first prints a line per candidate that passes VerifyGPUCode, then totals; its exit status is 1
-when any does not agree. The second prints the table of mutants, and each that was not found.
+The first command prints a line for each candidate that passes VerifyGPUCode, then totals; its exit
+status is 1 when any does not agree. The second one prints the table of mutants, and each mutant
+that was not found.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def candidates(
 ) -> Iterator[tuple[Task, tuple[Step, ...]]]:
     """The golden CUDA candidates that are within the GPU's limits, by setting.
 
-    With `dtype` those of workloads in that type, whatever it was when they were recorded.
+    With `dtype`, the workloads are in that type instead of the recorded one.
     """
     settings: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for name in FILES:
@@ -67,7 +68,7 @@ def candidates(
 
 
 def check_all(args: argparse.Namespace) -> int:
-    """Checks every candidate; the number of those that do not agree."""
+    """Check every candidate; return the number of candidates that do not agree."""
     verdicts: Counter[str] = Counter()
     proved: Counter[str] = Counter()
     seconds = []
@@ -90,7 +91,7 @@ def check_all(args: argparse.Namespace) -> int:
 
 
 def check_mutants(args: argparse.Namespace) -> int:
-    """Prints the table of mutants; 0, since some mutants mean what the kernel means."""
+    """Print the table of mutants; return 0, since some mutants mean the same as the kernel."""
     table: Counter[tuple[str, str]] = Counter()
     for task, steps in candidates(args.workload, 1):
         small, small_steps = scaled(task, steps) or (task, steps)

@@ -1,12 +1,12 @@
-"""What candidates become, as hashes: whether a change leaves features and code as they were.
+"""Hashes of the code of candidates, to see whether a change leaves features and code as they were.
 
     python benchmarks/same_code.py take before.jsonl            # on the old code
     python benchmarks/same_code.py compare before.jsonl         # on the new code
 
-`take` draws candidates of all built-in workloads on both targets, and writes for each its steps
-and hashes of its features in every set, of its lowered TIR and (on the CPU) of its LLVM code.
-`compare` works the same out again from the recorded steps and lists what differs; its exit status
-is 1 when anything does.
+`take` draws candidates of all built-in workloads on both targets. For each it writes the steps and
+hashes of its features in every set, of its lowered TIR and (on the CPU) of its LLVM code. `compare`
+computes the same from the recorded steps and lists the differences; its exit status is 1 when there
+are any.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 
 def _target(kind: str) -> Target:
-    """The CPU of this machine with two threads, or the usual GPU."""
+    """The CPU of this machine with two threads, or the default GPU."""
     if kind == "cuda":
         return cuda_target()
     return cpu_target(threads=2)
@@ -97,7 +97,7 @@ def _digest(data: bytes | str) -> str:
 
 
 def _hashes(line: dict[str, Any]) -> dict[str, str]:
-    """Hashes by what they are of; a refusal counts as what it says."""
+    """Hashes by what they are computed from; a refusal is hashed by its message."""
     task, steps = _task(json.dumps(line["task"])), steps_from_json(line["steps"])
     found: dict[str, str] = {}
     for name in FEATURE_SETS:

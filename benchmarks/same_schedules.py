@@ -1,20 +1,20 @@
-"""The same schedules through autosched's code generator and through others: who takes longer, why.
+"""The same schedules through autosched's code generator and through others: times and reasons.
 
     python benchmarks/same_schedules.py tests/golden/ansor_log_conv2d.json [MORE ...]
     python benchmarks/same_schedules.py --plain softmax:128,500 norm_bmn:4,128,128 [MORE ...]
         [--every 1] [--count 32] [--threads 2] [--rounds 12] [--worst 10] [--json OUT]
 
-Builds every candidate of Ansor logs or record files, or `--count` random ones of a built-in
-workload, for this machine and times them in turns in this process (the least of `--rounds` visits
-of a few milliseconds). On a busy machine one thread tells more: two wait for each other.
+Builds every candidate of Ansor logs or record files, or `--count` random candidates of a built-in
+workload, for this machine. It times them in turns in this process (the least of `--rounds` visits
+of a few milliseconds). On a busy machine use one thread, because two wait for each other.
 
-recorded    our time over the one in the file, which other code on another machine may have had;
-relative    the same over the median of its file: on a machine other than the recorded one, only
-            the ratios among each other tell something;
+recorded    our time over the recorded time, which other code on another machine may have had;
+relative    the same over the median of its file: on another machine than the recorded one, only
+            the ratios among each other mean something;
 plain       with --plain, our time over that of the same schedule without our own passes (register
             tiles, vectors, invariants) through LLVM's O3, as other compilers of such schedules do.
 
-The worst cases follow with what their innermost loops look like.
+The worst cases follow, with descriptions of their innermost loops.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Built = tuple[bytes | None, bytes | None, list[str]]
 
 @dataclass
 class Outcome:
-    """One candidate: its place in the file, seconds per call, and what its loops show."""
+    """One candidate: its place in the file, its seconds per call, and notes on its loops."""
 
     file: str
     number: int
@@ -78,7 +78,7 @@ class Outcome:
 
 
 def _plain_func(task: Task, steps: tuple[Step, ...]) -> PrimFunc:
-    """The candidate lowered by the passes that do not choose vectors, tiles or places."""
+    """The candidate, lowered without the passes that choose vectors, tiles or places."""
     func = schedule_to_prim_func(*task.dag.apply_steps(steps))
     for transform in GPU_PIPELINE:
         if transform.name not in _NOT_FOR_CPU:
@@ -87,7 +87,7 @@ def _plain_func(task: Task, steps: tuple[Step, ...]) -> PrimFunc:
 
 
 def _plain_object(func: PrimFunc, target: Target) -> bytes:
-    """Object code by LLVM's O3, whatever that takes."""
+    """Object code by LLVM's O3, without a limit of time."""
     module = llvm.parse_assembly(emit_llvm(func, target))
     tm = machine(target)
     module.triple, module.data_layout = llvm.get_process_triple(), str(tm.target_data)
@@ -114,7 +114,7 @@ def _build(work: Work) -> Built:
     return ours, other, reasons(assembly(text, target))
 
 
-# -- what the innermost loops look like ------------------------------------------------------------
+# -- innermost loops -------------------------------------------------------------------------------
 
 _LABEL = re.compile(r"^(\.?[\w.$]+):")
 _JUMP = re.compile(r"^\s+j\w+\s+(\S+)")
@@ -136,7 +136,7 @@ def innermost_loops(text: str) -> Iterator[list[str]]:
 
 
 def reasons(text: str) -> list[str]:
-    """A line about each innermost loop that computes with floats, the longest first."""
+    """A line about each innermost loop that computes with floats, the longest loop first."""
     found = []
     for loop in innermost_loops(text):
         floats = [m for line in loop if (m := _FLOAT.match(line))]
@@ -166,7 +166,7 @@ def _timer(data: bytes, arrays: Sequence[Any]) -> Callable[[int], int]:
 
 
 def _time(task: Task, codes: Sequence[bytes | None], rounds: int) -> list[float]:
-    """The least seconds per call of each, measured in turns; NaN for None."""
+    """The least seconds per call of each code, measured in turns; NaN for None."""
     outputs = [np.zeros([e.value for e in t.shape], t.dtype.numpy) for t in _outputs(task)]
     arrays = [aligned_copy(a) for a in (*task.inputs(seed=0), *outputs)]
     timers = [None if code is None else _timer(code, arrays) for code in codes]
@@ -188,7 +188,7 @@ def _outputs(task: Task) -> Sequence[Any]:
 def compared(
     name: str, records: Sequence[Record], target: Target, plain: bool, rounds: int
 ) -> list[Outcome]:
-    """The candidates of one workload, built and timed."""
+    """Build and time the candidates of one workload."""
     work = [(r.task, r.steps, target, plain) for r in records]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         built = list(pool.map(_build, work, chunksize=2))
@@ -208,7 +208,7 @@ def compared(
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The geometric mean of the numbers among `values`."""
+    """The geometric mean of `values`, without those that are NaN."""
     known = [v for v in values if np.isfinite(v)]
     return float(np.exp(np.mean(np.log(known)))) if known else float("nan")
 
@@ -250,7 +250,7 @@ def _drawn(text: str, target: Target, count: int) -> list[Record]:
 
 
 def _groups(source: str, target: Target, every: int, count: int) -> Iterator[list[Record]]:
-    """The records of a file by workload, or drawn ones."""
+    """The records of a file, grouped by workload, or random candidates."""
     if not Path(source).exists() and ":" in source:
         yield _drawn(source, target, count)
         return

@@ -1,19 +1,19 @@
-"""How soon a search comes near the best that is known: its regret after 16, 32, 64 and 128 trials.
+"""How soon a search comes near the best known kernel: its regret after 16, 32, 64 and 128 trials.
 
     python benchmarks/search_quality.py run FOLDER --seeds 0 1 2 3 4 5 --models models/
     python benchmarks/search_quality.py run KNOWN --kinds random --trials 250 --seeds 100 101 102
     python benchmarks/search_quality.py curve FOLDER [OTHER FOLDERS] --known KNOWN
 
 `run` searches on the real machine, guided by the model and at random, and keeps the records of each
-run in FOLDER; a run that is whole is not made again. The model starts knowing nothing, or with
-`--models` from what benchmarks/pretrain.py learned of other operators. `--name` marks the runs of
-one version of the program, to be compared with those of another.
+run in FOLDER; complete runs are not repeated. The model starts without knowledge, or, with
+`--models`, from what benchmarks/pretrain.py learned from other operators. `--name` marks the runs
+of one version of the program, so that they can be compared with those of another.
 
-`curve` times the four fastest of every run after so many trials again, together with the fastest
-of all records of the workload, those of `--known` too, in turns, so that a drift of the machine
-favours none. Half of the turns choose, of each run's four and of all; the others say by how much
-slower a run's best is than the fastest of all: its regret. Printed are medians over the seeds, and
-ranges.
+`curve` times the four fastest candidates of every run after so many trials again, in turns,
+together with the fastest of all records of the workload, including those of `--known`, so that a
+drift of the machine favours none. Half of the turns choose the best of each run's four and the best
+of all. The other half gives the regret: how much slower a run's best is than the best of all.
+Printed are medians over the seeds, and ranges.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from autosched.state.steps import Step
 from autosched.task import Task
 
 POINTS = (16, 32, 64, 128)
-_FINALISTS = 4  # of a run, timed again as `tune` does before it names the best
-_FASTEST = 16  # of all records, timed again as the best that is known
+_FINALISTS = 4  # finalists of a run, which are timed again, as `tune` does before it names the best
+_FASTEST = 16  # the fastest of all records, timed again to find the best known
 _TURNS, _VISITS, _VISIT_SECONDS = 8, 12, 5e-3
 Steps = tuple[Step, ...]
 
@@ -65,7 +65,7 @@ WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "batch_matmul": ("batch_matmul", {"B": 12, "M": 128, "N": 128, "K": 64}),
     "matmul_512": ("matmul", {"M": 512, "N": 512, "K": 512}),
 }
-"""Where a random search is near the best already (docs/searching.md), a search can win little."""
+"""Where a random search already comes near the best (docs/searching.md), a search gains little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Run:
         return cls(name, workload, int(seed), tuple(read_log(path).records))
 
     def finalists(self, trials: int) -> list[Steps]:
-        """The fastest of the first `trials` candidates; none where there are fewer."""
+        """The fastest of the first `trials` candidates; none if there are fewer candidates."""
         if len(self.records) < trials:
             return []
         valid = [record for record in self.records[:trials] if record.result.valid]
@@ -95,7 +95,7 @@ class Run:
 def search(
     task: Task, measurer: Measurer, options: TuneOptions, log: RecordLog, start: Path | None
 ) -> TuneResult:
-    """One search; its model starts from the file `start`, or knows nothing."""
+    """Run one search; its model starts from the file `start`, or without knowledge."""
     learner = Learner(make_cost_model(options.cost_model, options.seed))
     if start is not None and isinstance(learner.model, XGBoostModel):
         chosen = feature_set(options.features)
@@ -104,7 +104,7 @@ def search(
 
 
 def run(folder: Path, options: argparse.Namespace) -> None:
-    """Every run that is not whole yet, seed by seed; prints a line for each."""
+    """Run every search that is not complete yet, seed by seed; print a line for each."""
     folder.mkdir(parents=True, exist_ok=True)
     print("search                workload           seed  best [us]  rank accuracy  outside/trial")
     with Measurer.create() as measurer:
@@ -126,7 +126,7 @@ def _run(
     path = folder / f"{label}.{name}.{seed}.jsonl"
     if path.exists() and len(read_log(path).records) >= options.trials:
         return
-    path.unlink(missing_ok=True)  # half a search must not be compared
+    path.unlink(missing_ok=True)  # incomplete searches must not be compared
     workload, args = WORKLOADS[name]
     task = Task.from_workload(workload, **args)
     tuning = TuneOptions(trials=options.trials, seed=seed, cost_model=kind)
@@ -152,7 +152,7 @@ def runs_in(folders: Sequence[Path], workloads: Sequence[str]) -> list[Run]:
 
 
 def curve(options: argparse.Namespace) -> None:
-    """The table of regrets, workload by workload; `--out` gets the numbers as JSON."""
+    """Print the regrets, workload by workload; `--out` gets the numbers as JSON."""
     heads = " ".join(f"after {trials}".rjust(22) for trials in POINTS)
     print(f"{'workload':17}  {'search':20}  {heads}")
     rows: list[dict[str, Any]] = []
@@ -167,9 +167,9 @@ def curve(options: argparse.Namespace) -> None:
 
 
 def regrets(measurer: Measurer, runs: Sequence[Run], known: Sequence[Run]) -> list[dict[str, Any]]:
-    """A row for each search of one workload, printed; regrets of 0.02 are 2% slower.
+    """Print and return a row for each search of one workload; a regret of 0.02 means 2% slower.
 
-    The best is looked for among the runs and those `known`, which get no row.
+    The best candidate is taken from the runs and from those `known`, which get no row.
     """
     workload, args = WORKLOADS[runs[0].workload]
     task = Task.from_workload(workload, **args)
@@ -196,7 +196,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _candidates(runs: Sequence[Run], known: Sequence[Run]) -> Iterator[Steps]:
-    """Every candidate that is timed again."""
+    """Every candidate that is to be timed again."""
     valid = [record for run in (*runs, *known) for record in run.records if record.result.valid]
     for record in sorted(valid, key=lambda record: record.result.cost)[:_FASTEST]:
         yield record.steps
@@ -208,9 +208,9 @@ def _candidates(runs: Sequence[Run], known: Sequence[Run]) -> Iterator[Steps]:
 def together(
     measurer: Measurer, task: Task, candidates: Sequence[Steps]
 ) -> tuple[dict[Steps, float], dict[Steps, float]]:
-    """Seconds per call of each, timed in turns: medians of half of the turns, and of the others.
+    """Seconds per call of each candidate: medians over half of the turns, and over the other half.
 
-    The fastest in the one half may owe that to chance; its time in the other half does not.
+    The fastest in one half may owe that to chance; its time in the other half does not.
     """
     different = list(dict.fromkeys(candidates))
     built = measurer.build(task, different)
@@ -226,7 +226,7 @@ def together(
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> None:
-    """For each search and point: workloads within 2%, and the mean time over the best's."""
+    """Print, for each search and point, workloads within 2% and the mean time over the best's."""
     for name in dict.fromkeys(row["search"] for row in rows):
         for trials in POINTS:
             mine = [row[f"after_{trials}"] for row in rows if row["search"] == name]

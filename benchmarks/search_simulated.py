@@ -1,14 +1,14 @@
-"""How near a search comes to the best where a model of the machine stands for it: in minutes.
+"""How near a search comes to the best if a model stands for the machine; it takes minutes.
 
     tar xf benchmarks/data/search_quality.tar.xz
     python benchmarks/search_simulated.py search_quality/ [--workloads matmul ...] [--seeds 6]
 
-Of each workload a cost model is trained on all measurements in the folder; what it says of a
-candidate, and 2% of noise, is what the search measures. Printed are, for searches that start from
-the model that comes along and for those that know nothing, by how much the best of 16, 32 and 64
-trials is slower than the fastest that the model knows of (below 0: it found a faster one), means
-over the seeds, and the seconds of a search. Two versions of the program are compared by running it
-in both; chance moves a mean by half a percent.
+For each workload a cost model is trained on all measurements in the folder. The search measures the
+model's prediction for a candidate, with 2% of noise. Printed is how much slower the best of 16, 32
+and 64 trials is than the fastest candidate that the model knows (below 0: faster), for searches
+that start from the shipped model and for searches without knowledge. The numbers are means over the
+seeds; the seconds of a search are printed, too. To compare two versions of the program, run it in
+both; chance moves a mean by half a percent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Seconds = Callable[[Sequence[Steps]], np.ndarray]
 
 
 class Machine(Simulated):
-    """Measures what a model says, with noise."""
+    """Stands in for a measurer: it returns a model's predictions, with noise."""
 
     def __init__(self, seconds: Seconds, seed: int) -> None:
         self._seconds, self._rng = seconds, np.random.default_rng(seed)
@@ -54,13 +54,13 @@ class Machine(Simulated):
         best: float,
         progress: Callable[[str, int, int], None],
     ) -> list[MeasureResult]:
-        """One time of each."""
+        """One time for each candidate."""
         noise = np.exp(self._rng.normal(0, _NOISE, len(batch)))
         return [MeasureResult((float(t),)) for t in self._seconds(batch) * noise]
 
 
 def model_of(task: Task, folder: Path, name: str) -> tuple[Seconds, float]:
-    """Seconds of candidates by a model of the records of a workload, and the least of these."""
+    """A function that predicts seconds from the records of a workload, and its least value."""
     featurize = task_featurizer(task, None, TUNING, False)
     records = [r for path in folder.glob(f"*.{name}.jsonl") for r in read_log(path).records]
     records = [record for record in records if record.result.valid]
@@ -73,7 +73,7 @@ def model_of(task: Task, folder: Path, name: str) -> tuple[Seconds, float]:
         parts = [candidates[k : k + _AT_ONCE] for k in range(0, len(candidates), _AT_ONCE)]
         rows = [row for part in parts for row in featurize(part)]
         legal = [row for row in rows if row is not None]
-        assert len(legal) == len(rows)  # a search proposes no others
+        assert len(legal) == len(rows)  # a search proposes only legal candidates
         found: np.ndarray = fastest / model.predict(legal)
         return found
 
@@ -87,7 +87,7 @@ def model_of(task: Task, folder: Path, name: str) -> tuple[Seconds, float]:
 
 
 def run(task: Task, seconds: Seconds, seed: int, *, knows: bool) -> tuple[list[float], float]:
-    """The least seconds after the trials of `POINTS`, and the seconds of searching."""
+    """The least seconds after each number of trials in `POINTS`, and the seconds of searching."""
     model = XGBoostModel(seed)
     if knows:
         start_pretrained(model, task.target.kind, TUNING)
@@ -99,7 +99,7 @@ def run(task: Task, seconds: Seconds, seed: int, *, knows: bool) -> tuple[list[f
 
 
 def main() -> None:
-    """A line for each workload and start, and their means."""
+    """Print a line for each workload and start, and the means."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))

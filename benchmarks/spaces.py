@@ -1,9 +1,9 @@
-"""What the search space `autosched` has over Ansor's: operators without data reuse, large matmuls.
+"""Compare the search space `autosched` with Ansor's: operators without reuse, large matmuls.
 
     python benchmarks/spaces.py [--trials 32]
 
-Tunes each operator in both spaces; then both bests and NumPy are timed in turns, in this process.
-Prints medians in microseconds.
+Tunes each operator in both spaces. Then both best kernels and NumPy are timed in turns in this
+process. Prints medians in microseconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Twenty operators: our best kernel, what NumPy or PyTorch takes, and what the machine allows.
+"""Twenty operators: our best kernel, the time of NumPy or PyTorch, and the limit of the machine.
 
     python benchmarks/suite.py                                  # tunes, 64 trials each
     python benchmarks/suite.py --records suite --json suite.jsonl
@@ -7,23 +7,22 @@
     python benchmarks/suite.py --chains                         # 18 expressions of several stages
     python benchmarks/suite.py --table suite.jsonl              # nothing is run
 
-Every built-in operator of floats, some at an awkward size too (`--all`: each at both), and a chain
-of element-wise stages; with `--others` 36 shapes of networks in their place, with `--chains` layers
-with what stands between them, attention, functions (suite_chains.py). The folder `--records`
-has a file of records for each operator: its best is replayed, and as many trials as it lacks are
-tuned first and appended to it. Each line goes to `--json` as soon as it is known, so that a suite
-can be run in pieces (`--left` runs what the file does not have yet).
+The suite has every built-in operator of floats, some also at an awkward size (`--all`: each at
+both), and a chain of element-wise stages. With `--others` it has 36 shapes of networks instead, and
+with `--chains` layers with the operations between them, attention and functions (suite_chains.py).
+The folder `--records` has a record file for each operator. Its best record is replayed; missing
+trials are tuned first and appended. Each line goes to `--json` as soon as it is known, so that a
+suite can be run in pieces (`--left` runs what the file does not have yet).
 
 Our kernel and its peers are called in turns in this process, with the same number of threads
-(`--threads`): in each of `--rounds` turns each is called until it is warm, then for some
-milliseconds, after a pause in which the threads of the one before fall asleep (those of OpenBLAS
-wait for 2**20 cycles instead of 2**26). Within a turn the median of batches of a millisecond
-counts. Quotients are taken within a turn, and their median counts: a machine that is shared may
-compute at half its speed for seconds, but then it does so for all of a turn. Results are compared
-first.
-PyTorch (the extra `torch`) runs without gradients, with tensors in the order of memory that suits
-it, weights arranged beforehand, and batch normalisation folded into the weights; outputs are given
-where it has an argument for them. NumPy is left out where it takes over four times as long.
+(`--threads`). In each of `--rounds` turns each is called until it is warm, and then for some
+milliseconds. Before that is a pause in which the threads of the previous one fall asleep (those of
+OpenBLAS wait for 2**20 cycles instead of 2**26). Within a turn the median of batches of a
+millisecond counts. Quotients are taken within a turn, and their median counts: a shared machine may
+compute at half its speed for seconds, but then it does so for the whole turn. Results are compared
+first. PyTorch (the extra `torch`) runs without gradients, with tensors in the memory order that
+suits it, weights arranged beforehand, and batch normalisation folded into the weights; outputs are
+given where it has an argument for them. NumPy is left out where it takes over four times as long.
 
 ratio   the time of the fastest peer over ours: above 1 we are faster;
 share   the limit over our time, where the limit is the longer of
@@ -46,7 +45,7 @@ best    the share in the shortest batch of all turns, at the highest peak: what 
         where nothing disturbs it. On a machine that is shared, others on the same core or cache
         slow down what loads by up to a third, and multiply-adds in registers by some hundredths.
 
-At the end come the geometric means. A table says which machine it is of.
+The geometric means come at the end. The table names its machine.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ Row = dict[str, Any]
 
 
 def kernel_of(task: Task, trials: int, records: Path) -> tuple[CpuKernel, int]:
-    """The best kernel, tuned as far as `trials` candidates, and how many it is the best of."""
+    """The best kernel after at least `trials` candidates, and the number of candidates."""
     known = 0
     if records.exists():
         known = sum(r.task["key"] == task.key for r in read_log(records).records)
@@ -108,8 +107,10 @@ def kernel_of(task: Task, trials: int, records: Path) -> tuple[CpuKernel, int]:
 
 
 def limits(operator: Operator, task: Task, peak: float) -> dict[str, float]:
-    """Seconds that the operations, of which `peak` are done in one, and the bytes need at least,
-    and those of mere reading."""
+    """The least seconds for the operations, at `peak` per second, and for moving the bytes.
+
+    `read` is the least time for reading all the bytes.
+    """
     reads, writes = moved_bytes(task)
     return {
         "flops": operator.needed_flops(task) / peak,
@@ -119,9 +120,9 @@ def limits(operator: Operator, task: Task, peak: float) -> dict[str, float]:
 
 
 class Turns(NamedTuple):
-    """Seconds per call of each that was called: `times` in each turn, `shortest` of all batches.
+    """Seconds per call by name: `times` for each turn, `shortest` for the shortest of all batches.
 
-    `peaks` is what the machine could do in each turn ([] where that is unknown).
+    `peaks` has the measured peak of the machine for each turn ([] if unknown).
     """
 
     times: dict[str, list[float]]
@@ -132,7 +133,7 @@ class Turns(NamedTuple):
 def in_turns(
     calls: dict[str, Callable[[], Any]], rounds: int, peak: Callable[[], float | None]
 ) -> Turns:
-    """Call each in every one of the rounds; a peer far slower than another leaves after three."""
+    """Call each function in every round; peers far slower than the fastest leave after three."""
     peaks: list[float] = []
     times: dict[str, list[float]] = {name: [] for name in calls}
     shortest = dict.fromkeys(calls, math.inf)
@@ -152,12 +153,12 @@ def in_turns(
 
 
 def quotient(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median of above / below in the turns that have both."""
+    """The median of above / below over the turns that have both."""
     return median(a / b for a, b in zip(above, below, strict=False))
 
 
 def _visit(call: Callable[[], Any], seconds: float, calls: int) -> list[float]:
-    """Seconds per call in batches of `calls`, which take `seconds` together."""
+    """Seconds per call in batches of `calls`; the batches take `seconds` together."""
     batches: list[float] = []
     end = time.perf_counter() + seconds
     while not batches or time.perf_counter() < end:
@@ -169,7 +170,7 @@ def _visit(call: Callable[[], Any], seconds: float, calls: int) -> list[float]:
 
 
 def peers_of(operator: Operator, task: Task, inputs: Sequence[Any]) -> dict[str, Callable[[], Any]]:
-    """The calls of what is installed, by name."""
+    """The calls of the installed peers, by name."""
     found: dict[str, Callable[[], Any]] = {}
     version = task.workload.numpy_version()
     if version is not None:
@@ -186,7 +187,7 @@ def peers_of(operator: Operator, task: Task, inputs: Sequence[Any]) -> dict[str,
 
 
 def measured(operator: Operator, target: Target, trials: int, records: Path, rounds: int) -> Row:
-    """The line of one operator."""
+    """Measure one operator; return its line."""
     task = operator.task(target)
     kernel, known = kernel_of(task, trials, records)
     inputs = [aligned_copy(array) for array in task.inputs()]
@@ -280,7 +281,7 @@ def read_rows(path: Path) -> list[Row]:
 def chosen(
     words: Sequence[str], everything: bool, *, others: bool = False, chains: bool = False
 ) -> list[Operator]:
-    """The operators whose names or workloads contain one of the words, of the lists asked for."""
+    """The operators, in the requested lists, whose names or workloads contain one of the words."""
     usual = [*SUITE, *MORE] if everything or words else SUITE
     known = CHAINS if chains else OTHERS if others else usual
     found = [o for o in known if not words or any(w in f"{o.name} {o.workload}" for w in words)]
@@ -314,7 +315,7 @@ def main() -> None:
     target = cpu_target(options.threads)
     wanted = {**dict.fromkeys(_THREADS_OF_OTHERS, str(target.threads)), **_SOON_ASLEEP}
     if any(os.environ.get(name) != value for name, value in wanted.items()):
-        os.environ.update(wanted)  # read when they are loaded
+        os.environ.update(wanted)  # these libraries read the variables when they are loaded
         os.execv(sys.executable, [sys.executable, *sys.argv])
     operators = chosen(options.only, options.all, others=options.others, chains=options.chains)
     if options.left and options.json is not None and options.json.exists():

@@ -1,7 +1,8 @@
-"""What models are made of beyond single operators, for benchmarks/suite.py --chains.
+"""Parts of models beyond single operators, for benchmarks/suite.py --chains.
 
-Expressions of several stages and functions, with PyTorch's way to say the same: layers with what
-stands between them, attention, normalisation along any axes, windows, functions of many numbers.
+Expressions of several stages and functions, with PyTorch's form of the same: layers with the
+operations between them, attention, normalisation along any axes, windows, functions of many
+numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from suite_operators import Call, Operator, Peer
 
 Direct = Callable[..., Any]
-"""(torch, torch.nn.functional, *inputs) -> the results."""
+"""A function of (torch, torch.nn.functional, *inputs) that returns the results."""
 
 
 def _peer(function: Direct) -> Peer:
@@ -25,12 +26,12 @@ def _peer(function: Direct) -> Peer:
 def _chain(
     name: str, expression: str, shapes: dict[str, list[int]], torch: Direct, flops: float = 0.0
 ) -> Operator:
-    """`flops` are those of products; 0: only bytes limit it."""
+    """An operator for the suite; `flops` counts those of products, 0 if only bytes limit it."""
     return Operator(name, expression, {}, _peer(torch), flops, shapes=shapes)
 
 
 def _map(name: str, value: str, torch: Direct) -> Operator:
-    """A function of a million numbers x."""
+    """The operator of an element-wise function of a million numbers x."""
     return _chain(f"{name} of 1e6", f"Y[i] = {value}", {"x": [1_000_000]}, torch)
 
 
@@ -134,4 +135,4 @@ CHAINS: tuple[Operator, ...] = (
     _map("softplus", "max(x[i], 0) + log1p(exp(-abs(x[i])))", lambda t, f, x: f.softplus(x)),
     _map("atan", "atan(x[i])", lambda t, f, x: t.atan(x)),
 )
-"""The chains of --chains."""
+"""The operators of --chains."""

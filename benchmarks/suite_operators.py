@@ -1,8 +1,8 @@
-"""The operators of benchmarks/suite.py: what they compute, need, and are called in PyTorch.
+"""The operators of benchmarks/suite.py: computation, needed operations, and call in PyTorch.
 
-`SUITE` has the twenty operators of the table, `MORE` a second, awkward size of each built-in
-operator that is there only once, `OTHERS` shapes that networks have and these have not: one row or
-column, little that is reused, few channels, short and long rows.
+`SUITE` has the twenty operators of the table. `MORE` has a second, awkward size of each built-in
+operator that is there only once. `OTHERS` has shapes of networks that the other lists lack: one row
+or column, little reuse, few channels, short and long rows.
 """
 
 from __future__ import annotations
@@ -21,27 +21,30 @@ from autosched.workloads.winograd import matrices
 from autosched.workloads.workload import shape_of
 
 EXP_STEPS = 11
-"""Instructions of the shortest single-precision exponential that is known to err by less than a
-unit in the last place (codegen/llvm_exp.py): a multiply-add and a subtraction for the multiple of
-ln2 / 16, two multiply-adds that take it off, a limit, the table's entry, four for the polynomial
-and its product with the entry, and the scaling. That is AVX-512. Without its tables and scaling it
-takes eighteen, of which eleven as well are multiplications or multiply-adds: the seven others (two
-limits, a difference, four shifts and integer operations) need none of the units whose peak is
-measured, on cores that have others for them (Zen 3), so that no more is counted there."""
+"""The instructions that count for an exponential.
+
+They are those of the shortest single-precision exponential that is known to err by less than a unit
+in the last place (codegen/llvm_exp.py): a multiply-add and a subtraction for the multiple of ln2 /
+16, two multiply-adds that subtract it, a limit, the table's entry, four for the polynomial and its
+product with the entry, and the scaling. That is AVX-512. Without its tables and scaling the
+function takes eighteen instructions, eleven of which are also multiplications or multiply-adds. The
+seven others (two limits, a difference, four shifts and integer operations) need none of the units
+whose peak is measured, on cores that have others for them (Zen 3), so that they do not count.
+"""
 
 Call = Callable[[], Any]
 Peer = Callable[[Any, list[Any], dict[str, Any]], Call]
-"""(torch, inputs, arguments of the workload) -> the call that is timed."""
+"""A function of (torch, inputs, arguments of the workload) that returns the call to time."""
 
 
 @dataclass(frozen=True)
 class Operator:
     """One line of the table.
 
-    `flops` are the operations that no kernel can do without; None: those of its definition. The
-    peak counts a multiply-add as two, so each of the `singles`, operations that are no part of one
-    (a maximum, a difference), takes as long as two; so do the steps of `exps` exponentials.
-    `torch` makes the call of PyTorch.
+    `flops` is the number of operations that no kernel can do without; None for those of the
+    definition. The peak counts a multiply-add as two operations. Each of the `singles`, operations
+    that are not part of a multiply-add (a maximum, a difference), takes as long as two, and so does
+    each step of the `exps` exponentials. `torch` makes the call of PyTorch.
     """
 
     name: str
@@ -51,21 +54,21 @@ class Operator:
     flops: float | None = None
     singles: float = 0
     exps: int = 0
-    shapes: dict[str, list[int]] = field(default_factory=dict)  # of an expression
+    shapes: dict[str, list[int]] = field(default_factory=dict)  # shapes of an expression's tensors
 
     @property
     def file(self) -> str:
-        """The name of its file of records."""
+        """The name of the operator's record file."""
         return "_".join(re.findall(r"\w+", self.name)) + ".jsonl"
 
     def task(self, target: Target) -> Task:
-        """What is tuned."""
+        """The task to tune."""
         if self.shapes:
             return Task.from_expression(self.workload, self.shapes, target=target)
         return Task.from_workload(self.workload, target=target, **self.args)
 
     def needed_flops(self, task: Task) -> float:
-        """Operations that no kernel can do without, in those of the measured peak."""
+        """The operations that no kernel can do without, counted as the measured peak counts."""
         flops = task.dag.flop_count if self.flops is None else self.flops
         return flops + 2 * (self.singles + EXP_STEPS * self.exps)
 
@@ -91,12 +94,12 @@ def _dense(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
 
 
 def _channels_last(torch: Any, x: Any) -> Any:
-    """N...C as torch's NC..., without moving anything."""
+    """A view of N...C as torch's NC..., without moving data."""
     return x.permute(0, x.dim() - 1, *range(1, x.dim() - 1))
 
 
 def _convolution(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
-    """Channels last; the weights in the order that PyTorch prefers."""
+    """A channels-last convolution, with the weights in the order that PyTorch prefers."""
     x, weight = inputs
     spatial = weight.dim() - 2
     weight = weight.permute(spatial + 1, spatial, *range(spatial)).contiguous()
@@ -109,7 +112,7 @@ def _convolution(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
 
 
 def _winograd(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
-    """A convolution by the weights that the transformed ones were made of."""
+    """A convolution with the weights from which the transformed ones were made."""
     _, weights, _ = matrices(args["tile"])
     back = torch.from_numpy(np.linalg.pinv(weights).astype(np.float32))
     weight = torch.einsum("re,sf,efio->rsio", back, back, inputs[1])
@@ -135,9 +138,9 @@ def _transposed(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
 
 
 def _capsule(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
-    """As a convolution: (capsule column, channel in) to (capsule column, channel out).
+    """A convolution from (capsule column, channel in) to (capsule column, channel out).
 
-    Rows of the capsules are images of their own.
+    Rows of the capsules are separate images.
     """
     x, weight = inputs
     n, h, w, cap, _, ci = x.shape
@@ -157,7 +160,7 @@ def _capsule(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
 
 
 def _batch_norm(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
-    """Scale and offset are folded into the weights and the bias, as deployed models have them."""
+    """A convolution with scale and offset folded into weights and bias, as in deployed models."""
     x, weight, bias, scale, offset = inputs
     weight = weight * scale[:, None, None, None]
     bias = bias * scale + offset
@@ -177,7 +180,7 @@ def _softmax(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
 
 
 def _attention(torch: Any, inputs: list[Any], args: dict[str, Any]) -> Call:
-    """In the reference's order (B * H, S, S)."""
+    """The attention weights in the reference's order (B * H, S, S)."""
     q, k = inputs
     s = q.shape[1]
 
@@ -235,7 +238,7 @@ def _conv2d(size: int, ci: int, co: int, stride: int = 1) -> dict[str, Any]:
 
 
 def _transposed_case(name: str, size: int, ci: int, co: int, k: int) -> Operator:
-    """No multiplication with the inserted zeros is needed."""
+    """A transposed convolution; multiplications with the inserted zeros do not count."""
     args = _image(size, k, stride=2, CI=ci, CO=co)
     flops = 2.0 * size * size * k * k * ci * co
     return Operator(name, "conv2d_transpose_nhwc", args, _transposed, flops)
@@ -246,7 +249,7 @@ def _softmax_case(name: str, m: int, n: int) -> Operator:
 
 
 def _attention_case(name: str, b: int, s: int, h: int, d: int) -> Operator:
-    """The product, then softmax of its rows."""
+    """The product and then the softmax of its rows."""
     scores = b * h * s * s
     args = {"B": b, "S": s, "H": h, "D": d}
     return Operator(
@@ -263,10 +266,12 @@ def _attention_case(name: str, b: int, s: int, h: int, d: int) -> Operator:
 def _max_pool_case(
     name: str, c: int, size: int, stride: int, k: int = 3, padding: int = 1
 ) -> Operator:
-    """Of k x k windows, the largest of rows first: each of these takes k - 1 comparisons, and so do
-    all of them together."""
+    """A max pooling over k x k windows, whose maxima are taken over rows first.
+
+    Each row of a window takes k - 1 comparisons, and so do all rows of it together.
+    """
     rows = (size + 2 * padding - k) // stride + 1
-    new = min(k, stride)  # rows that the window above has not been through
+    new = min(k, stride)  # rows that the window above did not contain
     singles = (new + 1.0) * (k - 1) * c * rows * rows
     args = _image(size, k, stride, padding, C=c)
     return Operator(name, "max_pool2d_nchw", args, _max_pool, 0.0, singles)
@@ -285,14 +290,14 @@ def _matmul_case(name: str, m: int, n: int, k: int) -> Operator:
 
 
 def _winograd_case(name: str, size: int, channels: int) -> Operator:
-    """No operation but the products of the tiles' elements counts."""
+    """A Winograd convolution; only the products of the tiles' elements count."""
     args = {"N": 1, "H": size, "W": size, "CI": channels, "CO": channels, "padding": 1, "tile": 4}
     flops = 2.0 * 36 * (-(-size // 4)) ** 2 * channels**2
     return Operator(name, "conv2d_winograd_nhwc", args, _winograd, flops)
 
 
 def _conv2d_case(name: str, size: int, ci: int, co: int, k: int, **others: int) -> Operator:
-    """A k x k convolution with as large a border as keeps the size, unless `others` say."""
+    """A k x k convolution whose border keeps the size, unless `others` say otherwise."""
     args = {**_conv2d(size, ci, co), "KH": k, "KW": k, "padding": k // 2, **others}
     return Operator(name, "conv2d_nhwc", args, _convolution)
 

@@ -1,12 +1,12 @@
-"""Candidates that took far longer than the cost model expected: what its features do not know.
+"""Find candidates that took far longer than the cost model expected.
 
     python benchmarks/suite.py --all --records DIR; python benchmarks/surprises.py DIR
     python benchmarks/surprises.py matmul.jsonl --most 5
 
-Of each recorded candidate that was chosen for a score, its time over the best of its task times
-that score: 1 where the model was right. The largest are shown with what LLVM is given for them.
-Those of 4 and more were mostly defects of the code generator; noise makes 2. `autosched show FILE
---index N --as tir` shows one.
+For each recorded candidate that was chosen for its score, the surprise is its time over the best of
+its task, times that score: 1 where the model was right. The largest are shown with the code that
+LLVM gets for them. Most of those of 4 and more were defects of the code generator; noise makes 2.
+`autosched show FILE --index N --as tir` shows a candidate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from autosched.task import Task
 
 
 class Surprise(NamedTuple):
-    """A record: its time over what was expected, over the best of its task, and where it is."""
+    """A record with its time over the expected time, its time over the best, and its place."""
 
     times: float
     of_best: float
@@ -51,7 +51,7 @@ def surprises(file: Path) -> Iterator[Surprise]:
 
 
 def code_of(record: Record) -> str:
-    """How much code LLVM is given, and whether its innermost loops are all vectors."""
+    """The size of the code that LLVM gets, and whether its innermost loops are all vectors."""
     task = Task.from_json(record.task)
     func = lower_steps(task.dag, record.steps, task.target, layout=task.layout)
     text = emit_llvm(func, task.target)

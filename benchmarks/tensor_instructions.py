@@ -1,18 +1,18 @@
-"""Operators of narrow types by tensor instructions: against PyTorch (oneDNN), and the peak.
+"""Operators of narrow types by tensor instructions, against PyTorch (oneDNN) and the peak.
 
     python benchmarks/tensor_instructions.py --trials 64
     python benchmarks/tensor_instructions.py --only "matmul 512" --types int8 --records records
     python benchmarks/tensor_instructions.py --types int8 bfloat16 --packed
 
 Each operator is tuned for `--trials` candidates, checked, and timed in turns with PyTorch as in
-benchmarks/suite.py, arguments of both aligned to cache lines: torch._int_mm (int8), a quantised
-convolution of uint8 by int8 with sums as float32, and plain calls in bfloat16 and float16, whose
-results PyTorch rounds to their type while ours stay float32; "float16-sums" are float16 throughout,
-where PyTorch still sums in float32. "peak" is the measured peak of the
-instruction that the kernel uses, in registers; of "float16-sums" that of AVX512-FP16. Other kernels
-without an instruction have none. "best" is the share of the shortest batch, as in
-benchmarks/suite.py. The clock is lower where tiles are loaded
-(docs/tensor_intrinsics.md): 0.82 to 0.86 of AMX's peak is all that can be reached.
+benchmarks/suite.py, with the arguments of both aligned to cache lines. PyTorch's calls are
+torch._int_mm (int8), a quantised convolution of uint8 by int8 with sums as float32, and plain calls
+in bfloat16 and float16, whose results PyTorch rounds to their type while ours stay float32.
+"float16-sums" are float16 throughout, where PyTorch still sums in float32. "peak" is the peak of
+the instruction that the kernel uses, measured in registers; for "float16-sums" it is that of
+AVX512-FP16. Other kernels without an instruction have no peak. "best" is the share of the shortest
+batch, as in benchmarks/suite.py. The clock is lower where tiles are loaded
+(docs/tensor_intrinsics.md): only 0.82 to 0.86 of AMX's peak can be reached.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def task_of(name: str, dtype: str, target: Target, layout: str = "none") -> Task:
-    """The operator in this type: sums of int32 or float32."""
+    """The task of an operator in this type, with sums in int32 or float32."""
     workload, sizes = OPERATORS[name]
     first = "uint8" if dtype == "int8" and workload == "conv2d_nhwc" else dtype
     types: dict[str, Any] = {"in_dtype": first, "weight_dtype": dtype}
@@ -100,7 +100,7 @@ def _torch(x: np.ndarray[Any, Any]) -> Any:
 
 
 def values(task: Task, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    """Small integers of the inputs' types, of which every product and sum is exact."""
+    """Small integers in the types of the inputs, for which every product and sum is exact."""
     found = []
     most = 1 if task.dag.tensors[-1].dtype.name == "float16" else 8  # 11 bits hold every sum
     for spec in task.dag.tensors:
@@ -158,7 +158,7 @@ def measured(name: str, dtype: str, trials: int, folder: Path, layout: str) -> s
 
 
 def instruction_used(log: Path, task: Task) -> str:
-    """The tensor instruction of the best candidate; "" where it has none."""
+    """The tensor instruction of the best candidate; "" if it has none."""
     best = best_of(r for r in read_log(log).records if r.task["key"] == task.key)
     steps = best.steps if best else ()
     return next((s.instruction for s in steps if isinstance(s, InstructionStep)), "")

@@ -1,11 +1,11 @@
-"""Convolutions of a model by Winograd's algorithm, beside direct ones and PyTorch's.
+"""Convolutions of a model by Winograd's algorithm, compared with direct ones and PyTorch's.
 
     python benchmarks/torch_winograd.py                         # 3x3 convolutions of ResNet-18
     python benchmarks/torch_winograd.py --trials 64 --tiles 2 4 6 --shapes 64x56 512x7
 
-Each shape is a convolution with bias and ReLU for one image; each way is tuned, and all are called
-in turns in one process. `error` is the largest difference from float64, relative to the largest
-result. On a machine that others use compare the fastest calls.
+Each shape is a convolution with bias and ReLU for one image. Each way is tuned, and all ways are
+called in turns in one process. `error` is the largest difference from float64, relative to the
+largest result. On a shared machine compare the fastest calls.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from torch import nn
 import autosched.torch
 
 _ROUNDS = 200
-_CALLS = 2  # of a round
-_FIRST = 5  # calls that are not timed
+_CALLS = 2  # seconds of a round
+_FIRST = 5  # untimed calls
 
 
 def model_of(channels: int, size: int) -> tuple[Any, Any]:
-    """A convolution with bias and ReLU, and its input."""
+    """A convolution with bias and ReLU, and an input for it."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU()).eval()
     return model, torch.randn(1, channels, size, size)
 
 
 def in_turns(calls: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Milliseconds of each call, sorted."""
+    """The milliseconds of each call, sorted."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         for _ in range(_FIRST):

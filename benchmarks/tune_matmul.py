@@ -1,10 +1,10 @@
-"""Tuning square matmuls: share of NumPy's own, seconds a trial, memory of the tuner.
+"""Tune square matmuls: share of NumPy's speed, seconds per trial, memory of the tuner.
 
     python benchmarks/tune_matmul.py --sizes 512 1024 --trials 64
 
-NumPy (OpenBLAS) and the best kernel are timed in turns in one process. "outside" is the time
-of a trial that is not spent in building and running candidates: starting processes, searching,
-training. On a machine that does something else at the time the shares say little.
+NumPy (OpenBLAS) and the best kernel are timed in turns in one process. "outside" is the part of a
+trial that is not spent in building and running candidates: starting processes, searching, training.
+On a machine that is busy with something else, the shares say little.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autosched.task import Task
 
 
 def tune(size: int, trials: int, seed: int) -> str:
-    """Tune one size from scratch; a line of the table."""
+    """Tune one size from scratch; return a line of the table."""
     task = Task.from_workload("matmul", M=size, N=size, K=size)
     with Measurer.create() as measurer:
         result = Tuner(task, TuneOptions(trials=trials, seed=seed), measurer).run()

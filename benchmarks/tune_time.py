@@ -1,12 +1,12 @@
-"""Where the seconds of `autosched tune` go, from the start of its process to its end.
+"""Where the time of `autosched tune` goes, from the start of its process to its end.
 
     python benchmarks/tune_time.py [CONFIG] [--trials 64] [--runs 3] [--compile 32]
 
-CONFIG is as for tune, configs/matmul.yaml unless one is given. Each run is a process of its own
-with a new record file; the seconds of a part are those that no part inside it has. A run of one
-trial comes first and is not counted: Python then has its byte code, as after an installation. The
-medians of the runs are shown, and what measuring cost a trial. Then what building takes, stage by
-stage on one core, for `--compile` candidates that the last run measured: milliseconds a candidate.
+CONFIG is as for tune; the default is configs/matmul.yaml. Each run is a process of its own with a
+new record file. The seconds of a part exclude the parts inside it. A run of one trial comes first
+and is not counted, so that Python has its byte code, as after an installation. The medians of the
+runs are shown, and the time of measuring per trial. Then follow the milliseconds per candidate of
+each stage of building, on one core, for `--compile` candidates that the last run measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 MATMUL = Path(__file__).resolve().parents[1] / "configs" / "matmul.yaml"
 _MARK = "SPENT "
 
-# Of each part its line in the table.
+# The line of each part in the table.
 PARTS = {
     "start": "interpreter and imports",
     "session": "configuration, records, cost model",
@@ -52,7 +52,7 @@ MEASURING = ("measure", "load", "first", "time", "check")
 
 
 class Spent:
-    """Seconds by part: of what is under way, without the parts inside; a closed one has none."""
+    """The seconds of each part, without the seconds of the parts inside it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -62,7 +62,10 @@ class Spent:
     def wrap(
         self, owner: Any, name: str, part: str | Callable[..., str], closed: bool = False
     ) -> None:
-        """Count the calls of a function under a part, or what `part` makes of its arguments."""
+        """Count the time of a function under `part`, which may be computed from the arguments.
+
+        With `closed`, no part inside the function is counted.
+        """
         function = getattr(owner, name)
 
         @functools.wraps(function)
@@ -86,7 +89,7 @@ class Spent:
 
 
 def child(started: float, arguments: Sequence[str]) -> None:
-    """`autosched tune`, timed; by the same clock this process was started at `started`."""
+    """Run `autosched tune` and time its parts; this process was started at `started`."""
     import autosched.cli
     from autosched.cli import tune
     from autosched.measure.build import Builder
@@ -129,10 +132,10 @@ def child(started: float, arguments: Sequence[str]) -> None:
 
 
 def timed(arguments: Sequence[str]) -> tuple[dict[str, float], float]:
-    """The parts of one run, and its seconds from start to end."""
+    """The seconds of the parts of one run, and of the run from start to end."""
     started = time.monotonic()
     command = [sys.executable, __file__, "--child", repr(started), *arguments]
-    # Where byte code is not kept, every run would compile the package anew.
+    # Without stored byte code, every run would compile the package again.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     seconds = time.monotonic() - started
@@ -145,7 +148,7 @@ def timed(arguments: Sequence[str]) -> tuple[dict[str, float], float]:
 
 
 def stages(records: Path, count: int) -> dict[str, float]:
-    """Milliseconds a candidate of each stage of building, on this core, for recorded ones."""
+    """Milliseconds per candidate of each stage of building recorded candidates, on this core."""
     from autosched.codegen import llvm_compile
     from autosched.codegen.llvm import emit_llvm
     from autosched.driver import apply_steps, lower_func, schedule_ops
@@ -164,7 +167,7 @@ def stages(records: Path, count: int) -> dict[str, float]:
         return made
 
     for k, record in enumerate(found[: count + 2]):
-        if k == 2:  # the first ones fill caches
+        if k == 2:  # the first ones warm the caches
             seconds.clear()
         schedule = stage("replay of steps", apply_steps, task.dag, record.steps, task.layout)
         func = stage("bounds, ScheduleOps", schedule_ops, *schedule)

@@ -1,15 +1,15 @@
-"""Every operator in every type on sizes that do not divide: random candidates are right.
+"""Check random candidates of every operator in every type, on sizes that tiles do not divide.
 
     python benchmarks/types_and_sizes.py                       # 500x1000x333 and 17x1x31
     python benchmarks/types_and_sizes.py --operators matmul --candidates 5 --target cuda
     python benchmarks/types_and_sizes.py --gpu                 # on the first GPU of this machine
 
-Each candidate is built, run once as a checked run is and compared with the reference. With
-`--target cuda` there is one of every sketch; it is compiled for sm_80 and sm_90 and run by the
-lockstep interpreter, tensor cores in both sizes (float32 by tf32 too), others in the small one.
-`--gpu` compiles them for the GPU that is here, with all cores, and runs each of them there. The
-table says for each operator how many were right, and how many of these used tensor cores; those
-that were not are printed, and the status is 1.
+Each candidate is built, run once as a checked run is, and compared with the reference. With
+`--target cuda` there is one candidate of every sketch. It is compiled for sm_80 and sm_90 and run
+by the lockstep interpreter: candidates on tensor cores in both sizes (float32 by tf32, too), others
+in the small one. `--gpu` compiles the candidates for the GPU of this machine, with all cores, and
+runs each of them there. The table says for each operator how many were right, and how many of these
+used tensor cores. Wrong ones are printed, and the status is then 1.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ KINDS: list[dict[str, str]] = [
 
 
 def sizes(name: str) -> tuple[dict[str, int], ...]:
-    """Large and small arguments of an operator, odd ones."""
+    """Large and small arguments of an operator, with odd sizes."""
     if name in PLAIN:
         return PLAIN[name]
     large = {"N": 1, "H": 23, "W": 19, "D": 7, "L": 97, "CI": 13, "CO": 37, "C": 37, "S": 33}
@@ -85,9 +85,9 @@ def on_tensor_cores(steps: Steps) -> bool:
 
 
 def candidates(task: Task, seed: int, large: bool) -> Iterator[Steps]:
-    """A random candidate; for a GPU of each sketch, of large sizes of those on tensor cores.
+    """A random candidate; for a GPU one of each sketch, for large sizes only those on tensor cores.
 
-    Raises ConfigError where none was drawn.
+    Raises ConfigError if none was drawn.
     """
     rng = np.random.default_rng(seed)
     if not task.target.is_gpu:
@@ -116,7 +116,7 @@ def candidates(task: Task, seed: int, large: bool) -> Iterator[Steps]:
 
 
 def problem(task: Task, steps: Steps) -> str | None:
-    """Why a candidate is wrong; None when it is right. Raises ConfigError when it cannot tell."""
+    """Why a candidate is wrong; None if it is right. Raises ConfigError if it cannot be checked."""
     if task.target.is_gpu:
         source = cuda_source(task.dag, steps, task.target).source
         for arch in ("sm_80", "sm_90"):
@@ -137,7 +137,7 @@ def problem(task: Task, steps: Steps) -> str | None:
 
 
 def compiled(task_json: dict[str, Any], steps_json: list[Any]) -> bytes | str:
-    """The artifact for the task's GPU, or why there is none."""
+    """The artifact for the task's GPU, or the reason for none."""
     task, steps = Task.from_json(task_json), steps_from_json(steps_json)
     try:
         return build_cuda(task.dag, steps, task.target, task.function_name).to_bytes()
@@ -148,7 +148,7 @@ def compiled(task_json: dict[str, Any], steps_json: list[Any]) -> bytes | str:
 def run_on_gpu(
     name: str, target: Target, repeats: int, told: Counter[str], gpu: GpuRunner, pool: Executor
 ) -> None:
-    """As `run`, on hardware; `pool` compiles."""
+    """Do the same as `run`, on the GPU; `pool` compiles."""
     drawn: list[tuple[Task, Steps]] = []
     for task, _ in tasks(name, target, told):
         for seed in range(repeats):
@@ -174,7 +174,7 @@ def run_on_gpu(
 
 
 def tasks(name: str, target: Target, told: Counter[str]) -> Iterator[tuple[Task, bool]]:
-    """All types and sizes of an operator, and whether they are large."""
+    """All types and sizes of an operator, and whether the sizes are large."""
     kinds = [(kind, target) for kind in KINDS]
     if target.is_gpu:
         kinds.append(({"dtype": "float32"}, replace(target, tf32=True)))
@@ -190,7 +190,7 @@ def tasks(name: str, target: Target, told: Counter[str]) -> Iterator[tuple[Task,
 
 
 def run(name: str, target: Target, repeats: int, told: Counter[str]) -> None:
-    """All types and sizes of one operator; counts go to `told`."""
+    """Try all types and sizes of one operator; add the counts to `told`."""
     for task, large in tasks(name, target, told):
         for seed in range(repeats):
             try:

@@ -1,17 +1,17 @@
-"""Whether repeating a tune finds as good a kernel: the same seed three times, the winners compared.
+"""Whether repeated tuning finds equally fast kernels: three runs with one seed, winners compared.
 
     python benchmarks/winners.py --trials 64 --seed 0
     python benchmarks/winners.py --regret --workloads matmul512 --runs 20
 
-Of each workload the reported winners are timed again together, in turns: 8 batches of 12 visits of
-5 ms each, of which the median counts. The ratio is that of the slowest to the fastest.
-Winners that are more than 5% apart are a failure (exit 1), unless a run reported a tie and the
-winner of another is among those that tied with its own.
+The reported winners of each workload are timed again together, in turns: 8 batches of 12 visits of
+5 ms each, of which the median counts. The ratio is that of the slowest to the fastest. Winners that
+are more than 5% apart are a failure (exit 1), unless a run reported a tie and the other's winner is
+among the candidates that tied with its own.
 
-With `--regret` each run has another seed and is judged by itself: its winner and the four that come
-next (by their times in the race, then by those recorded) are timed again in turns for `--seconds`.
-The regret is what the winner takes longer than the fastest of the five. A median over 0.5% is a
-failure.
+With `--regret` each run has another seed and is judged by itself. Its winner and the four next
+candidates (by their times in the race, then by the recorded ones) are timed again in turns for
+`--seconds`. The regret is how much longer the winner takes than the fastest of the five. A median
+over 0.5% is a failure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VISIT_SECONDS = 5e-3
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What a run reported: its winner, the time it said, and what ties with it."""
+    """The result of a run: its winner, the reported time, and the candidates that tie with it."""
 
     steps: tuple[Step, ...]
     seconds: float
@@ -66,7 +66,7 @@ class Winner:
 
 
 def together(task: Task, winners: Sequence[Winner]) -> list[float]:
-    """Seconds per call of each, timed in turns; the same candidate is timed once."""
+    """Seconds per call of each winner, timed in turns; equal candidates are timed once."""
     different = list(dict.fromkeys(winner.steps for winner in winners))
     with Measurer.create(check="none") as measurer:
         artifacts = [a for a in measurer.build(task, different) if a is not None]
@@ -79,7 +79,7 @@ def together(task: Task, winners: Sequence[Winner]) -> list[float]:
 
 
 def five_best(found: TunedTask) -> list[tuple[Step, ...]]:
-    """The winner of a run first, then those of its race, then the others, by their times."""
+    """The five best of a run: its winner, candidates of its race, then others, by their times."""
     rivals = () if found.race is None else found.race.rivals
     raced = sorted(rivals, key=lambda rival: (rival.heat, rival.raced.cost))
     valid = sorted((r for r in found.records if r.result.valid), key=lambda r: r.result.cost)
@@ -88,10 +88,10 @@ def five_best(found: TunedTask) -> list[tuple[Step, ...]]:
 
 
 def regret(found: TunedTask, seconds: float) -> float:
-    """What the winner takes longer than the fastest of the five best, as a share.
+    """How much longer the winner takes than the fastest of the five best, as a share.
 
-    They are timed in turns for so many seconds altogether; the median of a candidate's ratios to
-    the mean of all five, repeat by repeat, is its time.
+    The five are timed in turns for `seconds` altogether. The time of a candidate is the median,
+    over the repeats, of its ratio to the mean of all five.
     """
     steps = five_best(found)
     with Measurer.create(check="none") as measurer:
@@ -106,7 +106,7 @@ def regret(found: TunedTask, seconds: float) -> float:
 
 
 def regrets(name: str, runs: int, trials: int, seed: int, seconds: float) -> bool:
-    """Print the regret of each run; whether their median is small enough."""
+    """Print the regret of each run; return whether their median is small enough."""
     task = WORKLOADS[name]
     values = []
     for k in range(runs):
@@ -119,7 +119,7 @@ def regrets(name: str, runs: int, trials: int, seed: int, seconds: float) -> boo
 
 
 def agree(winners: Sequence[Winner], seconds: Sequence[float]) -> bool:
-    """Whether all are within 5% of the fastest, or were reported as ties with it."""
+    """Whether all winners are within 5% of the fastest, or were reported as ties with it."""
     fastest = min(seconds)
     first = winners[seconds.index(fastest)]
     pairs = zip(winners, seconds, strict=True)

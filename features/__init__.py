@@ -1,1 +1,1 @@
-"""Per-store features of a candidate: what the cost model sees, and datasets of them."""
+"""Features of each store of a candidate, for the cost model and for datasets."""

@@ -1,6 +1,7 @@
-"""Comparing feature rows with Ansor's: as a multiset, slots of equal weight in any order.
+"""Compare feature rows with Ansor's as multisets.
 
-Ansor orders rows and tied slots by memory addresses.
+Ansor orders rows, and slots with equal cache lines and bytes, by memory addresses: neither order
+counts here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _LINES = FEATURE_NAMES.index("B0.lines") - _FIRST_SLOT
 
 
 def canonical_rows(rows: FeatureRows) -> FeatureRows:
-    """The rows with tied slots in the order of their values, and then the rows themselves."""
+    """The rows in a canonical order: tied slots of each row by their values, then the rows."""
     result = np.round(rows.astype(np.float64), 4)
     exact = rows.astype(np.float64)
     order = []

@@ -1,4 +1,4 @@
-"""Features of candidates: steps in, rows out."""
+"""Compute the feature rows of candidates from their steps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def features_of_steps(
 ) -> FeatureRows:
     """The rows (stored buffers, columns) of one candidate in feature set `name`.
 
-    Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits:
-    Ansor's count of shared memory, or without `ansor_limits` what code generation makes of it.
+    Raises ScheduleError when the steps are illegal or, on a GPU, beyond the hardware's limits.
+    Shared memory is counted as Ansor counts it or, without `ansor_limits`, as code generation
+    allocates it.
     """
     features = feature_set(name)
     func = lower_for_features(dag, steps, target, features.as_ansor, ansor_limits)
@@ -36,7 +37,7 @@ def rows_of_steps(
     name: str = DEFAULT,
     ansor_limits: bool = True,
 ) -> Rows:
-    """The rows and the buffer of each. Raises as `features_of_steps`."""
+    """The feature rows of one candidate with their buffers. Raises as `features_of_steps`."""
     features = feature_set(name)
     func = lower_for_features(dag, steps, target, features.as_ansor, ansor_limits)
     values, buffers = features.with_buffers(func, target)

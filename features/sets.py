@@ -1,4 +1,4 @@
-"""The feature sets by name: what a cost model or a dataset can be made of."""
+"""The feature sets by name, from which cost models and datasets choose."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from autosched.tir.stmt import BufferStore
 ANSOR = names.SCHEMA
 AUTOSCHED_1 = autosched_1_names.SCHEMA
 DEFAULT = ANSOR
-"""What rows, datasets and tables hold unless another set is named."""
+"""The feature set of rows, datasets and tables unless another one is named."""
 
 FeatureSetName = Literal["ansor-0.19", "autosched-1"]
 TUNING: FeatureSetName = "autosched-1"
-"""What the cost model of `tune` learns from unless another set is named."""
+"""The feature set that the cost model of `tune` learns from unless another one is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The feature rows of a candidate, and the stored buffer that each is about."""
+    """The feature rows of a candidate, and the name of the stored buffer of each row."""
 
     values: FeatureRows
     buffers: tuple[str, ...]
@@ -42,12 +42,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
-    """Named columns and the function that works them out.
+    """Named columns and the functions that compute them.
 
-    `extract` takes a function lowered by ScheduleOps and simplified (with `as_ansor` as Ansor does
-    it), and returns float32 (stored buffers, len(columns)); `with_buffers` the same and the name
-    of each row's buffer; `meaning` says in words what a column holds. `version` changes with the
-    values or order of the columns.
+    `extract` takes a function lowered by ScheduleOps and simplified (with `as_ansor`, lowered as
+    Ansor lowers it) and returns float32 (stored buffers, len(columns)). `with_buffers` returns the
+    same rows and the name of each row's buffer. `meaning` describes a column in words. `version`
+    changes with the values or the order of the columns.
     """
 
     name: str
@@ -65,7 +65,7 @@ class FeatureSet:
 
     @property
     def schema(self) -> str:
-        """`name/version`, as datasets and saved models carry it."""
+        """`name/version`, as written into datasets and saved models."""
         return f"{self.name}/{self.version}"
 
 
@@ -74,7 +74,7 @@ def _ansor(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 class _Names:
-    """Collects the names of buffers in the order of their first appearance."""
+    """Visitor that collects the names of buffers in the order of their first appearance."""
 
     def __init__(self) -> None:
         self.known: dict[Var, str] = {}
@@ -87,7 +87,7 @@ class _Names:
 
 
 def _ansor_with_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
-    """Its rows are of the buffers that are stored to or allocated, last first."""
+    """The rows of the buffers that are stored to or allocated, last first, and their names."""
     names = _Names()
     Nest(func, names)
     return _ansor(func, target), list(reversed(names.known.values()))
@@ -116,7 +116,7 @@ FEATURE_SETS: dict[str, FeatureSet] = {
 
 
 def feature_set(name: str) -> FeatureSet:
-    """The set called `name`. Raises ConfigError naming those that exist."""
+    """The feature set called `name`. Raises ConfigError, which lists the known sets."""
     found = FEATURE_SETS.get(name)
     if found is None:
         raise ConfigError(f"feature set {name!r} is unknown, expected {' or '.join(FEATURE_SETS)}")

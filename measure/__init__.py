@@ -1,1 +1,1 @@
-"""Building and running candidates in processes of their own, checking them, and recording."""
+"""Build, run and check candidates in worker processes, and record the results."""

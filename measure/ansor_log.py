@@ -1,4 +1,4 @@
-"""Ansor's own log lines, version v0.6: reading and writing."""
+"""Read and write Ansor's own log lines, version v0.6."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VERSION = "v0.6"
 TARGETS = {"llvm": "cpu", "cuda": "cuda"}
 _FAILED_COST = 1e10
 
-# Ansor's error numbers and our (stage, kind), both ways.
+# Ansor's error numbers as our (stage, kind).
 ERRORS: dict[int, tuple[str, str]] = {
     1: ("lower", "illegal"),
     2: ("compile", "error"),
@@ -56,14 +56,14 @@ _UNKNOWN = 8
 def parse(
     data: dict[str, Any], keys: WorkloadKeys | None = None, fitting: set[str] | None = None
 ) -> tuple[dict[str, Any], tuple[Step, ...], MeasureResult, str]:
-    """Task entry, steps, result and time (UTC, ISO 8601) of one parsed line.
+    """The task entry, steps, result and time (UTC, ISO 8601) of one parsed line.
 
-    `keys` names the computations of workload keys that are not built in. `fitting` are the keys of
-    which a candidate was seen to be one of the built-in operator that they name; the set grows.
+    `keys` gives the computations of workload keys that name no built-in operator. `fitting` holds
+    the workload keys of which a candidate was already found to fit the built-in operator of that
+    name; this function adds to it.
 
-    Raises ConfigError for another version, an unknown workload or an unknown target, for a
-    candidate that is none of the computation that `keys` names, and for anything else that is not
-    such a line.
+    Raises ConfigError for another version, an unknown workload or target, a candidate that does not
+    belong to the computation that `keys` gives, and anything else that is not such a line.
     """
     try:
         keys = WorkloadKeys() if keys is None else keys
@@ -116,7 +116,7 @@ def _target(entry: list[Any]) -> Target:
 
 
 def _arch(words: list[str]) -> str:
-    """The architecture that the words of a target name; empty where they name none."""
+    """The architecture after `-arch=` among the words of a target; empty where there is none."""
     for word in words:
         arch = word.removeprefix("-arch=")
         if arch != word:
@@ -127,7 +127,7 @@ def _arch(words: list[str]) -> str:
 
 
 def _problem(text: str) -> str:
-    """Why a workload key names no built-in operator; empty when it does."""
+    """Why a workload key names no built-in operator; empty when it names one."""
     name, *args = elements(text)
     if is_hash(name):
         return f"the workload {name!r} is a hash, which does not tell what is computed"
@@ -146,17 +146,17 @@ def _built_in(text: str, target: Target) -> Task:
 
 
 def _misfit(text: str, task: Task, steps: tuple[Step, ...], fitting: set[str]) -> str:
-    """Why a candidate is none of the built-in `task`, but of somebody's own function of that name.
+    """Why a candidate cannot belong to the built-in `task`, but to a user's function of that name.
 
-    Empty where nothing tells. One candidate tells for all of a key: to apply steps takes longer
-    than to read them.
+    `text` is the workload key. Empty where the steps do not contradict the task. Only one candidate
+    of a key is checked, because applying steps takes longer than reading them.
     """
     if text in fitting or not any(isinstance(step, SplitStep) for step in steps):
         return ""
     try:
         require_splits(f"the built-in {elements(text)[0]}", task, steps)
     except ScheduleError:
-        return ""  # lowering says it
+        return ""  # lowering reports it
     except ConfigError as error:
         return str(error)
     fitting.add(text)
@@ -164,15 +164,18 @@ def _misfit(text: str, task: Task, steps: tuple[Step, ...], fitting: set[str]) -
 
 
 def _with_layout(task: Task, words: list[Any]) -> dict[str, Any]:
-    """The task's entry, with the layout of the line, whose own words it keeps."""
+    """The task's JSON entry with the layout option that the line gives.
+
+    The line's own words about the task are kept under `ansor`.
+    """
     layout = LayoutOption.parse(words[4] if len(words) > 4 else 0)
-    # INSERT_TRANSFORM_STAGE is what Ansor writes for every CPU task, marked inputs or not: it
-    # tells nothing. FOR_PRE_TRANSFORMED is somebody's choice.
+    # Ansor writes INSERT_TRANSFORM_STAGE for every CPU task, whether inputs are marked or not, so
+    # it tells nothing. FOR_PRE_TRANSFORMED is a user's choice.
     pre = layout == LayoutOption.FOR_PRE_TRANSFORMED and not task.target.is_gpu
     if pre and task.layout_free:
         task = replace(task, layout=layout)
     entry = task.to_json()
-    entry["ansor"] = words  # so that it can be written back unchanged
+    entry["ansor"] = words  # so that the line can be written back unchanged
     return entry
 
 
@@ -188,10 +191,10 @@ def _result(costs: list[float], error: int, all_cost: Any) -> MeasureResult:
 def format_line(
     task: dict[str, Any], steps: tuple[Step, ...], result: MeasureResult, timestamp: int
 ) -> str:
-    """One v0.6 line, without the newline.
+    """Format one v0.6 line, without the newline.
 
-    Raises ConfigError for a workload that is not built in, which v0.6 cannot name, for a step that
-    is not one of Ansor's, and for inputs or a lowering of the user's own.
+    Raises ConfigError for a workload that is not built in (v0.6 has no name for it), for a step
+    that Ansor does not have, and for inputs or a lowering that the user chose.
     """
     if task.get("lowering"):
         raise ConfigError("it was lowered as its task asks, which Ansor's format does not tell")
@@ -217,7 +220,7 @@ def format_line(
 
 
 def _error_number(failure: Failure) -> int:
-    """Ansor's number of a failure: its own, otherwise that of its stage."""
+    """Ansor's number of a failure: that of its stage and kind, otherwise that of its stage."""
     for number, pair in ERRORS.items():
         if pair == (failure.stage, failure.kind):
             return number
@@ -226,13 +229,17 @@ def _error_number(failure: Failure) -> int:
 
 
 def _number(value: float) -> str:
-    """As C++ writes it, six digits, where these are all that there are."""
+    """Format a number with six digits, as C++ does, or in full where six digits are not exact."""
     text = f"{value:g}"
     return text if float(text) == value else repr(value)
 
 
 def _sizes(args: dict[str, Any]) -> list[Any]:
-    """Without the types, which a key does not tell: it stands for float32."""
+    """The sizes in the workload's arguments, without the types, as a v0.6 key holds them.
+
+    Raises ConfigError unless the only type is `dtype` = float32: a v0.6 key holds no types and
+    stands for float32.
+    """
     types = {key: value for key, value in args.items() if key.endswith("dtype")}
     if types != {"dtype": "float32"}:
         found = visible(", ".join(f"{key}={value}" for key, value in types.items()))
@@ -251,12 +258,12 @@ def _entry(task: dict[str, Any]) -> list[Any]:
     hardware = HardwareParams(**task["hardware"]).as_list()
     layout = LayoutOption.parse(task.get("layout_rewrite", "none"))
     if kind == "cpu" and layout == LayoutOption.NO_REWRITE:
-        layout = LayoutOption.INSERT_TRANSFORM_STAGE  # Ansor's default, for unmarked inputs too
+        layout = LayoutOption.INSERT_TRANSFORM_STAGE  # Ansor's default, also without marked inputs
     return [key, _target_text(task["target"]), hardware, "", int(layout), []]
 
 
 def _target_text(target: dict[str, Any]) -> str:
-    """TVM's words for it, which builds for the CPU or architecture that they name."""
+    """TVM's text of the target, with the CPU or architecture for which TVM is to build."""
     if target["kind"] == "cuda":
         arch = target.get("arch")
         return "cuda -keys=cuda,gpu" + (f" -arch={arch}" if arch else "")

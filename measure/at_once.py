@@ -1,4 +1,4 @@
-"""Timing pieces of work that several threads do at the same moment."""
+"""Time pieces of work that several threads do at the same moment."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ Seconds = list[list[float]]
 
 
 def seconds_at_once(work: Sequence[Callable[[], object]], rounds: int) -> Seconds:
-    """Seconds of each piece, each in a thread of its own, in each of the rounds.
+    """Run each piece of work in a thread of its own, `rounds` times; time each in seconds.
 
-    The pieces of a round begin together. Work should let go of the interpreter's lock.
+    Row r, column i of the result is piece i in round r. All pieces of a round begin together. A
+    piece must release the interpreter's lock to run in parallel with the others.
     """
     barrier = threading.Barrier(len(work))
     seconds = [[0.0] * len(work) for _ in range(rounds)]

@@ -1,4 +1,4 @@
-"""The bandwidth of this machine's caches and memory, measured: vectors that are only read."""
+"""Measure the bandwidth of this machine's caches and memory with loops that only read vectors."""
 
 from __future__ import annotations
 
@@ -23,21 +23,26 @@ from autosched.runtime.memory import empty
 from autosched.runtime.native import Library, load_object
 from autosched.target import Target, cpu_target
 
-# A thread reads both halves of its array at once, so many vectors of each in a turn of the loop,
-# each with an accumulator of its own. On a Cascade Lake one stream reads 0.90 of what two do from
-# memory and 0.92 from the L3; kernels that read several arrays were faster than it.
+# A thread reads both halves of its array at once: two streams. One iteration of its loop loads
+# _LOADS vectors of each stream, each into an accumulator of its own. On a Cascade Lake one stream
+# reads 0.90 of what two do from memory and 0.92 from the L3; kernels that read several arrays were
+# faster than one stream.
 _STREAMS, _LOADS = 2, 8
 _BLOCK_SECONDS = 2e-3
-_ROUNDS = 8  # of what fits a cache
-_SLOW_ROUNDS = 3  # of what does not
-_BEYOND = 2  # times the last cache: of what is read from memory, little stays in it
-_SHARE = 4  # a quarter of the free memory may be read
+_ROUNDS = 8  # for an array that fits a cache
+_SLOW_ROUNDS = 3  # for an array that does not
+_BEYOND = 2  # times the last cache, so that most reads come from memory
+_SHARE = 4  # at most 1 / _SHARE of the free memory is read
 _MOST_BYTES = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """Bytes a second that all threads read together from a level, and what each of them reads."""
+    """The bytes per second that all threads together read from a cache level or memory.
+
+    `level`: "L1", "L2", "L3" or "memory".
+    `bytes_each`: the size of the array that each thread reads.
+    """
 
     level: str
     bytes_per_second: float
@@ -45,12 +50,14 @@ class Bandwidth:
 
 
 def bandwidths(target: Target) -> list[Bandwidth]:
-    """What `target.threads` threads read a second from L1, L2, L3 and memory.
+    """Measure how fast `target.threads` threads together read from L1, L2, L3 and memory.
 
-    Each thread reads an array of its own, again and again: half of L1 and of L2, eight times L2 for
-    the L3 that cores share, and together twice the L3 for memory. A level is left out when it is no
-    larger than the one before, memory when a quarter of what is free is not beyond the L3. Takes
-    some 50 ms, and longer where caches are large.
+    Each thread reads an array of its own repeatedly. Its size is half of L1, half of L2, or for the
+    L3 its share of half the L3, but at most eight times L2. For memory, all arrays together are
+    twice the L3. A level is left out when its array would be no larger than that of the level
+    before; memory is left out when its arrays would take more than a quarter of the free memory, or
+    more than 2 GiB.
+    Takes some 50 ms, and longer where caches are large.
     """
     threads = target.threads
     first, second, third = cache_sizes()
@@ -71,7 +78,7 @@ def bandwidths(target: Target) -> list[Bandwidth]:
 
 
 def free_bytes(system: Path = Path("/proc/meminfo")) -> int:
-    """Bytes of memory that this process could still have, a container's limit included."""
+    """Bytes of memory that this process can still allocate, within a container's limit."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     with suppress(OSError, ValueError, IndexError):
         text = system.read_text()
@@ -113,8 +120,9 @@ def _library(vector_bytes: int) -> Library:
 def read_ir(vector_bytes: int) -> str:
     """LLVM assembly of `autosched_read(data, bytes, passes)`.
 
-    `bytes` is a positive multiple of `_STREAMS * _LOADS` vectors. For all that the compiler knows,
-    memory changes between two passes, so that each reads all of it.
+    `bytes` is a positive multiple of `_STREAMS * _LOADS` vectors. An empty `asm` statement may
+    change memory between two passes as far as the compiler knows, so every pass reads the whole
+    array.
     """
     vector, register = f"<{vector_bytes // 4} x i32>", vector_register(vector_bytes)
     vectors = [(s, k) for s in range(_STREAMS) for k in range(_LOADS)]
@@ -153,7 +161,7 @@ def read_ir(vector_bytes: int) -> str:
         "  br i1 %more, label %loop, label %done",
         "done:",
     ]
-    for s, k in vectors:  # nothing of what was read may be left out
+    for s, k in vectors:  # keeps every load alive
         lines.append(f'  call void asm sideeffect "", "{register}"({vector} %b{s}.{k})')
     lines += [
         "  %pnext = add i64 %p, 1",

@@ -1,4 +1,4 @@
-"""Building candidates: steps in, artifacts out, in worker processes."""
+"""Build candidates in worker processes: steps in, serialised artifacts out."""
 
 from __future__ import annotations
 
@@ -20,21 +20,27 @@ from autosched.process.worker import Handler, NoProcessError, Worker
 from autosched.state.steps import Step, steps_from_json, steps_to_json
 from autosched.task import Task
 
-FACTORY = "autosched.measure.build:make_handler"  # of what its processes do
+FACTORY = "autosched.measure.build:make_handler"  # entry point of a worker process
 
-MEMORY_LIMIT = 8 << 30  # of each of its processes
+MEMORY_LIMIT = 8 << 30  # bytes, of each worker process
 
 _MEDIANS, _LEAST_LIMIT = 8, 5.0
-"""A build for a GPU may take so many medians of its batch, or so many seconds. On the host of an
-H200 the longest of half of the batches took 0.9 s; two of 416 builds took 15, and all others waited
-for them."""
+"""Time limit of a build for a GPU, in medians of its batch; the least limit, in seconds.
 
-_GIVEN = 3  # candidates of a process while this one does not listen: it goes on with the next
+On the host of an H200 the longest build of half of the batches took 0.9 s; two of 416 builds took
+15 s, and all others waited for them.
+"""
+
+_GIVEN = 3  # jobs queued per worker by `begin`, so that it stays busy until the next call
 
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """A serialised artifact, or why there is none; `host` is the cluster's node that built it."""
+    """A serialised artifact, or the failure that explains why there is none.
+
+    `seconds`: the time that the build took.
+    `host`: the cluster's node that built it; empty on this machine.
+    """
 
     artifact: bytes | None
     seconds: float
@@ -43,8 +49,8 @@ class BuildResult:
 
 
 def make_handler() -> Handler:
-    """The builder's side: (task, steps) as JSON values to the bytes of an artifact."""
-    # Loaded before the first candidate comes.
+    """The worker's handler: from (task, steps) as JSON to the artifact's bytes and the seconds."""
+    # Imported here, before the first candidate comes.
     import autosched.runtime.cpu
     import autosched.transform.pipeline  # noqa: F401
 
@@ -67,7 +73,7 @@ def make_handler() -> Handler:
 
 
 def _task_of(entry: dict[str, Any]) -> Task:
-    """The task, its passes loaded. MeasureError where a file of the user's is another one now."""
+    """The task, its passes loaded. MeasureError (lost) where a user's file has changed since."""
     try:
         task = Task.from_json(entry, trust=True)
         task.lowering.require()
@@ -77,9 +83,10 @@ def _task_of(entry: dict[str, Any]) -> Task:
 
 
 def limit_of(timeout: float, built: Sequence[float], number: int) -> float:
-    """Seconds that a build for a GPU may take of a batch of `number`; some took `built` seconds.
+    """The time limit in seconds of a GPU build, in a batch of `number` of which some took `built`.
 
-    `timeout` until half of them are built: all others wait for what takes far longer than those.
+    The limit is `timeout` until half of the batch is built. Then it is lowered, because all other
+    candidates wait for a build that takes far longer than those.
     """
     if 2 * len(built) < number:
         return timeout
@@ -97,17 +104,18 @@ class _Job:
 class _Slot:
     worker: Worker
     jobs: list[_Job] = field(default_factory=list)
-    """What it was given, the one under way first."""
+    """The jobs that were sent to the worker; the first one is under way."""
     started: float = 0.0
-    """When by the builder's clock."""
+    """When the first job began, by the builder's clock."""
 
 
 @dataclass(slots=True)
 class Builder:
-    """Builds batches in `workers` processes with at most `timeout` seconds for each candidate.
+    """Build batches in `workers` processes, with at most `timeout` seconds for each candidate.
 
-    For a GPU less for what takes far longer than others of its batch (`limit_of`). What will be
-    asked for may be begun earlier, while this process has other work.
+    For a GPU the limit is lower for a build that takes far longer than others of its batch
+    (`limit_of`). `begin` starts builds ahead of the `build` that asks for them, while this process
+    does other work.
     """
 
     workers: int = 2
@@ -122,7 +130,7 @@ class Builder:
         self._limit = self.timeout
 
     def start(self) -> None:
-        """Start the processes ahead of the first batch. RunLostError where none can be started."""
+        """Start the workers ahead of the first batch. RunLostError where none can be started."""
         while len(self._slots) < self.workers:
             try:
                 self._slots.append(_Slot(worker_of(FACTORY, MEMORY_LIMIT)))
@@ -130,7 +138,7 @@ class Builder:
                 raise RunLostError(str(error)) from None
 
     def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         for slot in self._slots:
             slot.worker.stop()
         self._slots.clear()
@@ -138,10 +146,10 @@ class Builder:
         self._begun.clear()
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
-        """Build candidates ahead of the next `build`, which asks for them; returns at once.
+        """Start to build candidates for the next `build`, which asks for them; returns at once.
 
-        On the cores that this process leaves. Later calls, for no more of them either, hand out
-        those that wait. Raises what `build` does.
+        Leaves one core to this process. A later call, even with an empty batch, hands out more of
+        the candidates that wait. Raises what `build` does.
         """
         task.lowering.require()
         self.start()
@@ -163,11 +171,12 @@ class Builder:
         batch: Sequence[tuple[Step, ...]],
         on_done: Callable[[int], None] | None = None,
     ) -> list[BuildResult]:
-        """One result per candidate, in order. `on_done` is told how many there are so far.
+        """Build a batch: one result per candidate, in order. `on_done` is told how many are ready.
 
-        Of those that were begun none is under way any more at the end. Raises ConfigError when a
-        pass that the task asks for is not there, or not the one that was recorded, and RunLostError
-        when a process cannot make the task: a file of the user's was edited since this one did.
+        Builds that `begin` started for candidates of other batches are finished or dropped, too.
+        Raises ConfigError when a pass that the task asks for is missing, or is not the recorded
+        one. Raises RunLostError when a worker cannot make the task, because a user's file was
+        edited since this process read it.
         """
         task.lowering.require()
         self.start()
@@ -187,7 +196,7 @@ class Builder:
                 self._collect(self._limit)
                 if on_done is not None:
                     on_done(sum(job.result is not None for job in jobs))
-        except BaseException:  # Ctrl-C: what is under way must not answer a later request
+        except BaseException:  # Ctrl-C: no answer under way may reach a later request
             self.close()
             raise
         finally:
@@ -195,7 +204,7 @@ class Builder:
         return [job.result for job in jobs if job.result is not None]
 
     def _give(self, slots: Sequence[_Slot], most: int) -> None:
-        """Hand out what waits, so that each of the processes has `most`."""
+        """Hand out waiting jobs until each of the slots has `most`."""
         for depth in range(most):
             for slot in slots:
                 if len(slot.jobs) == depth and self._waiting:
@@ -205,7 +214,7 @@ class Builder:
                     slot.worker.send((job.task, steps_to_json(job.steps)))
 
     def _collect(self, seconds: float) -> None:
-        """Wait a moment, at most so long, until a process answers or is late; then hear all."""
+        """Wait at most `seconds` until a worker answers or is late; then take all answers."""
         busy = [slot for slot in self._slots if slot.jobs]
         if not busy:
             return
@@ -217,7 +226,7 @@ class Builder:
                 pass
 
     def _heard(self, slot: _Slot) -> bool:
-        """Whether the process answered about what it has under way, or can no more."""
+        """Whether the job under way ended: the worker answered, died, or passed the limit."""
         now = self._clock()
         if not slot.worker.answers(0.0) and now - slot.started < self._limit:
             return False
@@ -238,7 +247,7 @@ class Builder:
                 )
             failure = Failure(error.stage, error.kind, message)
             job.result = BuildResult(None, now - slot.started, failure)
-        if slot.worker.connection is not connection:  # a new process, which knows of no other job
+        if slot.worker.connection is not connection:  # a new process has no other jobs
             self._waiting[:0] = slot.jobs
             slot.jobs.clear()
         slot.started = self._clock()

@@ -1,4 +1,4 @@
-"""Comparing a kernel's output with the reference."""
+"""Compare a kernel's output with the NumPy reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from autosched.errors import ConfigError
 
-# Of an element plus the output's root mean square, for what is not a long sum.
+# Relative to an element plus the output's root mean square, for outputs that are not long sums.
 _TOLERANCE = {
     "float64": 1e-9,
     "float32": 2e-4,
@@ -22,28 +22,28 @@ _TOLERANCE = {
     "float8_e5m2": 0.25,
 }
 
-# Half of the distance of 1 to the next number.
+# Unit roundoff: half of the distance from 1 to the next number.
 _ROUNDING = {"float64": 2**-53, "float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8}
 
-# Roundings of the sum for each sqrt(term): n of them, of partial sums, add up to 0.4 sqrt(n) at
-# random; the worst of many elements has four times that.
+# A sum of n terms may err by this times sqrt(n) unit roundoffs. The n random roundings of its
+# partial sums add up to 0.4 sqrt(n); the worst of many elements has four times that.
 _OF_TERMS = 2.0
-MOST = 0.25  # a kernel that leaves out a part of the terms is wrong
+MOST = 0.25  # the largest tolerance of sums: a kernel that leaves out part of the terms is wrong
 
-_LEAST_TELLING = 0.01  # of the elements
-_NEAR = 0.5  # of the tolerance
-_TINY = 1e-37  # so that an exact zero may come out as a rounding of nothing
-_AT_ONCE = 1 << 15  # elements, whose float64 stay in a cache
+_LEAST_TELLING = 0.01  # share of the elements
+_NEAR = 0.5  # share of the tolerance
+_TINY = 1e-37  # absolute error that is allowed where the exact value is zero
+_AT_ONCE = 1 << 15  # elements compared at a time: their float64 values stay in a cache
 
 
 def compare(
     name: str, got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: float | None = None
 ) -> str | None:
-    """Why `got` is not `want` (first bad element, worst error), or None when it agrees.
+    """Why `got` differs from `want` (first bad element, largest error), or None when they agree.
 
-    Floats may differ by the `tolerance` (the type's, unless it is given: measure/tolerance.py),
-    relative to the element plus the output's root mean square. Integers must be equal, unless one
-    is given; then they may differ by one more.
+    Floats may differ by `tolerance`, relative to the element plus the output's root mean square.
+    Without one, `tolerance_of` the type holds (measure/tolerance.py works out others). Integers
+    must be equal unless a tolerance is given; then they may differ by 1 more than it allows.
     """
     if got.shape != want.shape:
         return _other_shape(name, got, want)
@@ -66,7 +66,7 @@ def _other_shape(name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> st
 def wrong_answer(
     name: str, bad: int, want: npt.NDArray[Any], where: tuple[int, ...], found: Any
 ) -> str:
-    """The message that `bad` elements are wrong, the first of them at `where`."""
+    """The message that `bad` elements are wrong; `where` is the index of the first."""
     return (
         f"wrong answer: {bad} of {want.size} elements of {name} differ from the NumPy "
         f"reference; the first at {where}: expected {want[where]}, found {found}"
@@ -74,7 +74,7 @@ def wrong_answer(
 
 
 def telling_share(want: npt.NDArray[Any], relative: float, absolute: float) -> float:
-    """`Seen.telling` of one output, whose elements may err as `allowance` says."""
+    """`Seen.telling` of one output; `relative` and `absolute` are its `allowance`."""
     exact = want.astype(np.float64)
     finite = np.isfinite(exact)
     values = exact[finite]
@@ -85,7 +85,7 @@ def telling_share(want: npt.NDArray[Any], relative: float, absolute: float) -> f
 
 
 def allowance(want: npt.NDArray[Any], tolerance: float | None = None) -> tuple[float, float]:
-    """(a, b): an element may err by a * |element| + b. Both are 0 for integers."""
+    """(a, b) such that an element may err by a * |element| + b; both are 0 for integers."""
     tolerance = tolerance_of(want.dtype) if tolerance is None else tolerance
     if not tolerance:
         return 0.0, 0.0
@@ -94,13 +94,14 @@ def allowance(want: npt.NDArray[Any], tolerance: float | None = None) -> tuple[f
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a comparison that found nothing wrong could see.
+    """How much a comparison that found nothing wrong could see.
 
     `telling`: the share of elements whose reference is finite and farther from zero than the
-    tolerance, of the output where it is least; 0 for an output that has one value everywhere. Any
-    other element says little: NaN agrees with NaN, and a constant with a kernel that forgot to
-    read. `error` is the largest one, relative to the element plus the output's root mean square,
-    and `tolerance` what was allowed; both are 0 for integers, which are equal.
+        allowed error; the smallest share of all outputs, and 0 for an output that has one value
+        everywhere. Other elements say little: NaN agrees with NaN, and a constant with a kernel
+        that forgot to read.
+    `error`: the largest error, relative to the element plus the output's root mean square.
+    `tolerance`: the relative error that was allowed. Both are 0 for integers, which are equal.
     """
 
     telling: float
@@ -109,19 +110,20 @@ class Seen:
 
     @classmethod
     def worst(cls, outputs: Sequence[Seen]) -> Seen:
-        """Of what was seen of each output."""
+        """Combine the outputs: the smallest `telling`, and the error closest to its tolerance."""
         worst = max(outputs, key=lambda seen: seen.error / (seen.tolerance or 1.0))
         return cls(min(seen.telling for seen in outputs), worst.error, worst.tolerance)
 
     @property
     def error_text(self) -> str:
-        """`equal`, or `error 3e-07`."""
+        """The error as text: `equal`, or `error 3e-07`."""
         return f"error {_short(self.error)}" if self.tolerance else "equal"
 
     @property
     def text(self) -> str:
-        """`98% of the outputs finite and not zero, largest relative error 3e-07 (2e-04 allowed)`.
+        """What the comparison saw, in words.
 
+        E.g. `98% of the outputs finite and not zero, largest relative error 3e-07 (2e-04 allowed)`.
         The error is relative to an element plus the root mean square of its output.
         """
         error = f"largest relative error {_short(self.error)} ({_short(self.tolerance)} allowed)"
@@ -134,7 +136,7 @@ class Seen:
 
     @property
     def warning(self) -> str | None:
-        """What to say when the check could hardly have found a mistake."""
+        """The warning for a check that could hardly have found a mistake; None for any other."""
         if self.telling < _LEAST_TELLING:
             return (
                 f"the check against NumPy could see little: {self.text}; choose other inputs with "
@@ -170,10 +172,10 @@ def _short(value: float) -> str:
 
 
 class Allowed(NamedTuple):
-    """What one output may err by, and how much its reference tells: the same for every candidate.
+    """How much one output may err, and how much its reference tells: the same for every candidate.
 
-    An element may err by `relative` of itself and `absolute`; both are 0 for integers, and so is
-    the `tolerance` (`compare`). `telling` is Seen's.
+    An element may err by `relative` times itself plus `absolute`. Both are 0 for integers, and so
+    is `tolerance` (`compare`). `telling` is `Seen.telling`.
     """
 
     tolerance: float
@@ -183,13 +185,16 @@ class Allowed(NamedTuple):
 
     @classmethod
     def of(cls, want: npt.NDArray[Any], tolerance: float | None = None) -> Allowed:
-        """Takes tens of nanoseconds an element, far longer than most kernels."""
+        """Work it out from the reference `want`.
+
+        Takes tens of nanoseconds an element, far longer than most kernels.
+        """
         tolerance = tolerance_of(want.dtype) if tolerance is None else tolerance
         errors = allowance(want, tolerance)
         return cls(tolerance, *errors, telling_share(want, *errors))
 
     def seen(self, name: str, got: npt.NDArray[Any], want: npt.NDArray[Any]) -> Seen | str:
-        """What a comparison of an output saw; what `compare` says of a wrong one."""
+        """Compare an output: what the comparison saw, or the message of `compare` if wrong."""
         if got.shape != want.shape:
             return _other_shape(name, got, want)
         found, wanted, largest = got.reshape(-1), want.reshape(-1), 0.0
@@ -200,7 +205,7 @@ class Allowed(NamedTuple):
                 problem = compare(name, got, want, self.tolerance)
                 if problem:
                     return problem
-                error = 1.0  # at the limit, which roundings decide
+                error = 1.0  # exactly at the limit, where roundings decide
             largest = max(largest, error)
         return Seen(self.telling, largest * self.tolerance, self.tolerance)
 
@@ -215,14 +220,14 @@ class Allowed(NamedTuple):
         largest = float(errors.max(initial=0.0))
         if largest <= 1.0:
             return largest
-        same = (got == want) | (_nan(got) & _nan(want))  # what infinities differ by is NaN
+        same = (got == want) | (_nan(got) & _nan(want))  # the difference of two infinities is NaN
         if not ((errors <= 1.0) | same).all():
             return None
         return float(np.fmax.reduce(errors[np.isfinite(exact)], initial=0.0))
 
 
 def tolerance_of(dtype: np.dtype[Any], terms: int = 1) -> float:
-    """Of the type and sums of so many `terms`; 0 for integers."""
+    """The tolerance of a type for sums of `terms` terms; 0 for integers."""
     name = dtype.name
     of_sums = _OF_TERMS * _ROUNDING.get(name, 0.0) * math.sqrt(terms)
     return max(_TOLERANCE.get(name, 0.0), min(MOST, of_sums))
@@ -245,14 +250,14 @@ def _errors(
 
 
 def _least(want: npt.NDArray[Any]) -> float:
-    """What an element may err by whatever its size: of integers made of floats one."""
+    """The absolute error that any element may have: 1 for integers computed from floats."""
     return 1.0 if want.dtype.kind in "iu" else _TINY
 
 
 def root_mean_square(exact: npt.NDArray[np.float64]) -> float:
-    """That of the finite elements."""
+    """The root mean square of the finite elements; 0 where there are none."""
     finite = np.abs(exact[np.isfinite(exact)])
     largest = finite.max(initial=0.0)
     if not largest:
         return 0.0
-    return float(largest * np.sqrt(np.mean((finite / largest) ** 2)))  # no square is infinite
+    return float(largest * np.sqrt(np.mean((finite / largest) ** 2)))  # no square overflows

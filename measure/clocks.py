@@ -1,6 +1,7 @@
-"""The clocks of a GPU while it is timed: read in a thread of the parent, summed up for each visit.
+"""Sample the clocks of a GPU while it is timed, in a thread of the parent.
 
-A visit during which heat or power supply held the clocks down says little about a kernel.
+The samples of each visit, a turn in which one candidate is timed, are summarised. A visit during
+which heat or power supply held the clocks down says little about a kernel.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ REASONS = {
     0x100: "display clocks",
 }
 _PERIOD = 0.05
-_KEPT = 4096  # some minutes
+_KEPT = 4096  # samples, of some minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """What was seen of a GPU during a visit; None where it does not tell."""
+    """What was read of a GPU during one visit; None where the GPU does not report a value.
+
+    `reasons`: the bits of REASONS, why the clocks were not higher.
+    """
 
     sm_mhz_min: int | None = None
     sm_mhz_mean: float | None = None
@@ -45,7 +49,7 @@ class Clocks:
 
     @classmethod
     def of(cls, states: Sequence[GpuState]) -> Clocks:
-        """The lowest and mean clock, the highest temperature and power, and all reasons."""
+        """Lowest and mean SM clock, lowest memory clock, highest temperature and power; reasons."""
         sm = [s.sm_mhz for s in states if s.sm_mhz is not None]
         memory = [s.memory_mhz for s in states if s.memory_mhz is not None]
         celsius = [s.celsius for s in states if s.celsius is not None]
@@ -71,19 +75,19 @@ class Clocks:
 
 
 def reason_names(reasons: int) -> list[str]:
-    """The bits in words."""
+    """The names of the bits that are set."""
     return [name for bit, name in REASONS.items() if reasons & bit]
 
 
 def to_json(visits: Sequence[Clocks]) -> dict[str, Any]:
-    """A list for each value that was told at all, with an entry for each visit."""
+    """One list for each value that any visit reported, with an entry for each visit."""
     names = Clocks.__dataclass_fields__
     columns = {name: [getattr(visit, name) for visit in visits] for name in names}
     return {name: column for name, column in columns.items() if any(v is not None for v in column)}
 
 
 class Sampler:
-    """Reads a GPU every 50 ms from `begin` to `end`, in a thread that rests between visits."""
+    """Read a GPU every 50 ms from `begin` to `end`, in a thread that sleeps between visits."""
 
     def __init__(self, read: Callable[[], GpuState]) -> None:
         self._read = read
@@ -94,14 +98,14 @@ class Sampler:
         self._thread.start()
 
     def begin(self) -> float:
-        """A visit begins now; the time is for `end`."""
+        """Begin a visit. Returns the time that `end` needs."""
         now = time.monotonic()
         self._timing.set()
         self._kick.set()
         return now
 
     def end(self, begun: float) -> Clocks:
-        """What was seen since; when the visit was too short for any, what is seen now."""
+        """End the visit and summarise its samples; if there are none, the GPU is read now."""
         self._timing.clear()
         states = [state for state in tuple(self._states) if state.at >= begun]
         return Clocks.of(states or [self._read()])

@@ -1,8 +1,8 @@
-"""Whether others had the cores while a kernel was timed, as the system counts it.
+"""Tell whether other processes took the cores while a kernel was timed.
 
-Linux counts for each thread how long it could have run and had no core
+Linux counts for each thread how long it could have run but had no core
 (`/proc/PID/task/TID/schedstat`, the second number). A thread that is moved to another core finds
-cold caches there. Clocks cannot be read on every machine: their changes show in the repeats
+cold caches there. Clocks cannot be read on every machine; their changes show in the repeats
 (`steady.py`).
 """
 
@@ -16,23 +16,29 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# Of the time, without a core: repeats of a steady kernel differ by a few percent.
+# Share of the time without a core that counts as disturbed: repeats of a steady kernel differ by a
+# few percent.
 _WAITED = 0.05
 
-_MOST_THREADS = 32  # of which it is read, 10 us each: a visit takes some 12 ms
+_MOST_THREADS = 32  # whose counters are read, 10 us each; a visit takes some 12 ms
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the system has counted so far for the threads of this process."""
+    """The counters of this process's threads at one time.
+
+    `seconds`: by `time.perf_counter`.
+    `waited`: nanoseconds that each thread waited for a core, by thread id.
+    `core`: the core of the calling thread, -1 where the system does not tell.
+    """
 
     seconds: float
-    waited: Mapping[int, int]  # nanoseconds of each thread; none where the system does not count
+    waited: Mapping[int, int]  # empty where the system does not count
     core: int
 
     @classmethod
     def now(cls) -> Moment:
-        """This one."""
+        """Read the counters now."""
         waited = {}
         with suppress(OSError):
             threads = [int(path.name) for path in Path("/proc/self/task").iterdir()]
@@ -43,7 +49,7 @@ class Moment:
         return cls(time.perf_counter(), waited, _core_of()())
 
     def disturbed_since(self, before: Moment) -> bool:
-        """Whether, between the two, a thread waited for a core, or this one was moved."""
+        """Whether a thread waited for a core since `before`, or the calling thread was moved."""
         most = _WAITED * 1e9 * (self.seconds - before.seconds)
         waits = [now - before.waited.get(thread, now) for thread, now in self.waited.items()]
         return max(waits, default=0) > most or self.core != before.core
@@ -51,6 +57,6 @@ class Moment:
 
 @cache
 def _core_of() -> Callable[[], int]:
-    """A function that tells the core of the calling thread; -1 where the system has none."""
+    """A function that returns the core of the calling thread; -1 where the system cannot tell."""
     found = getattr(ctypes.CDLL(None), "sched_getcpu", None)
     return (lambda: -1) if found is None else lambda: int(found())

@@ -1,4 +1,4 @@
-"""The fingerprint of the machine and software that a result was measured on."""
+"""The fingerprint of the machine and software on which a result was measured."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-# Either distribution of XGBoost brings the module; with one seed they train different trees.
+# Two distributions bring the module of XGBoost; with the same seed they train different trees.
 _PACKAGES = (("autosched",), ("numpy",), ("llvmlite",), ("xgboost-cpu", "xgboost"))
 
 
 @lru_cache(maxsize=1)
 def fingerprint() -> dict[str, Any]:
-    """CPU model, cores, memory, system and package versions; nothing that names the user."""
+    """CPU model, cores, memory, system and package versions; nothing that identifies the user."""
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -38,7 +38,7 @@ def fingerprint_hash(environment: dict[str, Any]) -> str:
 
 def _installed(distributions: Sequence[str]) -> tuple[str, str]:
     """The first of the distributions that is installed, and its version."""
-    from importlib.metadata import PackageNotFoundError, version  # 40 ms, of no use to readers
+    from importlib.metadata import PackageNotFoundError, version  # takes 40 ms
 
     for name in distributions:
         with suppress(PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""Failures that are alike: of one stage and kind, with messages that differ in details only."""
+"""Group failures that have the same stage and kind and messages that differ only in details."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ _NUMBER = re.compile(r"((?:signal|exit status) \d+)|0x[0-9a-f]+|-?\d+(?:\.\d+)?(
 
 @dataclass(slots=True)
 class FailureGroup:
-    """The first failure of a group, the `index` of its record, and how many there are."""
+    """A group of failures: the first one, the `index` of its record, and the number of records."""
 
     failure: Failure
     index: int
     records: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """What `autosched failures --json` says."""
+        """The entry of `autosched failures --json`."""
         return {**self.failure.to_json(), "records": self.records, "index": self.index}
 
 
 class FailureGroups:
-    """Groups failures as they come."""
+    """Group failures as they are added."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, str, str], FailureGroup] = {}
 
     def add(self, index: int, failure: Failure) -> None:
-        """The failure of record `index`."""
+        """Add the failure of record `index`."""
         group = self._groups.setdefault(signature(failure), FailureGroup(failure, index))
         group.records += 1
 
     @property
     def ordered(self) -> list[FailureGroup]:
-        """The groups, the largest first."""
+        """The groups, largest first."""
         return sorted(self._groups.values(), key=lambda group: -group.records)
 
 
 def signature(failure: Failure) -> tuple[str, str, str]:
-    """What failures of a group have in common: numbers and quoted names may differ.
+    """The key of a failure's group: stage, kind and message without its numbers and quoted names.
 
-    Another signal or exit status is another failure.
+    The numbers of signals and exit statuses stay: another one is another failure.
     """
     message = _NUMBER.sub(lambda found: found[1] or "N", last_line(failure.message))
     return failure.stage, failure.kind, re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", message)

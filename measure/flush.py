@@ -1,7 +1,7 @@
-"""Emptying the caches of what a kernel works on: a buffer is written that is larger than they are.
+"""Empty the caches by writing a buffer that is larger than they are.
 
-Each call that is timed then begins with its arguments in memory. Kernels whose data stay in the
-caches between two calls look faster in a loop than they are among others' work.
+Each timed call then begins with its arguments in memory. A kernel whose data stay in the caches
+between two calls looks faster in a timing loop than it is among other kernels.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from autosched.runtime.parallel import ensure_pool
 from autosched.target import cpu_target
 
 LINE = 64
-_BLOCK = 64  # lines that a thread takes at least: a page
+_BLOCK = 64  # lines that a thread takes at least: 4096 bytes, a page
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _EXPECTED = "expected true, false, or bytes such as 67108864 or 64 MiB"
 
-# Reads and writes a word of each line: stores alone might pass the caches by.
+# Reads and writes a word of each line: stores alone might bypass the caches.
 _IR = f"""
 declare void @autosched_parallel_launch(ptr, ptr, i64, i64)
 
@@ -57,7 +57,7 @@ define void @autosched_flush(ptr %buffer, i64 %blocks) {{
 
 
 class Flush:
-    """A buffer of at least `size` bytes; a call lets the threads read and write all of it."""
+    """A buffer of at least `size` bytes; a call lets `threads` threads read and write all of it."""
 
     def __init__(self, size: int, threads: int) -> None:
         self._threads = threads
@@ -81,13 +81,16 @@ def _library() -> Library:
 
 
 def all_caches() -> int:
-    """Bytes that put everything else out: twice the last level and each core's second one."""
+    """Bytes that evict everything else: twice the last level and every core's second level."""
     _, second, third = cache_sizes()
     return 2 * (third + physical_cores() * second)
 
 
 def parse_flush(value: Any) -> bool | int:
-    """`True`, `False` or bytes, from those, 0 or text such as `64 MiB`. Raises ConfigError."""
+    """Parse `measure.cache_flush`: True, False or a number of bytes; 0 is False.
+
+    `value` is a bool, an integer or text such as `64 MiB`. Raises ConfigError for anything else.
+    """
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -99,7 +102,7 @@ def parse_flush(value: Any) -> bool | int:
 
 
 def flush_text(size: int) -> str:
-    """`64 MiB`, `1.5 MiB`, `100 bytes`."""
+    """A size as text: `64 MiB`, `1.5 MiB`, `100 bytes`."""
     for unit in ("GiB", "MiB", "KiB"):
         if size >= _UNITS[unit]:
             return f"{size / _UNITS[unit]:.4g} {unit}"

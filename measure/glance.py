@@ -1,8 +1,8 @@
-"""Record lines read only as far as a summary needs: a third of the time of reading them whole.
+"""Read record lines only as far as a summary needs: a third of the time of a full read.
 
-A line exactly as this program writes it, of a valid result, is matched as text. What is matched is
-a whole record that `Record.from_json` takes; any other line is read in full. So both ways of
-reading a file skip the same lines.
+A line of a valid result that is exactly as this program writes it is matched as text. Everything
+that matches is a whole record that `Record.from_json` accepts. Any other line is read in full, so
+both ways of reading a file skip the same lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _object(value: str) -> str:
 
 
 def _value(depth: int) -> str:
-    """JSON without escapes, nested so deep at most."""
+    """A pattern of JSON values without escapes, nested at most `depth` deep."""
     if not depth:
         return _SCALAR
     inner = _value(depth - 1)
@@ -43,7 +43,8 @@ def _value(depth: int) -> str:
 _HEAD = '{"schema":2,"task":"'
 _STEPS = '","steps":[["'
 _RESULT = ']],"result":{"seconds":['
-# Times that stand in the order of their texts, once the exponent that all have is cut off; others.
+# First group: times whose numeric order is that of their texts, once their common exponent is cut
+# off. Any other times match the third group of _REST.
 _SORTED = r"0\.\d{1,25}+(?:,0\.\d{1,25}+)*+|[1-9]\.\d{1,25}+(e-\d\d)(?:,[1-9]\.\d{1,25}+\2)*+"
 _REST = re.compile(
     rf'(?:({_SORTED})|({_SECONDS}(?:,{_SECONDS})*+))\],"error":null,"build_seconds":{_SECONDS},'
@@ -59,9 +60,12 @@ _MOST_KNOWN = 1 << 16
 
 @dataclass(slots=True)
 class Glance:
-    """A record of a valid result as far as it was read.
+    """A record of a valid result, as far as it was read.
 
-    `least_cost`: its seconds per call are not less, by the rule of `MeasureResult.cost`.
+    `task`: the task's entry.
+    `least_cost`: a lower bound of its seconds per call, as `MeasureResult.cost` defines them.
+    `cache_flush`: as of MeasureResult.
+    `environment`: the hash of its environment.
     """
 
     task: dict[str, Any]
@@ -72,7 +76,7 @@ class Glance:
     _contents: LogContents
 
     def whole(self) -> Record:
-        """All of the record."""
+        """Read the rest of the record."""
         record = Record.from_json(parsed(self._line), self._contents.tasks)
         return replace(record, environment=self.environment)
 
@@ -82,7 +86,7 @@ def glances(
 ) -> Iterator[Glance | Record]:
     """The records of `path` one at a time, most of them at a glance, none of them kept.
 
-    `contents`, `keys` and what is raised as of `stream_log`. Records of races come whole.
+    For `contents`, `keys` and the errors raised, see `stream_log`. Records of races come whole.
     """
     path = Path(path)
     known: set[str] = set()
@@ -93,7 +97,10 @@ def glances(
 
 
 def _glance(line: str, contents: LogContents, known: set[str]) -> Glance | None:
-    """The record of a line, None where it must be read in full; `known` are steps without `["`."""
+    """The record of a line, or None where the line must be read in full.
+
+    `known` holds texts of valid steps without their leading `["`; steps of this line are added.
+    """
     if not line.startswith(_HEAD):
         return None
     at = line.find(_STEPS)
@@ -116,7 +123,10 @@ def _glance(line: str, contents: LogContents, known: set[str]) -> Glance | None:
 
 
 def _ends(times: str, exponent: str) -> tuple[float, float]:
-    """The least of times in the order of their texts, and one that the lower quartile reaches."""
+    """The least of `times`, and a lower bound of their lower quartile.
+
+    The numeric order of the times is the order of their texts.
+    """
     ordered = sorted(times[: len(times) - len(exponent)].split(f"{exponent},"))
     quartile = ordered[(len(ordered) - 1) // 4]
     return float(ordered[0] + exponent), float(quartile + exponent)
@@ -130,7 +140,7 @@ def _of(times: str) -> tuple[float, float]:
 
 
 def _learn(steps: list[str], known: set[str]) -> bool:
-    """Whether all are steps; `known` gains them."""
+    """Whether all texts are valid steps; `known` gains them."""
     for step in steps:
         try:
             step_from_json(json.loads(f'["{step}]'))

@@ -1,4 +1,4 @@
-"""The fingerprint of GPUs and what drives them, for the environment of record files."""
+"""The fingerprint of GPUs and their software, for the environment of record files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from autosched.codegen.nvrtc import load_nvrtc
 from autosched.errors import ConfigError
 from autosched.measure.nvml import Nvml
 
-_MATH = "precise"  # no fast approximations: docs/cuda.md
+_MATH = "precise"  # no fast approximations of math functions: docs/cuda.md
 
 
 def gpu_environment(facts: Sequence[Mapping[str, Any]], nvml: Nvml) -> dict[str, Any]:
-    """Of the GPUs whose `facts` (DeviceFacts as dictionaries) are given, at least one.
+    """The `gpus` and `cuda` entries of an environment.
 
-    UUIDs are hashed. What NVML does not tell is None.
+    `facts` are DeviceFacts as dictionaries, one for each GPU and at least one. UUIDs are hashed.
+    Values that NVML does not report are None.
     """
     first = facts[0]
     return {
@@ -36,12 +37,12 @@ def gpu_environment(facts: Sequence[Mapping[str, Any]], nvml: Nvml) -> dict[str,
 
 
 def gpu_id(uuid: str) -> str:
-    """12 hex digits that tell GPUs apart without naming one."""
+    """12 hex digits that tell GPUs apart without revealing the UUID."""
     return hashlib.sha256(uuid.encode()).hexdigest()[:12]
 
 
 def gpu_names(environment: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the GPUs of a record file's environment; none where it was a CPU's."""
+    """The different names of the GPUs in a record file's environment; empty for a CPU."""
     found = environment.get("gpus")
     if not isinstance(found, list):
         return ()

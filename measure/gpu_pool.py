@@ -1,10 +1,10 @@
-"""Several equal GPUs that share a task: a batch is dealt out, each part belongs to one of them.
+"""Several equal GPUs that share a task: each batch is split into one part per GPU.
 
     candidates  0 1 2 3 4 5 6 7
     GPU 0       0   2   4   6          each part is a batch of its own: its candidates are timed in
     GPU 1         1   3   5   7        turns on one chip, and compared there
 
-A GPU that is lost leaves the pool; its candidates that had not failed go to the others.
+A GPU that is lost leaves the pool. Those of its candidates that had not failed go to the others.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _ALIKE = ("name", "memory", "capability")
 
 @dataclass(slots=True)
 class _Member:
-    """A GPU of the pool and the thread in which all of its calls are made.
+    """A GPU of the pool and the one thread in which all calls to its runner are made.
 
-    Its process dies with the thread that started it, so the thread lives as long as the pool.
+    The GPU's process dies with the thread that started it, so the thread lives as long as the pool.
     """
 
     name: str
     runner: GpuRunner
     thread: ThreadPoolExecutor
-    done: int = 0  # candidates' worth of work of the batch under way
+    done: int = 0  # finished work of the batch under way, counted in candidates
 
 
 class GpuPool(Runner):
-    """Measures on the GPUs that `devices` name (numbers or UUIDs), or on all.
+    """Measure on the GPUs that `devices` name (numbers or UUIDs), or on all.
 
-    `make` makes the runner of a GPU from the value of its CUDA_VISIBLE_DEVICES; all share `nvml`.
-    `warning` is told when a GPU is lost.
+    `make` creates the runner of a GPU from its value of CUDA_VISIBLE_DEVICES; all runners share
+    `nvml`. `warning` is called with a message when a GPU is lost.
     """
 
     def __init__(
@@ -66,17 +66,20 @@ class GpuPool(Runner):
         self._nvml = nvml
         self._warning = warning
         self._members: list[_Member] = []
-        self._last = ""  # what was said of the GPU that was lost last
+        self._last = ""  # the message about the GPU that was lost last
         self._places: dict[int, tuple[GpuRunner, int]] = {}
         self._alone: _Member | None = None  # the GPU of a race
 
     @property
     def facts(self) -> dict[str, Any] | None:
-        """What each of the GPUs is, once they were opened."""
+        """The DeviceFacts of the first GPU (all are alike) as a dictionary; None before `open`."""
         return self._members[0].runner.facts if self._members else None
 
     def open(self) -> dict[str, Any]:
-        """What each of the GPUs is. Raises ConfigError when one is missing or differs."""
+        """Start the GPUs; returns the facts of the first.
+
+        Raises ConfigError when a GPU is missing or differs from the others.
+        """
         if not self._members:
             self._members = [self._member(name) for name in self._names()]
             try:
@@ -90,17 +93,17 @@ class GpuPool(Runner):
         return facts
 
     def environment(self) -> dict[str, Any]:
-        """What a record file says of the GPUs: see gpu_environment. After `open`."""
+        """The GPUs' entries in a record file's environment: see gpu_environment. After `open`."""
         facts = [m.runner.facts for m in self._members if m.runner.facts is not None]
         return gpu_environment(facts, self._nvml)
 
     @property
     def checks_in_run(self) -> bool:
-        """As of GpuRunner."""
+        """See `GpuRunner.checks_in_run`."""
         return not self._members or self._members[0].runner.checks_in_run
 
     def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
-        """As of GpuRunner."""
+        """See `GpuRunner.known_of`."""
         if index not in self._places:
             return None, None
         runner, place = self._places[index]
@@ -119,11 +122,11 @@ class GpuPool(Runner):
         self._nvml.close()
 
     def launch(self, task: Task) -> None:
-        """As `start`, which waits: what is missing or busy is said before the search begins."""
+        """The same as `start`, so that a missing or busy GPU is reported before the search."""
         self.start(task)
 
     def start(self, task: Task) -> None:
-        """Prepare all GPUs for the task. Raises RunLostError when none can be."""
+        """Prepare all GPUs for the task. Raises RunLostError when none can be prepared."""
         self.open()
         for member in self._alive():
             try:
@@ -133,7 +136,7 @@ class GpuPool(Runner):
         self._alive()
 
     def reference(self, task: Task) -> None:
-        """As of Runner: one GPU's process computes it, all are given it."""
+        """See `Runner.reference`: one GPU's process computes it, and every GPU gets the result."""
         self.start(task)
         for member in self._alive():
             try:
@@ -151,7 +154,7 @@ class GpuPool(Runner):
         self._alive()
 
     def check(self, task: Task, artifact: bytes) -> Failure | Seen:
-        """As of GpuRunner, on one of the GPUs."""
+        """See `GpuRunner.check`; runs on one of the GPUs."""
         member = self._alive()[0]
         return member.thread.submit(member.runner.check, task, artifact).result()
 
@@ -162,7 +165,7 @@ class GpuPool(Runner):
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """As of Runner. Raises RunLostError, with what was measured, when all GPUs are lost."""
+        """See `Runner.run`. RunLostError, with the results so far, when all GPUs are lost."""
         self._places.clear()
         results: list[RunResult] = [([], None) for _ in artifacts]
         todo = [index for index, artifact in enumerate(artifacts) if artifact is not None]
@@ -180,7 +183,7 @@ class GpuPool(Runner):
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[RunResult]:
-        """As of Runner, all on one of the GPUs: no two are equally fast."""
+        """See `Runner.together`; all candidates run on one GPU, because no two are equally fast."""
         member = self._alive()[0]
         before = member.runner.options
         member.runner.options = race_options(before, visits, seconds)
@@ -191,7 +194,7 @@ class GpuPool(Runner):
             member.runner.options, self._alone = before, None
 
     def _racing(self) -> list[_Member]:
-        """The GPU of the race under way. Raises RunLostError when it is lost."""
+        """The GPU of the race under way, or an empty list. Raises RunLostError when it is lost."""
         if self._alone is not None and self._alone.runner.lost:
             raise RunLostError(self._alone.runner.lost)
         return [] if self._alone is None else [self._alone]
@@ -205,7 +208,7 @@ class GpuPool(Runner):
         results: list[RunResult],
         on_done: Callable[[int], None] | None,
     ) -> list[int]:
-        """Fill in the results of each part; the candidates that have to go to another GPU."""
+        """Run the parts and fill in `results`. Returns candidates that must go to another GPU."""
         before = len(artifacts) - sum(len(indices) for _, indices in parts)
         futures = []
         for member, indices in parts:
@@ -242,7 +245,7 @@ class GpuPool(Runner):
         before: int,
         on_done: Callable[[int], None] | None,
     ) -> None:
-        """Until all are done, telling how many candidates' worth of work is."""
+        """Wait for all parts; tell `on_done` how many candidates' worth of work is done."""
         told, pending = -1, set(futures)
         while pending:
             _, pending = wait(pending, _POLL_SECONDS)
@@ -252,7 +255,7 @@ class GpuPool(Runner):
                 told = done
 
     def _stop(self, members: Sequence[_Member], futures: Sequence[Future[Any]]) -> None:
-        """Let each GPU end the request under way, or kill its process; what it does then ends."""
+        """Let each GPU end the request under way, or kill its process; wait until all calls end."""
         for member in members:
             member.runner.interrupt()
         grace = max((m.runner.grace_seconds for m in members), default=0.0)
@@ -270,12 +273,15 @@ class GpuPool(Runner):
         return found
 
     def _leaves(self, why: str) -> None:
-        """A GPU was lost."""
+        """Note and report that a GPU was lost."""
         self._last = why
         self._warning(why)
 
     def _each(self, call: Callable[[_Member], T]) -> list[T]:
-        """What `call` returns for each, at the same time; the first error when all are done."""
+        """Run `call` for all members at the same time.
+
+        Once all are done, returns the results, or raises the first error.
+        """
         futures = [member.thread.submit(call, member) for member in self._members]
         wait(futures)
         return [future.result() for future in futures]
@@ -287,7 +293,7 @@ class GpuPool(Runner):
             self._leaves(str(lost))
 
     def _names(self) -> list[str]:
-        """What CUDA_VISIBLE_DEVICES is for each. Raises ConfigError."""
+        """The value of CUDA_VISIBLE_DEVICES for each GPU. Raises ConfigError."""
         if self._devices != ALL:
             return [visible(device, os.environ) for device in self._devices]
         probe = self._member("")
@@ -304,7 +310,7 @@ class GpuPool(Runner):
 def _run(
     member: _Member, task: Task, batch: Sequence[bytes | None], best: float
 ) -> list[RunResult]:
-    """In the thread of a GPU."""
+    """Run a part of the batch, in the GPU's thread."""
 
     def on_done(done: int) -> None:
         member.done = done
@@ -313,7 +319,7 @@ def _run(
 
 
 def _blamed(lost: RunLostError, number: int) -> list[RunResult]:
-    """The results of a part; the candidate that was under way is not sent to another GPU."""
+    """The results of a part; the candidate under way fails and is not sent to another GPU."""
     found = list(lost.results) or [([], None) for _ in range(number)]
     if lost.index is not None and found[lost.index][1] is None:
         failure = Failure("run", "lost", f"its GPU was lost while it ran: {lost}")
@@ -322,9 +328,10 @@ def _blamed(lost: RunLostError, number: int) -> list[RunResult]:
 
 
 def visible(device: int | str, environ: Mapping[str, str]) -> str:
-    """What names a GPU for CUDA_VISIBLE_DEVICES: numbers count those that it leaves now.
+    """The name of a GPU for CUDA_VISIBLE_DEVICES.
 
-    Raises ConfigError for a number that it does not leave.
+    A number is an index into the GPUs that the present CUDA_VISIBLE_DEVICES leaves. Raises
+    ConfigError for a number beyond them.
     """
     given = [part.strip() for part in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     given = [part for part in given if part]
@@ -338,7 +345,7 @@ def visible(device: int | str, environ: Mapping[str, str]) -> str:
 
 
 def require_alike(gpus: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise ConfigError unless all GPUs, by name and facts, are equal and none is there twice."""
+    """Raise ConfigError unless all GPUs (name and facts) are alike and none occurs twice."""
     (first, expected), *others = gpus
     uuids = {expected["uuid"]}
     for name, found in others:
@@ -361,7 +368,7 @@ def gpu_runner(
     share: bool = False,
     warning: Callable[[str], None] = lambda _: None,
 ) -> GpuRunner | GpuPool:
-    """What measures on one GPU, or on several where `devices` names more than one."""
+    """Create the runner of one GPU, or of several where `devices` names more than one."""
     nvml = Nvml()
     if devices == ALL or len(devices) > 1:
 

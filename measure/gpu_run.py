@@ -1,7 +1,7 @@
-"""The GPU worker's side: loads artifacts on a device, runs, times and compares them.
+"""The GPU worker's side: load artifacts on a device, run, time and compare them.
 
-The requests are those of `run.py`. No deadline is kept here: a call of the driver may block with
-Python's lock held, so the parent keeps them all.
+It answers most requests of `run.py` and some of its own. The parent keeps all deadlines, because a
+call of the driver may block while it holds Python's lock.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from autosched.workloads.workload import shape_of
 
 Array = npt.NDArray[Any]
 
-MOST_LAUNCHES = 512  # behind a closed gate: a launch queue holds about 1000
-_BUSY_SECONDS = 0.2  # after which clocks have left idle
+MOST_LAUNCHES = 512  # queued behind a closed gate: a launch queue holds about 1000
+_BUSY_SECONDS = 0.2  # time after which clocks have left idle
 _WARM_SECONDS = 5e-3
-_PROBED = 256  # numbers
+_PROBED = 256  # numbers that the probe adds
 
 
 class _Expected(NamedTuple):
-    """What one output must be, and what it may err by."""
+    """The reference of one output, and how much the output may differ from it."""
 
     values: Array
     allowed: Allowed
@@ -49,8 +49,8 @@ class _Expected(NamedTuple):
 class GpuSession:
     """One device, one task's arrays on it, and the kernels of the batch under way.
 
-    `open_device` is called at the first request, so that its errors are replies; `list_devices`
-    gives the UUIDs of all GPUs. Where the request for a task says `cold`, the L2 cache is
+    `open_device` is called at the first request, so that its errors become replies. `list_devices`
+    returns the UUIDs of all GPUs. Where the request for a task says `cold`, the L2 cache is
     overwritten before each timed call.
     """
 
@@ -118,13 +118,13 @@ class GpuSession:
 
     @property
     def device(self) -> Device:
-        """The device, opened now when it was not yet."""
+        """The device, opened on first use."""
         if self._device is None:
             self._device = self._open()
         return self._device
 
     def _probe(self) -> None:
-        """Raise MeasureError (lost) unless a kernel adds numbers as it should."""
+        """Raise MeasureError (lost) unless a kernel adds numbers correctly."""
         device = self.device
         left = np.arange(_PROBED, dtype=np.float32)
         right = left[::-1] * 0.5
@@ -142,10 +142,10 @@ class GpuSession:
             )
 
     def _flush(self) -> tuple[int, float]:
-        """How many bytes overwriting the L2 cache writes, and the seconds that it takes."""
+        """How many bytes an overwrite of the L2 cache writes, and how many seconds it takes."""
         device = self.device
         first, last = device.event(), device.event()
-        device.flush_l2()  # the first use of memory costs more
+        device.flush_l2()  # the first use of memory takes longer
         device.record(first)
         device.flush_l2()
         device.record(last)
@@ -174,7 +174,7 @@ class GpuSession:
         self._sums = self._checksums()
 
     def _reference(self) -> list[Array]:
-        """What NumPy computes, in the outputs' types."""
+        """The reference outputs, computed by NumPy and converted to the outputs' types."""
         assert self._task is not None
         found = expected_of(self._task, self._inputs)
         tensors = self._task.tensors[-self._task.num_outputs :]
@@ -202,7 +202,10 @@ class GpuSession:
         return self._names[-self._task.num_outputs :]
 
     def _checksums(self) -> list[int]:
-        """Of the inputs, up to a multiple of 4 bytes; what follows them is a guard band."""
+        """The checksums of the inputs.
+
+        Their sizes are rounded up to 4 bytes; a guard band follows each input.
+        """
         assert self._slab is not None
         return [
             self.device.checksum(self._slab.address[name], -(-array.nbytes // 4) * 4)
@@ -226,7 +229,7 @@ class GpuSession:
         self._once.clear()
 
     def _poison(self, index: int, byte: int) -> None:
-        """Outputs and workspaces hold what no kernel computes."""
+        """Fill outputs and workspaces with a byte that no kernel computes."""
         assert self._slab is not None
         self._slab.poison(self._outputs, byte)
         plan = self._plans[index]
@@ -245,7 +248,7 @@ class GpuSession:
         return self._once[index]
 
     def _check(self, index: int) -> Seen:
-        """What the comparison saw. Raises MeasureError (wrong_answer)."""
+        """Compare the outputs with the reference. Raises MeasureError (wrong_answer)."""
         assert self._slab is not None and self._wanted is not None and self._task is not None
         for slab in (self._slab, self._plans[index].workspaces):
             beside = slab and slab.beside()
@@ -272,7 +275,7 @@ class GpuSession:
         return Seen.worst(seen)
 
     def _read_outputs(self) -> list[Array]:
-        """What the last kernel that ran left."""
+        """The outputs as the last kernel left them."""
         assert self._slab is not None and self._task is not None
         tensors = self._task.tensors[-self._task.num_outputs :]
         found = []
@@ -283,7 +286,7 @@ class GpuSession:
         return found
 
     def _inputs_that_changed(self) -> list[str]:
-        """Their names; they are written anew."""
+        """The names of the inputs that a kernel changed; their values are uploaded again."""
         assert self._slab is not None
         sums = zip(self._names, self._inputs, self._checksums(), self._sums)  # outputs follow
         changed = [(name, array) for name, array, now, before in sums if now != before]
@@ -292,25 +295,25 @@ class GpuSession:
         return [name.partition(" (")[0] for name, _ in changed]
 
     def _warm(self, index: int) -> None:
-        """Keep the GPU busy for 5 ms; the first time 200, so that its clocks leave idle."""
+        """Keep the GPU busy for 5 ms; the first time for 200 ms, so that its clocks leave idle."""
         self._time(index, _WARM_SECONDS if self._busy else _BUSY_SECONDS)
         self._busy = True
 
     def _time(self, index: int, seconds: float) -> float:
-        """Seconds per call, of as many calls as take about `seconds`."""
+        """Seconds per call, averaged over as many calls as take about `seconds`."""
         plan = self._plans[index]
         if index not in self._once:
             self._first(index)
-        each = plan.launches + (3 if self._cold else 0)  # an overwritten cache and two events
+        each = plan.launches + (3 if self._cold else 0)  # overwriting the cache, and two events
         calls = max(1, min(MOST_LAUNCHES // each, int(seconds / self._once[index])))
         gated = calls * each <= MOST_LAUNCHES
         took, held = self._timed(plan, calls, gated)
-        if not held:  # the host was kept from launching: its delays are in the time
+        if not held:  # the host was kept from launching, so the time contains its delays
             took, _ = self._timed(plan, calls, gated)
         return took
 
     def _timed(self, plan: LoadedPlan, calls: int, gated: bool) -> tuple[float, bool]:
-        """Seconds per call, and whether the gate was closed until all was queued."""
+        """Seconds per call, and whether the gate stayed closed until all launches were queued."""
         device = self.device
         pairs = [(device.event(), device.event()) for _ in range(calls if self._cold else 1)]
         if gated:
@@ -333,5 +336,5 @@ def _wrong(text: str) -> MeasureError:
 
 
 def make_handler() -> Handler:
-    """The entry point of the process of a GPU."""
+    """The entry point of a GPU's worker process."""
     return GpuSession(CudaDevice, device_uuids).handle

@@ -1,9 +1,9 @@
-"""Measuring a batch on a GPU: the round-robin of `runner.py` with a process that may be lost.
+"""Measure a batch on a GPU: the round-robin of `runner.py`, with a process that may be lost.
 
-The parent makes no call to CUDA. It keeps every deadline, ends a process that passes one, and goes
-on with a new one that is given the candidates that had not failed. A candidate that cost a process
-is never run again. A GPU whose process cannot be ended, or whose new process does not work, is
-lost: the run ends, what was measured is kept.
+The parent makes no call to CUDA. It keeps every deadline, ends a process that misses one, and goes
+on with a new process, which gets the candidates that had not failed. A candidate that cost a
+process is never run again. A GPU is lost when its process cannot be ended or a new process does not
+work. The run then ends and keeps what was measured.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from autosched.runtime.device_errors import IMAGE_CODES
 from autosched.target import Target
 from autosched.task import Task
 
-_START_SECONDS = 60.0  # imports, the context, inputs of the task
-_PROBE_SECONDS = 10.0  # one kernel of 256 threads
-_PAUSE_SECONDS = 2.0  # for a GPU whose clocks are held down
-_MOST_PAUSES = 2  # in a batch
-_MOST_IMAGES = 3  # failures in a row to load a cubin: driver and compiler do not fit
+_START_SECONDS = 60.0  # for imports, the context and the inputs of the task
+_PROBE_SECONDS = 10.0  # for one kernel of 256 threads
+_PAUSE_SECONDS = 2.0  # until a GPU whose clocks are held down cools
+_MOST_PAUSES = 2  # per batch
+_MOST_IMAGES = 3  # cubins in a row that fail to load: driver and compiler do not fit
 FACTORY = "autosched.measure.gpu_run:make_handler"
 _ENVIRONMENT = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -50,13 +50,19 @@ _ENVIRONMENT = {
 class GpuRunner(Runner):
     """Owns the one process of a GPU.
 
-    `device` is its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
-    environment. A GPU on which other processes compute is refused unless `share`. `checks` compares
-    every candidate with the reference. `factory` makes the handler of the process, which has
-    `grace_seconds` to answer late, or to end, before it is killed, and `kill_seconds` to be gone
-    then. `nvml` tells clocks, and ends with the runner that owns it; `pause` waits for a GPU that
-    is hot. Where `options` ask for empty caches, the L2 cache is overwritten before each timed
-    call, whatever size they name. `lost` says why the GPU is not used any more, if it is not.
+    `device`: its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
+        environment.
+    `checks`: compare every candidate with the reference.
+    `share`: accept a GPU on which other processes compute, which is otherwise refused.
+    `factory`: the entry point of the process.
+    `kill_seconds`: how long the process may take to end once it is killed.
+    `grace_seconds`: how long it may answer late, or take to end, before it is killed.
+    `nvml`: reads the clocks. It is closed with the runner if `owns_nvml`.
+    `pause`: waits so many seconds for a GPU that is hot.
+    `lost`: why the GPU is not used any more; empty while it is used.
+
+    Where `options` ask for empty caches, the L2 cache is overwritten before each timed call,
+    whatever size they name.
     """
 
     device: str = ""
@@ -83,7 +89,11 @@ class GpuRunner(Runner):
     _order: random.Random = field(default_factory=lambda: random.Random(0))
 
     def open(self) -> dict[str, Any]:
-        """What the GPU is. Raises ConfigError, which says what is missing, when there is none."""
+        """Start the process and return the GPU's facts.
+
+        Raises ConfigError, which says what is missing, when there is no GPU or others compute on
+        it.
+        """
         before = {} if self._worker else self.nvml.processes()
         self._worker = self._worker or self._new_worker()
         try:
@@ -117,7 +127,7 @@ class GpuRunner(Runner):
         return f"measure.devices: GPU {self.device}: {text}" if self.device else text
 
     def environment(self) -> dict[str, Any]:
-        """What a record file says of the GPU: see gpu_environment. After `open`."""
+        """The GPU's entries in a record file's environment: see gpu_environment. After `open`."""
         assert self.facts is not None
         return gpu_environment([self.facts], self.nvml)
 
@@ -127,7 +137,7 @@ class GpuRunner(Runner):
         return self.checks
 
     def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
-        """Of a candidate of the last `run`: what its check saw, and what its kernels use."""
+        """What the check saw of a candidate of the last `run`, and its result's `device` entry."""
         uses = self._uses.get(index)
         if uses is None:
             return self._seen.get(index), None
@@ -155,7 +165,7 @@ class GpuRunner(Runner):
             self._task = None  # a new process is prepared anew
 
     def check(self, task: Task, artifact: bytes) -> Failure | Seen:
-        """Run once and compare the outputs with the reference: what is wrong, or was seen."""
+        """Run once and compare the outputs with the reference: the failure, or what was seen."""
         self.start(task)
         try:
             for request in (("drop",), ("load", 0, artifact), ("first", 0)):
@@ -165,7 +175,7 @@ class GpuRunner(Runner):
             return Failure(error.stage, error.kind, str(error))
 
     def outputs(self, task: Task, artifact: bytes) -> list[npt.NDArray[Any]]:
-        """What one run of an artifact writes. Raises MeasureError."""
+        """The outputs of one run of an artifact. Raises MeasureError."""
         self.start(task)
         for request in (("drop",), ("load", 0, artifact), ("first", 0)):
             self._call(request, "run")
@@ -179,7 +189,7 @@ class GpuRunner(Runner):
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """As of Runner. Raises RunLostError, with what was measured, when the GPU is lost."""
+        """See `Runner.run`. RunLostError, with the results so far, when the GPU is lost."""
         self._seen.clear()
         self._uses.clear()
         self._clocks.clear()
@@ -191,32 +201,32 @@ class GpuRunner(Runner):
         return Runner.run(self, task, artifacts, best, on_done)
 
     def launch(self, task: Task) -> None:
-        """As `start`, which waits: what is missing or busy is said before the search begins."""
+        """The same as `start`, so that a missing or busy GPU is reported before the search."""
         self.start(task)
 
     def start(self, task: Task) -> None:
-        """As of Runner. Raises RunLostError when the GPU was lost before."""
+        """See `Runner.start`. Raises RunLostError when the GPU was lost before."""
         if self.lost:
             raise RunLostError(self.lost)
         Runner.start(self, task)
 
     @property
     def expected(self) -> list[npt.NDArray[Any]]:
-        """The task's reference, after `reference`."""
+        """The task's reference outputs, after `reference`."""
         assert self._expected is not None
         return self._expected
 
     def expect(self, task: Task, expected: list[npt.NDArray[Any]]) -> None:
-        """Take the reference that another process computed."""
+        """Take reference outputs that another process computed."""
         self.start(task)
         if self._expected is None:
             self._call(("expected", expected), "load", _START_SECONDS)
             self._expected = expected
 
     def interrupt(self, *, kill: bool = False) -> None:
-        """From another thread: `run` ends as by Ctrl-C, after the request under way.
+        """Make `run` in another thread end as on Ctrl-C, after the request under way.
 
-        With `kill` that request ends too, with its process.
+        With `kill`, end that request and its process, too.
         """
         self._stopped = True
         if kill and self._worker is not None:
@@ -239,9 +249,9 @@ class GpuRunner(Runner):
                 self._seen[index] = Seen.from_json(seen)
 
     def _visit(self, batch: Batch, index: int, request: tuple[Any, ...]) -> list[float] | None:
-        """As of Runner. A visit during which clocks were held down is repeated after a pause.
+        """See `Runner._visit`. Repeats a visit during which clocks were held down, after a pause.
 
-        Twice in a batch at most; after that such visits are kept, and marked in the record.
+        At most two visits of a batch are repeated. Later ones are kept and marked in the record.
         """
         while True:
             begun = self._sampler.begin() if self._sampler else 0.0
@@ -257,7 +267,7 @@ class GpuRunner(Runner):
             return times
 
     def _in_turn(self, batch: Batch, indices: list[int]) -> list[int]:
-        """Another order each round: clocks and temperature drift within one."""
+        """A new random order each round, because clocks and temperature drift within a round."""
         if indices and not self._warm:
             batch.ask(indices[0], ("warm", indices[0]), self.options.timeout)
             self._warm = True
@@ -266,7 +276,7 @@ class GpuRunner(Runner):
         return kept
 
     def _after_last(self, batch: Batch) -> None:
-        """Compare once more: a kernel may be right on its first run only."""
+        """Compare once more, because a kernel may be right on its first run only."""
         if self.checks:
             for index in batch.valid:
                 batch.ask(index, ("again", index), self.options.timeout)
@@ -280,11 +290,11 @@ class GpuRunner(Runner):
             environment=environment,
             kill_seconds=self.kill_seconds,
             grace_seconds=self.grace_seconds,
-            gentle=shared_by_mps(),  # killing one of its clients may hurt the others
+            gentle=shared_by_mps(),  # killing one MPS client may hurt the others
         )
 
     def _meet(self) -> None:
-        """Ask a process what its GPU is and whether it works; watch its clocks from now on."""
+        """Get the GPU's facts from the process, probe it, and sample its clocks from now on."""
         assert self._worker is not None
         self.facts = self._worker.call(("facts",), _START_SECONDS, "load")
         self._worker.call(("probe",), _PROBE_SECONDS, "run")
@@ -305,7 +315,7 @@ class GpuRunner(Runner):
             self._worker.call(("expected", self._expected), _START_SECONDS, "load")
 
     def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
-        """One request. RunLostError when the GPU is lost, MeasureError otherwise."""
+        """Send one request. RunLostError when the GPU is lost, MeasureError otherwise."""
         if self.lost:
             raise RunLostError(self.lost)
         if self._stopped:
@@ -327,7 +337,7 @@ class GpuRunner(Runner):
         return reply
 
     def _recover(self, error: MeasureError) -> None:
-        """After a failure: the process works, if need be a new one; RunLostError if it cannot."""
+        """After a failure, replace the process if necessary; RunLostError if the GPU is lost."""
         assert self._worker is not None
         if self._worker.stuck:
             self._lose(
@@ -352,7 +362,10 @@ class GpuRunner(Runner):
         return Runner._replaced(self, error)
 
     def _lose(self, why: str, error: MeasureError) -> NoReturn:
-        """Give the GPU up. The candidate is to blame unless the GPU failed by itself."""
+        """Give the GPU up and raise RunLostError.
+
+        Its cause is the candidate's error, unless the GPU failed by itself.
+        """
         which = f"GPU {self.device}" if self.device else "the GPU"
         self.lost = (
             f"{which} is lost: {why}; what was measured is kept. See whether nvidia-smi works"
@@ -370,7 +383,7 @@ class GpuRunner(Runner):
 
 
 def require_gpu(target: Target, facts: dict[str, Any]) -> None:
-    """Raise ConfigError unless code for `target` can be compiled and run on the GPU of `facts`."""
+    """Raise ConfigError unless code for `target` can be compiled, and run on the GPU of `facts`."""
     major, minor = facts["capability"]
     number = target.arch.removeprefix("sm_")
     made = [int(number)] if number.isdigit() else []

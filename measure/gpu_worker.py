@@ -1,7 +1,7 @@
-"""The process of a GPU: it is asked to stop before it is killed.
+"""The worker process of a GPU, which is asked to stop before it is killed.
 
-Killing a process whose kernels run is hard on the driver, and a new process costs seconds. So one
-that is late is given a moment to answer after all, and one that is to end is told so first.
+Killing a process while its kernels run is hard on the driver, and a new process costs seconds. So a
+late process gets some more time to answer, and a process that must end is asked first.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ GRACE_SECONDS = 2.0
 
 
 class GpuWorker(Worker):
-    """A worker that has `grace_seconds` to answer late, or to end by itself, before it is killed.
+    """A worker that gets `grace_seconds` to answer late, or to end by itself, before it is killed.
 
-    One that answered late has dropped all kernels and is kept. A `gentle` one is never killed: one
-    that hangs is stuck. It ends with this process all the same.
+    A process that answered late has dropped all kernels and is kept. A `gentle` worker is never
+    killed; if it hangs, it counts as stuck. It still ends with this process.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class GpuWorker(Worker):
         super().__init__(factory, environment=environment, kill_seconds=kill_seconds)
 
     def stop(self) -> None:
-        """End the process: it is asked to, and killed when it does not."""
+        """Ask the process to end, and kill it when it does not."""
         if self._process is not None and not self._hangs:
             self.send(None)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -59,7 +59,7 @@ class GpuWorker(Worker):
         return super()._late(timeout, stage)
 
     def _answers(self) -> bool:
-        """Whether the reply that is late comes, and kernels are dropped."""
+        """Whether the late reply arrives and the process then drops its kernels."""
         deadline = time.monotonic() + self._grace_seconds
         self.send(("drop",))
         for _ in range(2):
@@ -68,7 +68,7 @@ class GpuWorker(Worker):
                     return False
                 ok, reply = self._reply()
                 device = None if ok else reply[3]
-                if device is not None and device[1]:  # its context is dead: it ends
+                if device is not None and device[1]:  # its context is dead, so it ends
                     return False
             except Exception:  # it died, or that is no reply
                 return False

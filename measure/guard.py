@@ -1,4 +1,4 @@
-"""Arrays between guards: a kernel that writes beyond its arguments is told by what it overwrote."""
+"""Arrays between guard bytes, which reveal a kernel that writes outside of its arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 GUARD = 4096
-"""Bytes before and behind each array, of ones: NaN as floats of any width, -1 as integers."""
+"""Bytes before and behind each array. All bits are 1: NaN for all floats, -1 for integers."""
 _LINE = 64
 _ONES = 0xFF
 
@@ -27,12 +27,12 @@ class Guarded:
         self._behind = raw[start + values.nbytes :]
 
     def restore(self) -> None:
-        """Make the guards whole."""
+        """Reset the guard bytes."""
         self._before[:] = _ONES
         self._behind[:] = _ONES
 
     def damage(self, name: str) -> str | None:
-        """Where the guards of the argument `name` were overwritten; None where they are whole."""
+        """Where the guards of the argument `name` were overwritten; None where they are intact."""
         places = []
         for side, guard in (("before", self._before), ("behind", self._behind)):
             written = np.flatnonzero(guard != _ONES)
@@ -49,9 +49,10 @@ class Guarded:
 
 
 def poison(out: Array, want: Array) -> None:
-    """Fill an output with what is nowhere right: NaN, and other values where NaN or integers are.
+    """Fill an output with values that are wrong everywhere.
 
-    `want` is the reference, of the same shape and type.
+    Those are NaN, but other values for integers and where NaN is right. `want` is the reference, of
+    the same shape and type.
     """
     if out.dtype.kind in "iub":
         np.invert(want, out=out)

@@ -1,21 +1,21 @@
-"""Who goes on in the race of a batch: after every second visit the better half.
+"""Halving in the race of a batch: after every second visit the better half stays.
 
-A look at a candidate costs as much whether it is fast or slow, and most of a batch is not worth a
-second one. Of 16 candidates of a matmul, on two cores with 5% of noise a visit, the quartile of two
-visits of three calls errs by 3%, that of eight by 1%. Two are enough for the model, and four for
-those that may be the best: they race for it at the end of the run.
+A visit to a candidate costs the same whether it is fast or slow, and most of a batch is not worth a
+second visit. Of 16 candidates of a matmul, on two cores with 5% of noise a visit, the quartile of
+two visits of three calls errs by 3%, that of eight by 1%. Two visits are enough for the cost model,
+and four for candidates that may be the best, because they race at the end of the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_EVERY = 2  # visits between two cuts
-_LEAST = 2  # that are left: one alone is compared with nobody
+_EVERY = 2  # visits between two halvings
+_LEAST = 2  # candidates that are always left, so that each is compared with another
 
 
 def kept(number: int, visits: int) -> int:
-    """How many of `number` candidates go on after so many visits of those that were left.
+    """How many of `number` candidates are left after so many `visits`.
 
     [kept(16, visits) for visits in range(8)]     # 16, 16, 8, 8, 4, 4, 2, 2
     """
@@ -24,9 +24,10 @@ def kept(number: int, visits: int) -> int:
 
 
 def fastest(costs: Mapping[int, float], most: int, give_up: float) -> list[int]:
-    """The `most` fastest candidates, none slower than `give_up` times the fastest, in their order.
+    """The indices of the `most` fastest candidates, in ascending order.
 
-    `costs` are times of repeats that were taken in turns, so that drift meets all alike.
+    Candidates that take more than `give_up` times the fastest are left out. `costs` (seconds by
+    index) come from repeats taken in turns, so that drift affects all alike.
     """
     best = min(costs.values(), default=0.0)
     ordered = sorted(costs, key=costs.__getitem__)[:most]

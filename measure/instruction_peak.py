@@ -1,4 +1,4 @@
-"""The peak rate of a tensor instruction on this machine, measured in registers only."""
+"""Measure the peak rate of a tensor instruction on this machine, on registers only."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from autosched.te.intrin.instruction import Instruction
 from autosched.te.intrin.registry import available
 from autosched.tir.tiles import CONFIGURE, RELEASE, ROW_BYTES, ROWS, TILES, ZERO
 
-# Products of vectors under way at once, as in peak.py; sums of tiles, with two rows and two columns
-# of operands beside them.
+# Independent accumulators: vectors as in peak.py; four AMX tiles, whose operands are two tiles of
+# rows and two of columns.
 _CHAINS, _SUMS = 12, 4
 
 
 def instruction_peak(target: Target, it: Instruction) -> float | None:
-    """Operations a second (a product and its sum are two) of `target.threads` threads together.
+    """Operations per second of `target.threads` threads together; a product and its sum are two.
 
-    None where this machine does not have the instruction, or the system keeps AMX's tiles. Takes
+    None where this machine lacks the instruction, or the system does not grant AMX's tiles. Takes
     about 20 ms.
     """
     if it not in available(target):
@@ -39,7 +39,7 @@ def instruction_peak(target: Target, it: Instruction) -> float | None:
 
 
 def vector_ir(it: Instruction) -> str:
-    """LLVM assembly of `autosched_peak(turns)`: independent products of vectors a turn."""
+    """LLVM assembly of `autosched_peak(iterations)`: _CHAINS products of vectors per iteration."""
     lanes = it.extent("n")
     element = "float" if it.c.dtype.is_float else "i32"
     sums, words = f"<{lanes} x {element}>", f"<{lanes} x i32>"
@@ -57,7 +57,7 @@ def vector_ir(it: Instruction) -> str:
         for k in range(_CHAINS)
     ]
     body = [f"  %b{k} = {call}({sums} %a{k}, {words} %x, {words} %x)" for k in range(_CHAINS)]
-    if fma:  # the sum comes last
+    if fma:  # the accumulator is the last operand
         body = [f"  %b{k} = {call}({sums} %x, {sums} %x, {sums} %a{k})" for k in range(_CHAINS)]
     elif adds:
         body = [line for k in range(_CHAINS) for line in _pairs(call, sums, words, k)]
@@ -68,7 +68,7 @@ def vector_ir(it: Instruction) -> str:
 
 
 def _pairs(call: str, sums: str, words: str, k: int) -> list[str]:
-    """A product and its sum. The operand may have changed, so that none is computed just once."""
+    """A product and its sum. An `asm` may change the operand, so no product is hoisted."""
     before = f"%x{k - 1}" if k else "%x"
     return [
         f'  %x{k} = call {words} asm sideeffect "", "=v,0"({words} {before})',
@@ -78,7 +78,10 @@ def _pairs(call: str, sums: str, words: str, k: int) -> list[str]:
 
 
 def tile_ir(it: Instruction) -> str:
-    """The same of tiles; it returns another number than 0 where the system keeps them."""
+    """LLVM assembly of `autosched_peak(iterations)` for AMX tiles.
+
+    It returns a number other than 0 where the system does not grant the tiles.
+    """
     declared = [
         f"declare void @{it.calls[0]}(i8 immarg, i8 immarg, i8 immarg)",
         f"declare void @{CONFIGURE}(ptr)",

@@ -1,4 +1,4 @@
-"""What ends a batch early (Ctrl-C, a GPU that is lost) carries what was measured until then."""
+"""Exceptions that end a batch early (Ctrl-C, a lost GPU) and carry the results until then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOST = "lost"
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C while a batch ran. `results` are the repeats and failures until then."""
+    """Ctrl-C while a batch ran. `results` holds the repeats and the failure of each candidate."""
 
     def __init__(self, results: Sequence[RunResult]) -> None:
         super().__init__("interrupted while running candidates")
@@ -20,7 +20,10 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class MeasureInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a batch. `results` has an entry per candidate, None where nothing is known."""
+    """Ctrl-C while a batch was measured.
+
+    `results` has one entry per candidate, None where nothing is known.
+    """
 
     def __init__(self, results: Sequence[MeasureResult | None]) -> None:
         super().__init__("interrupted while measuring")
@@ -28,9 +31,9 @@ class MeasureInterrupted(KeyboardInterrupt):
 
 
 class RunLostError(MeasureError):
-    """Nothing can be run any more. `results` are the repeats and failures until then.
+    """Nothing can be run any more. `results` holds the repeats and the failure of each candidate.
 
-    `index` is the candidate that was under way, whoever is to blame.
+    `index` is the candidate that was under way, whether it is to blame or not.
     """
 
     def __init__(

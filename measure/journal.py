@@ -1,9 +1,9 @@
-"""What a run measures at the moment, beside its record file: `mm.jsonl.4711.measuring`.
+"""The journal of a running measurement beside its record file: `mm.jsonl.4711.measuring`.
 
-A batch is measured in turns, so that its results are known all at once, at the end. Until then the
-journal says which candidates they are, so that another run on the same file takes others, and what
-is known of each after every visit, so that a run that was killed loses one visit of one candidate.
-The file is locked as long as its run lives; the next run takes over what a dead one left.
+A batch is measured in turns, so all of its results are complete only at the end. Until then the
+journal lists its candidates, so that another run on the same file takes others. It also holds the
+partial results after every visit, so that a killed run loses one visit of one candidate. The file
+stays locked while its run lives. The next run takes over what a dead run left.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from autosched.state.steps import Step, steps_from_json
 Steps = tuple[Step, ...]
 
 SUFFIX = ".measuring"
-_RUNS = count()  # of this process
-_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)  # what reading JSON may end in
+_RUNS = count()  # numbers the logs of this process
+_DAMAGED = (ValueError, KeyError, TypeError, RecursionError)  # what reading JSON may raise
 
 
 class RunLog(RecordLog):
-    """The log of a run that measures, with a journal; none beside a record file that is a device.
+    """The log of a run that measures, with a journal (none where the record file is a device).
 
-    `seen`: the bytes of the record file that were read before. `close` it when the run is over.
+    `seen`: how many bytes of the record file were read before. Call `close` when the run is over.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class RunLog(RecordLog):
         self._remove: weakref.finalize[..., RunLog] | None = None
 
     def append(self, records: Sequence[Record] = ()) -> None:
-        """As of RecordLog; the batch is no longer in the journal then.
+        """Append as `RecordLog.append` does, then clear the journal.
 
-        When it fails a journal that holds the batch stays, nothing is written, and the next run
-        takes over what it holds.
+        When it fails and the journal holds the whole batch, nothing is written: the journal stays,
+        and the next run takes over what it holds.
         """
         held = bool(records) and self._noted.issuperset(record.steps for record in records)
         try:
@@ -83,10 +83,10 @@ class RunLog(RecordLog):
     def claim(
         self, task: Mapping[str, Any], states: Sequence[str]
     ) -> tuple[set[str], list[tuple[Steps, str]]]:
-        """Begin a batch of candidates of a task, known by the states of their loop nests.
+        """Begin a batch of candidates of a task, each known by the state of its loop nests.
 
-        Returns the states that another run measures now, or has measured, and must be left out;
-        and steps and states of what others have recorded since the last call.
+        Returns the `states` to leave out, because another run measures or has measured them; and
+        the (steps, state) pairs that others have recorded since the last call.
         """
         key = task_hash(dict(task))
         with self.locked() as size:
@@ -97,19 +97,19 @@ class RunLog(RecordLog):
         return taken, new
 
     def note(self, record: Record) -> None:
-        """What is known of a candidate of the batch by now."""
+        """Note the results so far of a candidate of the batch."""
         if self._journal >= 0:
             try:
                 write_whole(self._journal, line_of(self.stamped(record).to_json()))
                 self._noted.add(record.steps)
-            except OSError:  # no room for a second copy: the record file goes first
+            except OSError:  # no room for a second copy: the record file has priority
                 self._drop()
 
     def close(self) -> None:
-        """Let go of the file and remove the journal: the run is over.
+        """Close the file and remove the journal: the run is over.
 
-        One that holds results of a batch which was never written stays, for the next run: an error
-        of the user's (of an observer, of a signal's handler) cut the batch short.
+        A journal stays for the next run if it holds results of a batch that was never written,
+        because a user's error (in an observer or a signal handler) cut the batch short.
         """
         super().close()
         if self._noted:
@@ -118,13 +118,13 @@ class RunLog(RecordLog):
             self._drop()
 
     def _leave(self) -> None:
-        """Let go of the journal as it is."""
+        """Release the journal and leave its file as it is."""
         if self._remove is not None and self._remove.detach() is not None:
             os.close(self._journal)
             self._forget()
 
     def _drop(self) -> None:
-        """Go on without a journal."""
+        """Remove the journal and go on without one."""
         if self._remove is not None:
             self._remove()
             self._forget()
@@ -134,13 +134,14 @@ class RunLog(RecordLog):
         self._noted.clear()
 
     def recover(self) -> int:
-        """Write what runs that were killed left to the record file; how many records that are.
+        """Write what killed runs left to the record file; returns the number of records.
 
-        What a later version left stays for it. Raises RecordsError where there is no room for them.
+        Journals of a later version stay for that version. Raises RecordsError where there is no
+        room.
         """
         found = 0
         for path in self._others():
-            with suppress(OSError), path.open("rb+") as file:  # its run lives, or it is gone
+            with suppress(OSError), path.open("rb+") as file:  # its run lives, or the file is gone
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if is_at(file.fileno(), path):  # otherwise another took it over meanwhile
                     found += self._take_over(path)
@@ -165,9 +166,10 @@ class RunLog(RecordLog):
         return beside.with_name(f"{beside.name}.{os.getpid()}-{next(_RUNS)}{SUFFIX}")
 
     def _create(self) -> int:
-        """A journal of its own, locked. Raises OSError where no file can be made.
+        """Create and lock this log's own journal. Raises OSError where no file can be made.
 
-        A process of another container or machine may have the same number, and so the same name.
+        A process of another container or machine may have the same number and so the same file
+        name.
         """
         while True:
             with suppress(FileExistsError):
@@ -176,7 +178,7 @@ class RunLog(RecordLog):
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if is_at(file, self._journal_path):
                     return file
-                os.close(file)  # who looks for journals of dead runs took it for one
+                os.close(file)  # a run that looked for dead journals took it for one
             self._journal_path = self._next_name()
 
     def _begin(self, key: str, task: Mapping[str, Any], states: Sequence[str]) -> None:
@@ -207,7 +209,7 @@ class RunLog(RecordLog):
                 yield path
 
     def _news(self, task: str, size: int) -> Iterator[tuple[Steps, str]]:
-        """Records of the task in the part of the file that was not read before."""
+        """(steps, state) of the task's records in the part of the file that was not read before."""
         start, self._seen = self._seen, size
         if size <= start or not self.path.is_file():
             return
@@ -222,7 +224,7 @@ class RunLog(RecordLog):
 
 
 def _claims(path: Path, task: str) -> Collection[str]:
-    """The states of the candidates of the task that the run of the journal `path` measures."""
+    """The states of the task's candidates that the run of the journal `path` measures now."""
     with suppress(OSError, *_DAMAGED):
         with path.open("rb") as file:
             claims = json.loads(file.readline())["claims"]

@@ -1,4 +1,4 @@
-"""The lines of record files, whatever the files are: a pipe or a device may never end."""
+"""Read the lines of record files safely: a pipe or a device may never end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TextIO
 from autosched.errors import ConfigError
 
 MOST_LETTERS = 1 << 24
-"""Of a line that may be a record: those of `benchmarks/data` have 2,196 at most."""
+"""The most characters of a line that may be a record; `benchmarks/data` has 2,196 at most."""
 MOST_SKIPPED = 1 << 28
-"""Letters of one line that are gone through for what comes after it."""
+"""The most characters of one line that are skipped to reach the line after it."""
 MOST_PROBLEMS = 1_000_000
-"""Lines without a record, each of which is remembered."""
+"""The most lines without a record; each of them is remembered."""
 
 _FORMATS = {
     b"\x1f\x8b": ("compressed with gzip", "unpack it with gunzip"),
@@ -26,15 +26,16 @@ _FORMATS = {
     b"\xff\xfe": ("text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
-"""By what files of other formats begin with: what each is, and how to have lines of it."""
+"""First bytes of files in other formats: the format, and how to turn the file into lines."""
 
 
 def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
-    """The lines of a record file that are no comments, with their numbers from 1.
+    """The lines of a record file that are not comments, with their line numbers from 1.
 
-    A line too long to be a record is left out, and `problems` gains a sentence; no more than
-    `MOST_LETTERS` of it are in memory. Raises ConfigError when the file cannot be read, and where a
-    line, or the problems, have no end in sight, or it is compressed, or UTF-16.
+    A line too long to be a record is left out, and `problems` gains a sentence about it; at most
+    `MOST_LETTERS` of it are in memory. Raises ConfigError when the file cannot be read, is
+    compressed or UTF-16, has more than `MOST_PROBLEMS` problems, or has a line of more than
+    `MOST_SKIPPED` characters.
     """
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -49,7 +50,7 @@ def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
                 if len(line) > MOST_LETTERS and not line.endswith("\n"):
                     problems.append(_passed(f"{path}:{number}", iter(part, "")))
                 elif line.strip() and not line.startswith(("#", " ")):
-                    yield number, line.removeprefix("\ufeff")  # of a file behind another
+                    yield number, line.removeprefix("\ufeff")  # where files were concatenated
     except FileNotFoundError as error:
         raise ConfigError(f"record file {path} does not exist") from error
     except OSError as error:
@@ -57,7 +58,7 @@ def log_lines(path: Path, problems: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _require_text(path: Path, file: TextIO) -> None:
-    """Raise ConfigError where the file begins as those of another format do."""
+    """Raise ConfigError where the file begins like a file of another format."""
     start = file.buffer.peek(6)[:6] if isinstance(file.buffer, BufferedReader) else b""
     for magic, (name, remedy) in _FORMATS.items():
         if start.startswith(magic):
@@ -65,7 +66,10 @@ def _require_text(path: Path, file: TextIO) -> None:
 
 
 def _passed(where: str, rest: Iterator[str]) -> str:
-    """What is said of a line that is too long, once the rest of it is gone through."""
+    """Skip the rest of a line that is too long; returns the sentence about it.
+
+    Raises ConfigError when the line is longer than `MOST_SKIPPED`.
+    """
     letters = MOST_LETTERS + 1
     for part in rest:
         letters += len(part)

@@ -1,4 +1,4 @@
-"""Measuring a batch: build, then run, then check what may become the best."""
+"""Measure a batch: build it, run it, then check candidates that may become the best."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from autosched.task import Task
 
 CHECKS = ("best", "all", "none")
 
-_MOST_KEPT = 32  # artifacts of a task; some 10 KB each
+_MOST_KEPT = 32  # artifacts kept per task; some 10 KB each
 
-# Progress: ("build" | "run", candidates' worth of work done, total).
+# Called with "build" or "run", the work done (counted in candidates) and the total.
 Progress = Callable[[str, int, int], None]
 
 
@@ -42,7 +42,8 @@ Progress = Callable[[str, int, int], None]
 class Measurer:
     """The build and run processes of one tuning run; a context manager that ends them.
 
-    `on_known` is told, candidate by candidate, what is known of a batch so far.
+    `check`: one of CHECKS, see `create`.
+    `on_known`: called with a candidate's index and its result so far, while a batch is measured.
     """
 
     builder: Builder = field(default_factory=Builder)
@@ -66,13 +67,18 @@ class Measurer:
         warning: Callable[[str], None] = lambda _: None,
         hosts: str = "",
     ) -> Measurer:
-        """`workers` processes build (on a cluster: on each node), None as many as suit `target`.
+        """Create a measurer for a target.
 
-        `check`: `best` compares each new best with the reference, `all` every candidate,
-        `none` nothing. With `target` cuda all are compared unless none is. `devices` are the
-        numbers or UUIDs of GPUs, or "all"; without any CUDA's first is taken. GPUs on which other
-        processes compute are refused unless `share`. `warning` is told when one of several is lost.
-        `hosts` is the address of a Ray cluster whose nodes build and measure: `require` meets them.
+        `workers`: processes that build (on a cluster: on each node); None for as many as suit
+            `target`.
+        `build_timeout`: seconds for each build.
+        `check`: `best` compares each new best with the reference, `all` every candidate, `none`
+            nothing. With `target` cuda all are compared, unless it is `none`.
+        `devices`: numbers or UUIDs of GPUs, or "all"; if empty, CUDA's first GPU is taken.
+        `share`: accept GPUs on which other processes compute, which are otherwise refused.
+        `warning`: called with a message when one of several GPUs is lost.
+        `hosts`: the address of a Ray cluster whose nodes build and measure; `require` starts a
+            process on each node.
         """
         options = options or RunOptions()
         arguments.one_of("check", check, CHECKS)
@@ -98,10 +104,10 @@ class Measurer:
         self.close()
 
     def require(self, targets: Sequence[Target]) -> None:
-        """Raise ConfigError, which says what is missing, when code for one cannot be run here.
+        """Raise ConfigError, saying what is missing, when code for a target cannot be run here.
 
-        For a GPU this starts its process and looks for NVRTC, on a cluster a process of each node;
-        for this machine's CPU it does nothing.
+        For a GPU this starts its process and looks for NVRTC. On a cluster it starts a process on
+        each node. For this machine's CPU it does nothing.
         """
         cluster = self.cluster
         if cluster is not None:
@@ -114,41 +120,41 @@ class Measurer:
 
     @property
     def cluster(self) -> Cluster | None:
-        """The cluster on whose nodes candidates are built and measured, if they are."""
+        """The cluster on whose nodes candidates are built and measured; None without one."""
         return self.runner.cluster if isinstance(self.runner, ClusterRunner) else None
 
     def gpu(self) -> dict[str, Any] | None:
-        """What the GPU is (DeviceFacts as a dictionary), None when candidates run on the CPU.
+        """The GPU's facts (DeviceFacts as a dictionary); None when candidates run on the CPU.
 
-        Starts its process. Raises ConfigError, which says what is missing, where there is no GPU.
+        Starts the GPU's process. Raises ConfigError, saying what is missing, where there is no GPU.
         """
         if not isinstance(self.runner, GpuRunner | GpuPool):
             return None
         return self.runner.facts or self.runner.open()
 
     def environment(self) -> dict[str, Any]:
-        """What record files say of the GPU; nothing more than of every machine for a CPU.
+        """The GPUs' entries in the environment of record files; empty for a CPU.
 
-        After `require`.
+        Only after `require`.
         """
         runner = self.runner
         return runner.environment() if isinstance(runner, GpuRunner | GpuPool) else {}
 
     def start(self, task: Task) -> None:
-        """Start all processes ahead of the first batch; those of a CPU need not be ready yet."""
+        """Start all processes ahead of the first batch; on a CPU without waiting for them."""
         self.builder.start()
         self.runner.launch(task)
 
     def reference(self, task: Task) -> None:
-        """Compute the reference that candidates are checked against, unless none is.
+        """Compute the reference for the checks, unless `check` is `none`.
 
-        Raises ConfigError when there is something wrong with it.
+        Raises ConfigError when the reference cannot be computed.
         """
         if self.check != "none":
             self.runner.reference(task)
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
-        """Build candidates that the next `measure` asks for, ahead of it; see `Builder.begin`.
+        """Start to build candidates that the next `measure` asks for; see `Builder.begin`.
 
         Raises MeasureLostError as `measure` does.
         """
@@ -163,10 +169,11 @@ class Measurer:
         self.runner.close()
 
     def peak(self, task: Task, reached: float = 0.0) -> float | None:
-        """This machine's measured operations a second in the task's type, on all its threads.
+        """The measured peak of this machine in operations per second, in the task's output type.
 
-        Measured once (30 ms), and once more when a kernel `reached` more: the highest counts. None
-        where there is no such rate.
+        It is the rate of all threads of the task's target. Measured once (30 ms), and once more
+        when a kernel `reached` a higher rate; the higher peak counts. None where there is no such
+        rate.
         """
         key = (task.target.threads, output_type(task))
         if key not in self._peaks:
@@ -183,11 +190,12 @@ class Measurer:
         best: float = float("inf"),
         progress: Progress | None = None,
     ) -> list[MeasureResult]:
-        """One result per candidate, in order. `best` is the best cost so far, in seconds.
+        """Measure a batch: one result per candidate, in order.
 
-        Building and running are separate phases: a compiler on the other core makes times two
-        to five times longer. Raises MeasureInterrupted on Ctrl-C once candidates run, and
-        MeasureLostError where no process can be started any more that builds or runs them.
+        `best` is the best cost so far, in seconds. Building and running are separate phases,
+        because a compiler on another core makes times two to five times longer. Raises
+        MeasureInterrupted on Ctrl-C once candidates run, and MeasureLostError when no process can
+        be started any more that builds or runs candidates.
         """
         total = len(batch)
         on_built = None if progress is None else lambda k: progress("build", k, total)
@@ -236,7 +244,7 @@ class Measurer:
             raise MeasureLostError(lost, known) if lost else MeasureInterrupted(known)
         try:
             self._check(task, [b.artifact for b in built], results, best)
-        except KeyboardInterrupt:  # measured all the same, though not checked
+        except KeyboardInterrupt:  # the results are measured, though not checked
             raise MeasureInterrupted(results) from None
         except RunLostError as stop:
             raise MeasureLostError(str(stop), results) from None
@@ -250,7 +258,7 @@ class Measurer:
         artifacts: Sequence[bytes | None],
         results: Sequence[MeasureResult],
     ) -> None:
-        """Keep the artifacts of the fastest candidates of a task, which the race will ask for."""
+        """Keep the artifacts of a task's fastest candidates, which the race at the end needs."""
         kept = self._kept.setdefault(task.key, {})
         for steps, artifact, result in zip(batch, artifacts, results, strict=True):
             if artifact is not None and result.valid:
@@ -268,7 +276,7 @@ class Measurer:
         return self._with_known(0, result)
 
     def _built(self, task: Task, batch: Sequence[tuple[Step, ...]]) -> list[BuildResult]:
-        """As `Builder.build`; what was kept from measuring is not built again."""
+        """See `Builder.build`; artifacts that `_keep` kept are not built again."""
         kept = self._kept.get(task.key, {})
         new = [steps for steps in batch if steps not in kept]
         found = dict(zip(new, self.builder.build(task, new) if new else [], strict=True))
@@ -279,7 +287,10 @@ class Measurer:
         return [built.artifact for built in self._built(task, batch)]
 
     def verified(self, task: Task, artifact: bytes) -> Failure | Seen | None:
-        """What comparing with the reference saw; None where results are not, or in every run."""
+        """Compare an artifact with the reference: the failure, or what the comparison saw.
+
+        None where results are not checked, or where every run checks them.
+        """
         if self.check == "none" or self.runner.checks_in_run:
             return None
         return self.runner.check(task, artifact)
@@ -287,9 +298,9 @@ class Measurer:
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[MeasureResult]:
-        """Time candidates in turns: in each visit up to three repeats of each, in about `seconds`.
+        """Time candidates in turns, in `visits` visits of about `seconds` each.
 
-        None is left out because it is slow.
+        A visit times up to three repeats of a candidate. No candidate is left out for being slow.
         """
         flush = self.runner.options.flush_bytes
         ran = self.runner.together(task, artifacts, visits, seconds)
@@ -297,7 +308,7 @@ class Measurer:
         return [self._with_known(index, result) for index, result in enumerate(results)]
 
     def _with_known(self, index: int, result: MeasureResult) -> MeasureResult:
-        """The result with what the runner found out beside times."""
+        """Add what the runner knows apart from the times: check, device, host and disturbance."""
         seen, device = self.runner.known_of(index)
         checked = seen is not None and result.valid
         result = replace(result, checked=checked, seen=seen if checked else None, device=device)
@@ -311,7 +322,7 @@ class Measurer:
         results: list[MeasureResult],
         best: float,
     ) -> None:
-        """Check candidates from the fastest on, until the one that is to be the best agrees."""
+        """Check candidates from the fastest on, until the one that becomes the best is right."""
         if self.check == "none" or self.runner.checks_in_run:
             return
         for index in sorted(range(len(results)), key=lambda i: results[i].cost):

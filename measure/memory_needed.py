@@ -1,4 +1,4 @@
-"""Whether a task's arrays fit this machine's memory."""
+"""Check whether a task's arrays fit this machine's memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from autosched.workloads.workload import shape_of
 
 
 def require_memory(task: Task, more: int = 0) -> None:
-    """Raise ConfigError when the arguments and their reference do not fit this machine's memory.
+    """Raise ConfigError when a task's arguments and reference do not fit this machine's memory.
 
-    The reference is computed in 8-byte numbers from 8-byte copies of the inputs; intermediate
-    results count once, as a kernel stores them. `more` bytes are for the buffer that empties the
-    caches.
+    The reference is computed with 8-byte numbers from 8-byte copies of the inputs. Intermediate
+    results count once, as a kernel stores them. `more` is the size in bytes of the buffer that
+    empties the caches.
     """
     shapes = [(math.prod(shape_of(t)), t.dtype.numpy.itemsize) for t in task.tensors]
     needed = sum(elements * (size + 8) for elements, size in shapes)
     inner = {t for op in task.dag.ops for t in op.outputs}.difference(task.tensors)
     needed += sum(math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in inner)
-    if task.layout == LayoutOption.FOR_PRE_TRANSFORMED:  # each is transformed, then aligned
+    if task.layout == LayoutOption.FOR_PRE_TRANSFORMED:  # a transformed copy, an aligned copy
         free = [math.prod(shape_of(t)) * t.dtype.numpy.itemsize for t in task.layout_free]
         needed += 2 * sum(free)
     available = _memory()
@@ -42,7 +42,7 @@ def require_memory(task: Task, more: int = 0) -> None:
 
 
 def _memory() -> int:
-    """Bytes of this machine, or that a container and the user's `ulimit -v` leave of them."""
+    """Bytes of memory of this machine, within the limits of a container and `ulimit -v`."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     found: int = fingerprint()["memory_bytes"]
     found = min([found, *(group.limit for group in group_memory())])

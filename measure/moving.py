@@ -1,4 +1,4 @@
-"""How long it takes to move the bytes of an operator: loops that read and write, nothing more."""
+"""Measure how long it takes to move an operator's bytes, in loops that only read and write."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from autosched.runtime.memory import empty
 from autosched.runtime.native import Library, load_object
 from autosched.target import Target, cpu_target
 
-_VECTORS = 8  # of a turn of the loop, at most
+_VECTORS = 8  # most vectors that an iteration loads and stores
 _BLOCK_SECONDS = 2e-3
 _ROUNDS = 12
-_LARGEST_RATIO = 16  # where one side is that much larger, only it is moved
+_LARGEST_RATIO = 16  # where one side is that many times larger, only that side is moved
 
 
 def seconds_to_move(target: Target, reads: int, writes: int) -> float:
-    """Seconds in which `target.threads` threads read `reads` bytes and write `writes` bytes.
+    """The seconds in which `target.threads` threads read `reads` bytes and write `writes` bytes.
 
-    Each thread goes through its share of both, again and again, so that the bytes come from the
-    level of the memory that holds so many, and what writing costs beside them (a cache fetches
-    a line before it is written) is counted. The least of several rounds; takes some 50 ms, and
-    longer where the bytes fit no cache.
+    Each thread goes through its share of both repeatedly, so the bytes come from the level of the
+    memory hierarchy that holds so many. The extra cost of writes counts (a cache fetches a line
+    before it is written). Returns the fastest of several rounds; takes some 50 ms, and longer where
+    the bytes fit no cache.
     """
     if reads < 0 or writes < 0 or reads + writes == 0:
         raise ValueError(f"expected bytes to read or to write, found {reads} and {writes}")
@@ -51,7 +51,7 @@ def seconds_to_move(target: Target, reads: int, writes: int) -> float:
 
 
 def turn(reads: int, writes: int) -> tuple[int, int]:
-    """The vectors that a turn of the loop loads and stores: near the ratio of the bytes."""
+    """How many vectors an iteration loads and stores, in a ratio near that of the bytes."""
     if reads >= _LARGEST_RATIO * writes:
         return _VECTORS, 0
     if writes >= _LARGEST_RATIO * reads:
@@ -94,8 +94,9 @@ def _library(vector_bytes: int, loads: int, stores: int) -> Library:
 def move_ir(vector_bytes: int, loads: int, stores: int) -> str:
     """LLVM assembly of `autosched_move(source, target, turns, passes)`.
 
-    A turn loads the next `loads` vectors and stores the next `stores`, both without gaps. For all
-    that the compiler knows, memory changes between two passes, so that each moves everything.
+    Each of the `turns` iterations loads the next `loads` vectors and stores the next `stores`, both
+    contiguous. An empty `asm` statement may change memory between two passes as far as the compiler
+    knows, so every pass moves everything.
     """
     vector, register = f"<{vector_bytes // 4} x i32>", vector_register(vector_bytes)
     sums = range(max(loads, 1))  # where nothing is read, zeros are written

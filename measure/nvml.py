@@ -1,7 +1,7 @@
-"""NVML, which tells clocks, temperature and settings of GPUs; the package nvidia-ml-py is optional.
+"""Read clocks, temperature and settings of GPUs from NVML; the package nvidia-ml-py is optional.
 
-Each value may be missing on its own (MIG, containers): it is None then. Nothing is ever set: that
-needs root and outlives the run. Run on an H200.
+Each value may be missing on its own (MIG, containers); it is None then. Settings are only read,
+because changing them needs root and outlives the run. Run on an H200.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _ON_DIE = 0  # nvmlTemperatureSensors_t
 
 @dataclass(frozen=True, slots=True)
 class GpuState:
-    """A moment of a GPU: `at` is time.monotonic(); clocks in MHz; `reasons` hold clocks down.
+    """The state of a GPU at time `at`, by time.monotonic().
 
-    The bits of `reasons` are those of nvmlClocksEventReasons.
+    Clocks are in MHz. `reasons` are the bits of nvmlClocksEventReasons, which tell what holds the
+    clocks down.
     """
 
     at: float
@@ -33,9 +34,10 @@ class GpuState:
 
 
 class Nvml:
-    """NVML in this process, started when it is first asked for something.
+    """NVML in this process, started on first use.
 
-    `missing` says why there is none. Only the process that measures for owns one, and it ends it.
+    `missing` says why there is none. Only the parent of the processes that measure owns an
+    instance, and closes it.
     """
 
     def __init__(self, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> None:
@@ -45,16 +47,16 @@ class Nvml:
         self.missing = ""
 
     def close(self) -> None:
-        """End it. Twice does nothing more; asked again it starts again."""
+        """Shut NVML down. A second call does nothing; a later query starts it again."""
         if self._module is not None:
             with contextlib.suppress(self._module.NVMLError):
                 self._module.nvmlShutdown()
         self._module, self._tried = None, False
 
     def find(self, uuid: str) -> Any | None:
-        """The handle of a GPU, or None."""
+        """The handle of the GPU with that UUID, or None."""
         module = self._started()
-        # A slice of a GPU is one that CUDA names like a whole one.
+        # CUDA names a slice (MIG) like a whole GPU; NVML has a prefix of its own for it.
         for name in (uuid, uuid.replace("GPU-", "MIG-", 1)):
             found = self._ask("nvmlDeviceGetHandleByUUID", name) if module else None
             if found is not None:
@@ -62,10 +64,10 @@ class Nvml:
         return None
 
     def state(self, handle: Any) -> GpuState:
-        """What it does now."""
+        """The present state of a GPU."""
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-        if reasons is None:  # the name before driver 535
+        if reasons is None:  # the function's name before driver 535
             reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         return GpuState(
             at=time.monotonic(),
@@ -77,7 +79,7 @@ class Nvml:
         )
 
     def settings(self, handle: Any) -> dict[str, Any]:
-        """What it is set to: ECC, MIG, persistence, the limit of its power, its highest clock."""
+        """A GPU's settings: ECC, MIG, persistence, power limit, highest clock."""
         limit = self._ask("nvmlDeviceGetEnforcedPowerLimit", handle)
         return {
             "ecc": self._mode("nvmlDeviceGetEccMode", handle),
@@ -93,7 +95,7 @@ class Nvml:
         return None if found is None else str(found)
 
     def processes(self) -> dict[str, tuple[int, ...]]:
-        """The processes that compute on each GPU, by its UUID."""
+        """The ids of the processes that compute on each GPU, by the GPU's UUID."""
         found: dict[str, tuple[int, ...]] = {}
         for handle in self.handles():
             uuid = self._ask("nvmlDeviceGetUUID", handle)
@@ -103,7 +105,7 @@ class Nvml:
         return found
 
     def handles(self) -> Iterator[Any]:
-        """Of all GPUs."""
+        """The handles of all GPUs."""
         number = self._ask("nvmlDeviceGetCount") if self._started() else None
         for index in range(number or 0):
             handle = self._ask("nvmlDeviceGetHandleByIndex", index)
@@ -111,14 +113,14 @@ class Nvml:
                 yield handle
 
     def _mode(self, name: str, handle: Any) -> bool | None:
-        """Of now, where a mode has one of now and one after the next start."""
+        """Whether a mode is on now; some functions return the present and the pending mode."""
         found = self._ask(name, handle)
         if isinstance(found, list | tuple):
             found = found[0]
         return None if found is None else bool(found)
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """What a function returns; None where it, or this package or driver, has nothing."""
+        """The value of an NVML function; None where the function or the value is missing."""
         function = getattr(self._module, name, None)
         if function is None:
             return None

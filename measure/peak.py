@@ -1,4 +1,4 @@
-"""The peak floating-point rate of this machine, measured: multiply-adds in registers only."""
+"""Measure the peak floating-point rate of this machine: multiply-adds in registers only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from autosched.measure.at_once import seconds_at_once
 from autosched.runtime.native import Library, load_object, processor
 from autosched.target import Target, cpu_target
 
-# Multiply-adds under way at once: two units of up to five cycles need ten; twelve accumulators and
-# two operands fit sixteen registers. ARM's larger cores have four units of four cycles, and all
-# have 32 registers.
+# Independent multiply-adds. Two units with a latency of up to five cycles need ten; twelve
+# accumulators and two operands fit sixteen registers. ARM's larger cores have four units with a
+# latency of four cycles, and all have 32 registers.
 _CHAINS, _CHAINS_ARM = 12, 24
 _BLOCK_SECONDS = 2e-3
 _ROUNDS = 8
@@ -23,16 +23,16 @@ _TYPES = {"float16": ("half", 2), "float32": ("float", 4), "float64": ("double",
 
 
 def peak_flops(target: Target, dtype: str) -> float | None:
-    """Operations a second that `target.threads` threads reach together, in about 20 ms.
+    """The operations per second that `target.threads` threads reach together; takes about 20 ms.
 
-    A multiply-add is two operations. None for types other than float32 and float64: sums of
-    float16 are mostly float32 (`float16_peak`).
+    A multiply-add is two operations. None for types other than float32 and float64: sums of float16
+    are mostly float32 (`float16_peak`).
     """
     return _peak(target, dtype) if dtype in ("float32", "float64") else None
 
 
 def float16_peak(target: Target) -> float | None:
-    """The same of sums of float16, by AVX512-FP16; None for a target without it."""
+    """The same for float16 sums, by AVX512-FP16; None for a target without that extension."""
     return _peak(target, "float16") if "+avx512fp16" in target.features.split(",") else None
 
 
@@ -42,7 +42,7 @@ def _peak(target: Target, dtype: str) -> float:
 
 
 def rate(function: Callable[[int], None], operations: int, threads: int) -> float:
-    """Operations a second of `threads` threads, where function(n) does n times `operations`."""
+    """Operations per second of `threads` threads; function(n) performs n * `operations`."""
     start = time.perf_counter()
     function(10_000)
     iterations = max(1000, int(10_000 * _BLOCK_SECONDS / (time.perf_counter() - start)))
@@ -51,9 +51,9 @@ def rate(function: Callable[[int], None], operations: int, threads: int) -> floa
 
 
 def block_seconds(target: Target, blocks: int) -> list[float]:
-    """The times of equal blocks of work on one thread, about 1 ms each.
+    """The seconds of equal blocks of work on one thread, about 1 ms each.
 
-    They are equal too on a machine that does nothing else and whose clock stays.
+    They are equal, too, on a machine that does nothing else and whose clock is constant.
     """
     function = _function(target, "float32")
     iterations = 10_000
@@ -86,14 +86,14 @@ def _chains() -> int:
 
 
 def vector_register(vector_bytes: int) -> str:
-    """The constraint of inline assembly for a vector register of that width."""
+    """The inline assembly constraint for a vector register of that width."""
     return {"aarch64": "w"}.get(processor(), "v" if vector_bytes == 64 else "x")
 
 
 def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
-    """LLVM assembly of `autosched_peak(iterations)`: `_chains()` vector multiply-adds a turn.
+    """LLVM assembly of `autosched_peak(n)`: n iterations of `_chains()` vector multiply-adds.
 
-    `fused`: the machine has an instruction for both; otherwise they are two.
+    `fused`: the machine has a fused multiply-add instruction; otherwise there are two instructions.
     """
     element, size = _TYPES[dtype]
     lanes = vector_bytes // size
@@ -104,7 +104,7 @@ def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
         f"declare {vector} {fma}({vector}, {vector}, {vector})",
         "define void @autosched_peak(i64 %n) {",
         "entry:",
-        # Values that the compiler cannot see through.
+        # A value that the compiler cannot fold.
         f'  %x = call {vector} asm sideeffect "", "={register},0"({vector} zeroinitializer)',
         "  br label %loop",
         "loop:",

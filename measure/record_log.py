@@ -1,4 +1,4 @@
-"""Appending to a record file: beside other programs, on a full disk, where somebody deletes it."""
+"""Append to a record file safely: other writers, a full disk, a file that somebody deletes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from autosched.state.steps import Step
 
 
 class RecordsError(ConfigError):
-    """What was measured cannot be written."""
+    """Results cannot be written."""
 
 
 class RecordLog:
     """Appends records to `path`; each line is written whole, under a lock.
 
-    A file that is there and holds no records is not touched, or with `overwrite` begun anew. One
-    that is deleted meanwhile is written again; one that another took the place of gets what this
-    log wrote. `beside` is what its environment says beside this machine's fingerprint: of GPUs.
-    `hosts` are the fingerprints of nodes of a cluster, by the names that results have: records then
-    belong to the environment of their node. It may grow meanwhile.
+    A file that exists and holds no records is not touched; with `overwrite` it is replaced. If the
+    file is deleted meanwhile, all that it held is written again. If another file takes its place,
+    that one gets what this log wrote.
+
+    `beside`: what the environment says of the GPUs, in addition to this machine's fingerprint.
+    `hosts`: the fingerprints of a cluster's nodes, by the names in `MeasureResult.host`. A record
+        then belongs to the environment of its node. The mapping may grow meanwhile.
     """
 
     def __init__(
@@ -47,24 +49,24 @@ class RecordLog:
         self._beside = dict(beside or {})
         self._hosts = hosts or {}
         self._overwrite = overwrite
-        self._file = -1  # kept open: what is deleted can be read as long as it is
+        self._file = -1  # kept open, so that a deleted file can still be read
         self._close: weakref.finalize[..., RecordLog] | None = None
-        self._first = 0  # where the first line of this log begins
-        self._heads: set[str] = set()  # of the environments and tasks that this log wrote
+        self._first = 0  # byte offset of the first line that this log wrote
+        self._heads: set[str] = set()  # hashes of the environments and tasks that this log wrote
 
     def append(self, records: Sequence[Record] = ()) -> None:
-        """Write the records, stamped with this run's environment and time.
+        """Write the records, stamped with this run's environment and the time.
 
         Without records it writes the environment alone, so that a file that cannot be written is
-        known before anything is measured.
+        found before anything is measured.
 
-        Raises ConfigError when the file cannot be written or is one of another kind. On a full
-        disk it keeps the records that fit, and the message says where the others are.
+        Raises ConfigError when the file cannot be written or is of another kind. On a full disk the
+        records that fit are kept, and the message says where the others are.
         """
         self._write(self.environment, [self.stamped(r) for r in records], partly=True)
 
     def close(self) -> None:
-        """Let go of the file; who writes again opens it again."""
+        """Close the file; a later write opens it again."""
         self._let_go()
 
     def _let_go(self) -> None:
@@ -74,7 +76,7 @@ class RecordLog:
 
     @property
     def environment(self) -> dict[str, dict[str, Any]]:
-        """Those of this run, each under its hash: this machine's, or those of a cluster's nodes."""
+        """This run's environments by hash: this machine's, or those of a cluster's nodes."""
         if not self._hosts:
             return self._own
         return {fingerprint_hash(each): each for each in map(dict, self._hosts.values())}
@@ -85,7 +87,7 @@ class RecordLog:
         return {fingerprint_hash(environment): environment}
 
     def stamped(self, record: Record) -> Record:
-        """The record with the time and the environment of where it was measured."""
+        """The record with the present time and the environment in which it was measured."""
         node = self._hosts.get(record.result.host)
         environment = next(iter(self.environment)) if node is None else fingerprint_hash(dict(node))
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -97,10 +99,10 @@ class RecordLog:
         environments: Mapping[str, Mapping[str, Any]] | None = None,
         records: Sequence[Record] = (),
     ) -> Iterator[int]:
-        """Inside, no other program writes to the file; its size in bytes.
+        """Lock the file against other writers; yields its size in bytes.
 
-        Raises RecordsError when the file cannot be written. Where it was deleted, what it held is
-        then written elsewhere, and these records, which belong to the environments, too.
+        Raises RecordsError when the file cannot be written. If it was deleted, its contents are
+        then written elsewhere, together with `records` and their `environments`.
         """
         try:
             self._open()
@@ -120,16 +122,16 @@ class RecordLog:
     def claim(
         self, task: Mapping[str, Any], states: Sequence[str]
     ) -> tuple[set[str], list[tuple[tuple[Step, ...], str]]]:
-        """What others measure or have measured; of a log that asks nobody, nothing (RunLog)."""
+        """States that others measure, and what they recorded; here nothing, see `RunLog.claim`."""
         return set(), []
 
     def note(self, record: Record) -> None:
-        """What is known of a candidate while its batch is measured; not kept here (RunLog)."""
+        """Note the results so far of a candidate; does nothing here, see `RunLog.note`."""
 
     def copy(self, contents: LogContents) -> None:
-        """Write records of other files as they are, with their environments and times.
+        """Write records of other files unchanged, with their environments and times.
 
-        Raises ConfigError when the file cannot be written or is one of another kind.
+        Raises ConfigError when the file cannot be written or is of another kind.
         """
         self._write(contents.environments, contents.records)
 
@@ -140,9 +142,9 @@ class RecordLog:
         *,
         partly: bool = False,
     ) -> None:
-        """Write what is new to the file, as whole lines: all, or none on an error.
+        """Write the lines that the file does not have yet, whole: all of them, or none on an error.
 
-        With `partly` those that fit stay. Raises RecordsError when the file cannot be written.
+        With `partly`, the lines that fit stay. Raises RecordsError when the file cannot be written.
         """
         with self.locked(environments, records if partly else ()) as size:
             self._write_at(size, environments, records, partly)
@@ -154,8 +156,8 @@ class RecordLog:
         records: Sequence[Record],
         partly: bool,
     ) -> None:
-        """As `_write`, to the open file, which has that size."""
-        if size <= self._first:  # a new file, or somebody emptied it
+        """Do the work of `_write` on the open file of `size` bytes."""
+        if size <= self._first:  # a new file, or an emptied one
             self._heads.clear()
         if not self._heads:
             self._first = size
@@ -175,7 +177,7 @@ class RecordLog:
             raise RecordsError("; ".join(filter(None, (f"{where}: {problem}", kept))))
 
     def _deleted(self) -> bool:
-        """Whether the open file no longer has the name."""
+        """Whether the open file no longer has the name `path`."""
         try:
             return self._file >= 0 and not is_at(self._file, self.path)
         except OSError:
@@ -184,13 +186,13 @@ class RecordLog:
     def _deleted_kept(
         self, environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
     ) -> str:
-        """Write what the deleted file held, and the records, elsewhere; a sentence about that.
+        """Write what the deleted file held, and `records`, elsewhere; returns a sentence about it.
 
-        An empty text where nobody deleted it.
+        The text is empty where the file was not deleted.
         """
         if not self._deleted():
             return ""
-        taken = self.path.is_file() and self.path.stat().st_size > 0  # its place, by another
+        taken = self.path.is_file() and self.path.stat().st_size > 0  # another file is in its place
         held = _text_from(self._file, self._first if taken else 0)
         heads, lines = _lines(environments, records)
         if not held and not lines:
@@ -202,7 +204,7 @@ class RecordLog:
         return sentence
 
     def _open(self) -> None:
-        """Open the file that has the name now; a new one gets what is lost with the one before."""
+        """Open the file of that name; a new file gets what would be lost with the one before."""
         before = self._file
         if before >= 0 and is_at(before, self.path):
             return
@@ -214,15 +216,16 @@ class RecordLog:
         try:
             self._first = self._first if before < 0 else self._carried_over(before, file)
         except BaseException:
-            os.close(file)  # the one before still has all
+            os.close(file)  # the file before still has everything
             raise
         self._let_go()
         self._file, self._close = file, weakref.finalize(self, os.close, file)
 
     def _carried_over(self, before: int, file: int) -> int:
-        """Write all of a file that was deleted to a new one, to another one what this log wrote.
+        """Copy lines of a deleted file to the file that is at its place now.
 
-        Returns where that begins.
+        An empty file gets all of them, any other file those that this log wrote. Returns the byte
+        offset at which they begin.
         """
         fcntl.flock(file, fcntl.LOCK_EX)
         size = os.fstat(file).st_size
@@ -233,7 +236,7 @@ class RecordLog:
 def _lines(
     environments: Mapping[str, Mapping[str, Any]], records: Sequence[Record]
 ) -> tuple[dict[str, str], list[str]]:
-    """The lines that records name, by their hashes, and those of the records."""
+    """The lines of environments and tasks, by their hashes, and the lines of the records."""
     tasks = {id(record.task): record.task for record in records}
     hashes = {key: task_hash(task) for key, task in tasks.items()}
     heads = head_lines(environments, {hashes[key]: task for key, task in tasks.items()})
@@ -242,14 +245,14 @@ def _lines(
 
 
 def _text_from(file: int, start: int) -> str:
-    """What an open file holds from that byte on."""
+    """The text of an open file from byte `start` on."""
     os.lseek(file, start, os.SEEK_SET)
     with open(file, encoding="utf-8", errors="replace", closefd=False) as held:
         return held.read()
 
 
 def is_at(file: int, path: Path) -> bool:
-    """Whether the open file still is the one that has the name."""
+    """Whether the open file is the one at `path`."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

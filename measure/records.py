@@ -1,8 +1,8 @@
 """Record logs: append-only JSON lines.
 
-Three kinds of line: `{"environment": {...}, "hash": ...}` and `{"task": {...}, "hash": ...}` once
-per run, and records, which name both by their hashes (docs/semantics/records.md). Ansor v0.6 lines
-are recognised by their keys `i`, `r` and `v`.
+There are three kinds of line. `{"environment": {...}, "hash": ...}` and
+`{"task": {...}, "hash": ...}` are written once per run; records refer to both by their hashes
+(docs/semantics/records.md). Ansor v0.6 lines are recognised by their keys `i`, `r` and `v`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from autosched.words import count, seconds_text, visible
 
 SCHEMA = 2
 _KEYS = {"schema": int, "steps": list, "result": dict}
-_EMPTY: dict[str, Any] = {"search": {}, "environment": "", "time": ""}  # may be left out
+_EMPTY: dict[str, Any] = {"search": {}, "environment": "", "time": ""}  # defaults
 _NAMES = {int: "an integer", dict: "an object", list: "a list", str: "text"}
 
 
@@ -37,7 +37,14 @@ class NewerRecordError(ConfigError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Record:
-    """One measured candidate, with all that is needed to rebuild it."""
+    """One measured candidate, with all that is needed to rebuild it.
+
+    `task`: the task's entry (Task.to_json).
+    `steps`: the transform steps of the candidate.
+    `search`: how the search came to it.
+    `environment`: the hash of the environment in which it was measured.
+    `time`: when it was recorded (UTC, ISO 8601).
+    """
 
     task: dict[str, Any]
     steps: tuple[Step, ...]
@@ -59,11 +66,11 @@ class Record:
 
     @property
     def ansor_limits(self) -> bool:
-        """Whether it was measured within Ansor's limits: not in the space `autosched`."""
+        """Whether it was measured within Ansor's limits, not in the search space `autosched`."""
         return self.search.get("space") != "autosched"
 
     def to_json(self, task: str = "") -> dict[str, Any]:
-        """Its line of the file, which names its task by `task_hash` (`task`, where it is known)."""
+        """The record's line. It refers to its task by `task`, the task's `task_hash` if empty."""
         return {
             "schema": SCHEMA,
             "task": task or task_hash(self.task),
@@ -76,10 +83,10 @@ class Record:
 
     @classmethod
     def from_json(cls, data: dict[str, Any], tasks: dict[str, dict[str, Any]]) -> Record:
-        """The record of a line; `tasks` are those of the lines before it, by their hashes.
+        """The record of a line. `tasks` are the tasks of the lines before it, by their hashes.
 
-        Records of schema 1 hold their task themselves, and `tasks` gains it. Raises ConfigError
-        saying what is missing or wrong when `data` is not a record.
+        Records of schema 1 contain their task, which is added to `tasks`. Raises ConfigError,
+        saying what is missing or wrong, when `data` is not a record.
         """
         if _is_later(data):
             raise NewerRecordError(
@@ -102,7 +109,7 @@ class Record:
 
 
 def _task_name(task: Mapping[str, Any]) -> str:
-    """The name and the kind of target; the key where a file of the user's would tell them."""
+    """The task's name and kind of target; its key where the name would need a user's file."""
     workload = task.get("workload")
     if isinstance(workload, Mapping) and "python" not in workload and not task.get("inputs"):
         with suppress(ConfigError):
@@ -112,7 +119,7 @@ def _task_name(task: Mapping[str, Any]) -> str:
 
 
 def task_hash(task: dict[str, Any]) -> str:
-    """16 hex digits that name a task's entry, its target included, in the records of a file."""
+    """16 hex digits that identify a task's entry (target included) in the records of a file."""
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -128,7 +135,7 @@ def _task_of(entry: Any, tasks: dict[str, dict[str, Any]]) -> dict[str, Any]:
     known = tasks.get(own["key"])
     if known is None or known != own:
         tasks[own["key"]] = known = own
-    return known  # one object for all of its records
+    return known  # one object, shared by all of its records
 
 
 def _require_key(task: dict[str, Any], kind: str) -> None:
@@ -151,10 +158,11 @@ def _require(data: dict[str, Any], kinds: dict[str, type]) -> None:
 class LogContents:
     """What a file held: records in order, and a sentence for every line that was skipped.
 
-    `environments` and `tasks` are those of lines of their own, by their hashes. `newer` is the
-    sentence of the first line of a later schema. Where a line gives a name another environment than
-    one before, `renamed` has the name that this has in `environments`, and in the records after it.
-    `fitting` is for Ansor's lines (`ansor_log.parse`).
+    `environments`, `tasks`: the contents of such lines, by their hashes.
+    `newer`: the sentence about the first line of a later schema; empty without one.
+    `renamed`: where a line gives a hash to another environment than a line before did, the hash
+        under which the later environment is in `environments` and in the records after it.
+    `fitting`: workload keys for `ansor_log.parse`.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -166,11 +174,11 @@ class LogContents:
     fitting: set[str] = field(default_factory=set)
 
     def environment_of(self, name: str) -> str:
-        """What the environment that a line calls `name` is called in `environments`."""
+        """The key in `environments` of the environment that the lines now call `name`."""
         return self.renamed.get(name, name)
 
     def add_environment(self, name: str, environment: dict[str, Any]) -> None:
-        """That of a line, whose name may be that of another one before it."""
+        """Add the environment of a line; an earlier line may have given `name` to another one."""
         self.renamed.pop(name, None)
         if self.environments.get(name, environment) != environment:
             self.renamed[name] = fingerprint_hash(environment)
@@ -184,7 +192,7 @@ class LogContents:
 def head_lines(
     environments: Mapping[str, Mapping[str, Any]], tasks: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """The lines that records refer to, by their hashes."""
+    """The lines of environments and tasks to which records refer, by their hashes."""
     return {
         **{key: {"environment": value, "hash": key} for key, value in environments.items()},
         **{key: {"task": value, "hash": key} for key, value in tasks.items()},
@@ -192,16 +200,16 @@ def head_lines(
 
 
 def line_of(data: Mapping[str, Any]) -> str:
-    """One line of a file."""
+    """One line of a record file, with its newline."""
     return json.dumps(data, separators=(",", ":")) + "\n"
 
 
 def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:
-    """Everything in `path`: autosched records and Ansor v0.6 lines, mixed or not.
+    """Read everything in `path`: autosched records and Ansor v0.6 lines, mixed or not.
 
-    `keys` names the computations of Ansor's lines whose workload keys are not built in.
-    A line that cannot be read, such as a torn last one, is skipped and reported in `problems`.
-    Raises ConfigError when the file itself cannot be read.
+    `keys` gives the computations of Ansor's lines whose workload keys are not built in. A line that
+    cannot be read, such as a torn last one, is skipped and reported in `problems`. Raises
+    ConfigError when the file itself cannot be read.
 
         >>> import autosched
         >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
@@ -217,9 +225,9 @@ def read_log(path: Path | str, keys: WorkloadKeys | None = None) -> LogContents:
 def stream_log(
     path: Path | str, contents: LogContents, keys: WorkloadKeys | None = None
 ) -> Iterator[Record]:
-    """The records of `path` one at a time, none of them kept.
+    """Yield the records of `path` one at a time, without keeping them.
 
-    `contents` gains the environments, tasks and problems met on the way. Raises as `read_log`.
+    `contents` gains the environments, tasks and problems of the lines. Raises as `read_log` does.
     """
     path = Path(path)
     for number, line in log_lines(path, contents.problems):
@@ -231,7 +239,7 @@ def stream_log(
 def record_of(
     path: Path, number: int, line: str, contents: LogContents, keys: WorkloadKeys | None
 ) -> Record | None:
-    """The record of line `number`; None where it holds none, and `contents` gains what it does."""
+    """The record of line `number`; None for any other line, whose contents `contents` gains."""
     try:
         data = parsed(line)
     except (ValueError, RecursionError):
@@ -249,7 +257,7 @@ def record_of(
 
 
 def parsed(line: str) -> Any:
-    """The JSON of a line. Half of a pair of surrogates, which no text can hold, becomes `?`."""
+    """The JSON of a line. A lone surrogate, which no text can hold, becomes `?`."""
     data = json.loads(line)
     if "\\ud" in line.lower():
         data = json.loads(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
@@ -257,18 +265,18 @@ def parsed(line: str) -> Any:
 
 
 def is_later(line: str) -> bool:
-    """Whether a line is a record of a later schema, whatever else it says."""
+    """Whether a line is a record of a later schema, whatever else it holds."""
     return _is_later(_object(line))
 
 
 def is_head(line: str) -> bool:
-    """Whether a line is an environment's or a task's, which records after it may name."""
+    """Whether a line holds an environment or a task, to which later records may refer."""
     data = _object(line)
     return "hash" in data and ("environment" in data or "task" in data)
 
 
 def _object(line: str) -> dict[str, Any]:
-    """What a line holds; nothing where that is no object."""
+    """The JSON object of a line; empty where the line is not an object."""
     try:
         data = parsed(line)
     except (ValueError, RecursionError):
@@ -282,7 +290,7 @@ def _is_later(data: Mapping[str, Any]) -> bool:
 
 
 def _take(data: Any, contents: LogContents, keys: WorkloadKeys | None) -> Record | None:
-    """The record that a line holds; None for an environment or task, which `contents` gains."""
+    """The record of a line; None for an environment or a task, which `contents` gains."""
     if not isinstance(data, dict):
         raise ConfigError(f"not a record: expected an object, found {short(data)}")
     if "i" in data and "r" in data:

@@ -1,4 +1,4 @@
-"""What measuring one candidate gives."""
+"""The result of measuring one candidate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from autosched.measure.check import Seen
 from autosched.words import visible
 
 MOST_SECONDS = 1e9
-"""No call takes longer; numbers beyond any float are found in hostile files."""
+"""No call takes longer. Hostile files hold numbers beyond any float."""
 
-# The repeats of one candidate (seconds per call), and why there are none or no more.
+# The repeats of one candidate (seconds per call), and why there are none or no more of them.
 RunResult = tuple[list[float], "Failure | None"]
 
 
@@ -44,15 +44,16 @@ class Failure:
 class MeasureResult:
     """Raw repeats in seconds per call, or a failure.
 
-    `checked` is True when the outputs were compared with the reference and agreed; `seen` is what
-    that comparison could see, where it is known.
-    `cache_flush` is the size of the buffer that was written before each call to empty the caches, 0
-    where they kept what the call before left; times of different sizes are not compared. A GPU's
-    L2 cache is overwritten whole, whatever the size.
-    `build_seconds` is lowering and code generation, `total_seconds` all that was spent on it.
-    `device` is what a GPU told of it: registers, shared memory and occupancy of each kernel.
-    `disturbed` is the number of visits during which others had the cores (disturbance.py).
-    `host` is the node of a cluster that measured it, or built it where that failed.
+    `checked`: the outputs were compared with the reference and agreed.
+    `seen`: what that comparison could see; None where it is not known.
+    `cache_flush`: the bytes of the buffer that was written before each call to empty the caches; 0
+        where the caches kept what the call before left. Times of different sizes are not compared.
+        A GPU's L2 cache is overwritten whole, whatever the size.
+    `build_seconds`: the time of lowering and code generation.
+    `total_seconds`: all time spent on the candidate.
+    `device`: what a GPU reported: registers, shared memory and occupancy of each kernel.
+    `disturbed`: the number of visits during which other programs had the cores (disturbance.py).
+    `host`: the cluster's node that measured it, or that failed to build it.
     """
 
     seconds: tuple[float, ...]
@@ -78,12 +79,12 @@ class MeasureResult:
 
     @property
     def accuracy(self) -> float | None:
-        """The largest error of the outputs, relative as they are compared; None if not known."""
+        """The largest error of the outputs, relative as in `Seen.error`; None if not known."""
         return self.seen.error if self.checked and self.seen is not None else None
 
     @property
     def checked_text(self) -> str:
-        """`no`, `equal`, `error 3e-07`, or `yes` where the error is not known."""
+        """The check as text: `no`, `equal`, `error 3e-07`, or `yes` where the error is unknown."""
         if not self.checked or self.seen is None:
             return "yes" if self.checked else "no"
         return self.seen.error_text
@@ -131,7 +132,7 @@ def _duration(data: Mapping[str, Any], key: str) -> float:
 
 
 def duration(value: Any, name: str) -> float:
-    """`value` as seconds from 0 on. Raises ConfigError for anything else."""
+    """Check that `value` is a number of seconds from 0 on. Raises ConfigError otherwise."""
     if type(value) not in (int, float) or not 0 <= value <= MOST_SECONDS:
         raise ConfigError(f"{name}: expected seconds from 0 on, found {short(value)}")
     return float(value)
@@ -160,24 +161,27 @@ def times(values: Any) -> tuple[float, ...]:
     """`values` as seconds per call. Raises ConfigError unless all are positive numbers."""
     if isinstance(values, list) and {int, float}.issuperset(map(type, values)):
         possible = not values or (min(values) > 0 and max(values) <= MOST_SECONDS)
-        if possible and sum(values) < float("inf"):  # NaN anywhere is not
+        if possible and sum(values) < float("inf"):  # false if any is NaN
             return tuple(map(float, values))
     raise ConfigError(f"seconds: expected a list of positive numbers, found {short(values)}")
 
 
 def short(value: Any) -> str:
-    """`value` for a message, cut after 40 characters."""
+    """`value` as text for a message, cut to 40 characters."""
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 def lower_quartile(values: Sequence[float]) -> float:
-    """The 25th percentile, numpy.quantile's: disturbances only ever make a kernel slower."""
+    """The 25th percentile, as numpy.quantile computes it.
+
+    The lower quartile is used because disturbances only make a kernel slower.
+    """
     ordered = sorted(values)
     rank = 0.25 * (len(ordered) - 1)
     low = int(rank)
     share = rank - low
     first, second = ordered[low], ordered[min(low + 1, len(ordered) - 1)]
-    if share >= 0.5:  # as NumPy rounds
+    if share >= 0.5:  # NumPy rounds this way
         return float(second - (second - first) * (1 - share))
     return float(first + (second - first) * share)

@@ -1,4 +1,4 @@
-"""Where a computation rounds floats: in which types, in sums how long, and whether always alike."""
+"""Where a computation rounds floats: in which types, sums of which length, always alike or not."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from autosched.tir.walk import pre_order
 
 _FLOAT = DType("float32")
 _TF32 = 2.0**-11
-"""Half the distance of 1 to the next number of 10 bits of mantissa."""
-# What IEEE 754 or the definition gives every bit of.
+"""Unit roundoff of TF32: half the distance from 1 to the next number of 10 mantissa bits."""
+# Functions of which IEEE 754, or the definition, fixes every bit of the result.
 _EXACT_CALLS = frozenset(
     ("sqrt", "fabs", "floor", "ceil", "trunc", "round", "nearbyint", "copysign", "if_then_else")
 )
@@ -40,12 +40,12 @@ _EXACT_CALLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Those on the way to some outputs.
+    """The roundings on the way from the inputs to some outputs.
 
-    `computed` has the types in which floats are added up, multiplied and the like, with the terms
-    of the longest sum; `stored` the types that wider values are converted to, one for each
-    conversion; `factors` half a unit of what factors of products are rounded to, 0 where they are
-    not.
+    `computed`: the types in which floats are added, multiplied and so on, each with the number of
+        terms of its longest sum.
+    `stored`: the types to which wider values are converted, one for each conversion.
+    `factors`: the unit roundoff of the factors of products; 0 where factors are not rounded.
     """
 
     computed: Mapping[DType, int]
@@ -54,24 +54,24 @@ class Roundings:
 
     @property
     def coarse(self) -> bool:
-        """Whether something is rounded to 16 bits or fewer."""
+        """Whether something is rounded to 16 bits or fewer, or factors are rounded."""
         short = any(kind.bits <= 16 for kind in (*self.computed, *self.stored))
         return short or self.factors > 0
 
     @property
     def unit(self) -> float:
-        """Half the distance of 1 to the next number, in the coarsest of the types; 0 if none."""
+        """The largest unit roundoff of the types; 0 if nothing is rounded."""
         kinds = (*self.computed, *self.stored)
         return max([self.factors, *(unit_of(kind) for kind in kinds)])
 
 
 def unit_of(dtype: DType) -> float:
-    """Half the distance of 1 to the next number."""
+    """The unit roundoff of a type: half the distance from 1 to the next number."""
     return 0.5 * float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]  # ml_dtypes is untyped
 
 
 def roundings_of(*ops: ComputeOp, tf32: bool = False) -> Roundings:
-    """Of the bodies of these operations; with `tf32` factors of float32 may be rounded to it."""
+    """The roundings in the bodies of operations; with `tf32`, float32 factors may be rounded."""
     computed: dict[DType, int] = {}
     stored: list[DType] = []
     factors = 0.0
@@ -90,21 +90,21 @@ def roundings_of(*ops: ComputeOp, tf32: bool = False) -> Roundings:
 
 
 def behind(output: Tensor) -> list[ComputeOp]:
-    """The operations that an output is computed by, its own last."""
+    """The operations that compute an output, in post order: its own is the last."""
     return [op for op in post_order_ops([output.op]) if isinstance(op, ComputeOp)]
 
 
 def terms_of(op: ComputeOp) -> int:
-    """How many terms its reduction has; 1 without one."""
+    """The number of terms of an operation's reduction; 1 without one."""
     extents = [axis.dom.extent for axis in op.reduce_axis if axis.dom is not None]
     return math.prod([extent.value for extent in extents if isinstance(extent, IntImm)])
 
 
 def makes_integers(output: Tensor) -> bool:
-    """Whether integers are made on the way to `output` of floats that kernels round differently.
+    """Whether `output` depends on integers converted from floats that kernels round differently.
 
-    Sums are rounded in the order of the loops, functions such as `exp` by their implementation, and
-    a product and a sum may be fused, unless the conversion is of them itself.
+    Sums are rounded in the order of the loops, functions such as `exp` as their implementation
+    does, and a product and a sum may be fused, unless they are the converted expression itself.
     """
     return any(
         not _is_steady(cast.value, fused=False)
@@ -120,7 +120,7 @@ def _casts(op: ComputeOp) -> Iterator[Cast]:
 
 
 def _is_steady(e: Expr, *, fused: bool) -> bool:
-    """Whether every kernel computes the same bits; `fused`: products and sums may be."""
+    """Whether every kernel computes the same bits; `fused` says that mul and add may be fused."""
     for node in pre_order(e):
         if isinstance(node, Reduce) and _adds_up(node):
             return False
@@ -136,7 +136,7 @@ def _is_steady(e: Expr, *, fused: bool) -> bool:
 
 
 def _may_fuse(e: Add | Sub) -> bool:
-    """Whether an operand is a product, or one once its stage is inlined."""
+    """Whether an operand is a product, or may be one once its stage is inlined."""
     return any(
         isinstance(side, Mul)
         or (isinstance(side, ProducerLoad) and isinstance(side.producer.op, ComputeOp))
@@ -154,7 +154,7 @@ def _narrows(e: Cast) -> bool:
 
 
 def _adds_up(e: Reduce) -> bool:
-    """Not a maximum or minimum, which rounds nothing."""
+    """Whether a reduction is of floats and rounds, unlike a maximum or minimum."""
     kind = e.combiner.result[0]
     return e.source[e.value_index].dtype.is_float and not isinstance(kind, Max | Min)
 

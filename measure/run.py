@@ -1,4 +1,4 @@
-"""The runner's side: loads artifacts, runs, times and checks them."""
+"""The runner's side: load artifacts, run, time and check them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from autosched.words import told
 
 Array = npt.NDArray[Any]
 
-STORED_BYTES = 1 << 30  # of transformed inputs that are kept between two visits
-_MOST_ALONE = 1000  # calls of a visit, where caches are emptied before each
-_MOST_AGAIN = 4  # visits of a batch that are repeated because they were disturbed
-_LONG = 0.1  # seconds of a visit that is not: the request has a time limit
+STORED_BYTES = 1 << 30  # of transformed inputs (and, apart from them, references) that are kept
+_MOST_ALONE = 1000  # calls of a visit in which caches are emptied before each
+_MOST_AGAIN = 4  # disturbed visits of a batch that are repeated
+_LONG = 0.1  # seconds; a longer visit is not repeated, as the request has a time limit
 
 
 class _Runner:
-    """Holds one task's arrays and the kernels of the batch under way."""
+    """Holds the arrays of one task and the kernels of the batch under way."""
 
     def __init__(self) -> None:
         self._task: Task | None = None
@@ -45,12 +45,12 @@ class _Runner:
         self._kernels: dict[int, CpuKernel] = {}
         self._stored: dict[LayoutChange, Array] = {}
         self._flush: Flush | None = None
-        self._disturbed: dict[int, int] = {}  # visits of each kernel of the batch
+        self._disturbed: dict[int, int] = {}  # disturbed visits by kernel
         self._again = 0
 
     def handle(self, request: tuple[Any, ...]) -> Any:
-        """The reply. Raises StrayProcessError when a kernel left a process behind."""
-        before = has_children()  # a reference in Python may keep some of its own
+        """The reply to a request. Raises StrayProcessError when a kernel left a process behind."""
+        before = has_children()  # a Python reference may keep processes of its own
         reply = self._reply(request)
         if request[0] in ("first", "time") and not before and has_children():
             raise StrayProcessError("run")
@@ -65,7 +65,7 @@ class _Runner:
                 self._flush = Flush(size, self._task.target.threads)
             case ("load", index, artifact):
                 self._kernels[index] = load(CpuArtifact.from_bytes(artifact))
-                self._arguments(index)  # transformed now, outside the time limit of a call
+                self._arguments(index)  # transforms inputs now, outside the time limit of a call
                 return True
             case ("first", index):
                 return self._timer(index)(1)
@@ -96,7 +96,7 @@ class _Runner:
         outputs = [np.zeros(_shape(t), t.dtype.numpy) for t in tensors]
         self._guarded = [Guarded(a) for a in (*inputs, *outputs)]
         self._arrays = [guarded.array for guarded in self._guarded]
-        # What the first kernel needs is ready when it comes: 40 ms.
+        # Takes 40 ms, which the first kernel then saves.
         kernel_imports()
         ensure_pool(self._task.target.threads)
 
@@ -107,7 +107,7 @@ class _Runner:
         self._again = 0
 
     def _arguments(self, index: int) -> list[Array]:
-        """The task's arrays, in the order in which the kernel expects them stored."""
+        """The task's arrays in the storage order that the kernel expects."""
         params = self._kernels[index].artifact.params
         return [
             array if spec.layout is None else self._in_order(spec.layout, array)
@@ -115,22 +115,22 @@ class _Runner:
         ]
 
     def _in_order(self, layout: LayoutChange, array: Array) -> Array:
-        """A transformed copy, kept for the next visit while there is room for it."""
+        """A copy of an array in another storage order, kept for later visits if there is room."""
         found = self._stored.pop(layout, None)
         if found is None:
             found = aligned_copy(layout.transform(array))
-        self._stored[layout] = found  # the last is the one used last
+        self._stored[layout] = found  # least recently used first
         while sum(a.nbytes for a in self._stored.values()) > STORED_BYTES and len(self._stored) > 1:
             self._stored.pop(next(iter(self._stored)))
         return found
 
     def _timer(self, index: int) -> Callable[[int], float]:
-        """A function from a number of calls to their seconds."""
+        """A function from a number of calls to the seconds that they take."""
         nanoseconds = self._kernels[index].timer(*self._arguments(index))
         return self._cold(lambda calls: nanoseconds(calls) * 1e-9)
 
     def _cold(self, seconds_of: Callable[[int], float]) -> Callable[[int], float]:
-        """The same function, with empty caches before each call where that was asked for."""
+        """`seconds_of`, with empty caches before each call where the runner was asked for them."""
         flush = self._flush
         if flush is None:
             return seconds_of
@@ -145,7 +145,7 @@ class _Runner:
         return cold
 
     def _alone(self, seconds_of: Callable[[int], float], seconds: float) -> list[float]:
-        """Calls with empty caches, each a repeat of its own, for `seconds` with the emptying."""
+        """Time calls with empty caches, each a repeat, for `seconds` (emptying included)."""
         end = time.perf_counter() + seconds
         found = [seconds_of(1)]
         while time.perf_counter() < end and len(found) < _MOST_ALONE:
@@ -153,7 +153,7 @@ class _Runner:
         return found
 
     def _visit(self, index: int, seconds: float, blocks: int) -> list[float]:
-        """As `_time`; once more when it was disturbed, or counted among those that were."""
+        """Time a kernel by `_time`. A disturbed visit is repeated, or counted as disturbed."""
         while True:
             before = Moment.now()
             found = self._time(index, seconds, blocks)
@@ -166,10 +166,10 @@ class _Runner:
             self._again += 1
 
     def _time(self, index: int, seconds: float, blocks: int) -> list[float]:
-        """Up to `blocks` repeats (seconds per call) in about `seconds`, with a warm-up before them.
+        """Up to `blocks` repeats (seconds per call) in about `seconds`, after a warm-up call.
 
-        There are as many as calls fit. A call that alone takes longer is a repeat of its own: what
-        it has to warm up is little.
+        A call that alone takes longer than `seconds` is the only repeat; the warm-up matters little
+        for it.
         """
         seconds_of = self._timer(index)
         if self._flush is not None:
@@ -187,8 +187,8 @@ class _Runner:
     ) -> tuple[list[float], list[float]]:
         """Seconds per call of NumPy (or of the kernel `plain`) and of the kernel, in turns.
 
-        Each turn takes about `seconds`, as long as one call does not take longer. Less than
-        `rounds` rounds where they would take longer than `limit` seconds, but at least one.
+        Each turn takes about `seconds`, unless one call takes longer. There are `rounds` rounds, or
+        fewer within `limit` seconds, but at least one.
         """
         end = time.perf_counter() + limit
         other_seconds = self._numpy_timer() if plain is None else self._timer(plain)
@@ -206,7 +206,7 @@ class _Runner:
         return theirs, ours
 
     def _numpy_timer(self) -> Callable[[int], float]:
-        """A function from a number of calls of NumPy's version of the task to their seconds."""
+        """A function from a number of calls of the task's NumPy version to their seconds."""
         assert self._task is not None
         version = self._task.workload.numpy_version()
         assert version is not None, "a task without one is compared with plain loops"
@@ -221,13 +221,13 @@ class _Runner:
         return self._cold(seconds)
 
     def _reference(self) -> list[Array]:
-        """What NumPy computes for the task, kept for it and, while there is room, for others."""
+        """The outputs that NumPy computes; those of other tasks are kept if there is room."""
         assert self._task is not None
         key = self._task.key
         found = self._expected.pop(key, None)
         if found is None:
             found = expected_of(self._task, self._arrays[: -self._task.num_outputs])
-        self._expected[key] = found  # the last is the one used last
+        self._expected[key] = found  # least recently used first
         sizes = {k: sum(a.nbytes for a in arrays) for k, arrays in self._expected.items()}
         while sum(sizes.values()) > STORED_BYTES and len(sizes) > 1:
             oldest = next(iter(sizes))
@@ -235,7 +235,7 @@ class _Runner:
         return found
 
     def _tolerances(self) -> list[Allowed]:
-        """How much the outputs of the task may err, worked out once."""
+        """How much the outputs of the task may err, worked out once per task."""
         assert self._task is not None
         key = self._task.key
         if key not in self._allowed:
@@ -244,13 +244,13 @@ class _Runner:
         return self._allowed[key]
 
     def _check(self, index: int) -> Seen:
-        """What was seen. Raises MeasureError (wrong_answer) when an output is wrong."""
+        """Run and compare once. Raises MeasureError (wrong_answer) when an output is wrong."""
         assert self._task is not None
         outputs = self._arrays[-self._task.num_outputs :]
         expected = self._reference()
         for out, want in zip(outputs, expected, strict=True):
             poison(out, want)
-        for guarded in self._guarded:  # an earlier one may have been at them
+        for guarded in self._guarded:  # an earlier kernel may have written there
             guarded.restore()
         self._kernels[index](*self._arguments(index))
         for tensor, guarded in zip(self._task.tensors, self._guarded, strict=True):
@@ -270,9 +270,10 @@ class _Runner:
 
 
 def expected_of(task: Task, inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of the task's reference, for copies: a reference may change its inputs.
+    """The outputs of the task's reference, from copies of `inputs`, which a reference may change.
 
-    Raises MeasureError (stage check, kind error) when it raises or returns what does not fit.
+    Raises MeasureError (stage check, kind error) when the reference fails or returns what does not
+    fit the task.
     """
     try:
         return task.reference([array.copy() for array in inputs])

@@ -1,4 +1,4 @@
-"""How long to measure: the options of a run."""
+"""The options of a run: how long to measure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,37 @@ from autosched import arguments
 from autosched.measure.flush import all_caches, parse_flush
 
 MIN_REPEAT_MS = 10.0
-"""Of a candidate that stays to the end: with 16, winners were no better known, and 64 trials of a
-matmul of 512 took 1.1 times as long (docs/searching.md)."""
-_LEAST_REFERENCE_SECONDS = 10.0  # the limit of calls may be short where kernels are fast
-_TIMES_OF_A_CALL = 6.0  # a reference without a limit of its own: NumPy may be slower than kernels
-_LEAST_LIMIT = 1.0  # seconds: of a call that is slower than all known ones
-_NEVER = 1e9  # times slower than the best
-_RACE_REPEATS = 3  # in a visit: a disturbance meets one of them
+"""Milliseconds for a candidate that stays to the end.
+
+With 16 ms the winners were no better known, and 64 trials of a matmul of 512 took 1.1 times as long
+(docs/searching.md).
+"""
+_LEAST_REFERENCE_SECONDS = 10.0  # least limit of a reference, where that of calls is short
+_TIMES_OF_A_CALL = 6.0  # limit of a reference in limits of a call: NumPy may be slower
+_LEAST_LIMIT = 1.0  # seconds; least limit of a call, if slower than all known ones
+_NEVER = 1e9  # times slower than the best: drops no candidate
+_RACE_REPEATS = 3  # per visit, so that a disturbance affects only one of them
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How long to measure.
 
-    A batch is a race: in each of `visits` visits every candidate that is left has its turn, for
-    `repeats` blocks that take together about `min_repeat_ms` / `visits` milliseconds. One that is
-    `give_up` times slower than the best of the batch is not visited again, and with `halving` only
-    the better half goes on after every second visit (measure/halving.py). One whose first call is
-    `hopeless` times slower than the best known (and a second call, if that took less than 50 ms)
-    keeps that call as its only repeat. `timeout` (seconds) ends a call that does not return, and so
-    does `patience` times the best known time, if that is over 1 s.
-    `reference_timeout` (seconds) is the limit of the NumPy reference, None six times `timeout` but
-    at least 10 s; making inputs has it too, and a minute at least. `cache_flush` empties the caches
-    before each call, which is then timed alone: True writes a buffer of twice their size, a number
-    one of so many bytes.
+    A batch is a race. In each of `visits` visits every candidate that is left is timed in `repeats`
+    blocks, which together take about `min_repeat_ms` / `visits` milliseconds.
+
+    `timeout`: seconds after which a call that does not return is ended.
+    `give_up`: a candidate that many times slower than the best of the batch is not visited again.
+    `halving`: only the better half goes on after every second visit (measure/halving.py).
+    `hopeless`: a candidate whose first call is that many times slower than the best known keeps
+        that call as its only repeat. If the call took less than 50 ms, a second one must be as
+        slow.
+    `patience`: a call is also ended after that many times the best known time, if that is over 1 s.
+    `reference_timeout`: seconds for the NumPy reference; None for six times `timeout`, but at least
+        10 s. Making the inputs has the same limit, but at least a minute.
+    `cache_flush`: empty the caches before each call, which is then timed alone. True writes a
+        buffer of twice the caches' size, a number one of so many bytes.
+
     Raises ConfigError for a value of a wrong type or size.
     """
 
@@ -59,12 +66,12 @@ class RunOptions:
         parse_flush(self.cache_flush)
 
     def limit(self, best: float) -> float:
-        """Seconds after which a call is ended, the best known time being `best`."""
+        """Seconds after which a call is ended when the best known time is `best`."""
         return min(self.timeout, max(_LEAST_LIMIT, self.patience * best))
 
     @property
     def flush_bytes(self) -> int:
-        """The size of the buffer that empties the caches; 0 when they are left as they are."""
+        """The size of the buffer that empties the caches; 0 where they are not emptied."""
         flush = parse_flush(self.cache_flush)
         return all_caches() if flush is True else int(flush)
 
@@ -77,7 +84,7 @@ class RunOptions:
 
 
 def race_options(options: RunOptions, visits: int, seconds: float) -> RunOptions:
-    """These options with so many visits of about so many seconds; none gives up."""
+    """The options of a race: `visits` visits of about `seconds` each; no candidate is dropped."""
     total = 1e3 * visits * seconds
     never = replace(options, give_up=_NEVER, hopeless=_NEVER, patience=_NEVER, halving=False)
     return replace(never, visits=visits, repeats=_RACE_REPEATS, min_repeat_ms=total)

@@ -1,4 +1,4 @@
-"""Measuring a batch of artifacts in the runner process, round-robin."""
+"""Measure a batch of artifacts in the runner process, round-robin."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ from autosched.process.ahead import worker_of
 from autosched.process.worker import NoProcessError, Worker
 from autosched.task import Task
 
-FACTORY = "autosched.measure.run:make_handler"  # of what its process does
+FACTORY = "autosched.measure.run:make_handler"  # entry point of the runner process
 
 _WAKE_SECONDS = 5e-3  # a first call also wakes the worker threads
-_STALL_SECONDS = 50e-3  # as long as others keep a core that they share; longer calls are no stall
-_START_SECONDS = 60.0  # at least, of imports and inputs of the task; of loading a kernel
-_CHECK_SECONDS = 10.0  # of a comparison with the reference, beside the call
-# Of the comparison with NumPy. Eight of them at once on two cores made a call of numpy.matmul take
-# up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a process.
+_STALL_SECONDS = 50e-3  # the longest that others keep a shared core: longer calls are no stall
+_START_SECONDS = 60.0  # least time for imports and inputs of the task, and for loading a kernel
+_CHECK_SECONDS = 10.0  # of a comparison with the reference, added to the time of the call
+# Time limit of the comparison with NumPy. Eight of them at once on two cores made a call of
+# numpy.matmul take up to 1.8 s instead of 2 ms: 13 of 29 then took more than the minute that ends a
+# process.
 _COMPARE_SECONDS = 10.0
 
-_TURNS_WITH_NUMPY = 4e-3, 15  # seconds of each, and how many
+_TURNS_WITH_NUMPY = 4e-3, 15  # seconds of each turn, and turns
 
-_ONE_CALL = 1e-9  # seconds that the first call is longer than
+_ONE_CALL = 1e-9  # seconds; shorter than any call, so that a visit is one call
 
 _REPLACED = ("timeout", "crash", "memory")
-_MOST_STOPS = 3  # of this process during one request, after which what it says is taken
-_MOST_STARTS = 3  # processes that die while they are prepared
+_MOST_STOPS = 3  # of this process during one request; then the reply counts
+_MOST_STARTS = 3  # processes in a row that may die while they are prepared
 
 
 @dataclass(slots=True)
 class Runner:
     """Owns the one process that runs kernels: measurements must not share the cores.
 
-    `on_result` is told, candidate by candidate, what is known of a batch so far.
+    `on_result` is called with a candidate's index and its results so far.
     """
 
     options: RunOptions = field(default_factory=RunOptions)
     _worker: Worker | None = None
     _task: dict[str, Any] | None = None
-    _asked: bool = False  # the process is to prepare the task and has not answered yet
+    _asked: bool = False  # the process was told to prepare the task and has not answered yet
     on_result: Callable[[int, RunResult], None] | None = None
     _disturbed: dict[int, int] = field(default_factory=dict)
 
     def launch(self, task: Task) -> None:
-        """Start the process ahead of need, as `start` does, without waiting until it is ready.
+        """Start the process for a task as `start` does, but do not wait until it is ready.
 
         Raises ConfigError when this machine's memory cannot hold the task's arrays.
         """
@@ -87,15 +88,15 @@ class Runner:
         return False
 
     def known_of(self, index: int) -> tuple[Seen | None, dict[str, Any] | None]:
-        """Of a candidate of the last `run`: what its check saw, and what the device told of it."""
+        """What the check saw of a candidate of the last `run`, and its result's `device` entry."""
         return None, None
 
     def disturbed(self, index: int) -> int:
-        """In how many visits of a candidate of the last `run` others had the cores."""
+        """The number of disturbed visits of a candidate of the last `run`."""
         return self._disturbed.get(index, 0)
 
     def host_of(self, index: int) -> str:
-        """The node of a cluster that measured a candidate of the last `run`; else nothing."""
+        """The cluster's node that measured a candidate of the last `run`; empty elsewhere."""
         return ""
 
     def close(self) -> None:
@@ -122,20 +123,23 @@ class Runner:
         return indices
 
     def _visit(self, batch: Batch, index: int, request: tuple[Any, ...]) -> list[float] | None:
-        """Repeats of a candidate; None when it failed."""
+        """Time a candidate: its repeats in seconds per call, or None when it failed."""
         times: list[float] | None = batch.ask(index, request, self.options.timeout)
         return times
 
     def _after_first(self, batch: Batch, index: int) -> None:
-        """After the first call of a candidate that did not fail."""
+        """Called after the first call of a candidate that did not fail."""
 
     def _after_last(self, batch: Batch) -> None:
-        """After the last visit: ask which visits were disturbed; a new process knows the later."""
+        """Called after the last visit: ask which visits were disturbed.
+
+        A process that replaced another only knows of its own visits.
+        """
         with _unless_lost():
             self._disturbed = self._call(("disturbed",), "run") or {}
 
     def _make_ready(self) -> None:
-        """Prepare a fresh process; RunLostError when one after the other dies of it."""
+        """Prepare a fresh process; RunLostError when several in a row die of it."""
         for left in reversed(range(_MOST_STARTS)):
             try:
                 self._prepare()
@@ -144,7 +148,7 @@ class Runner:
                 raise
             except MeasureError as error:
                 if not self._replaced(error):  # the task itself is wrong
-                    self.close()  # it has none
+                    self.close()  # the process holds no task
                     raise
                 if not left:
                     self.close()
@@ -160,9 +164,9 @@ class Runner:
                     ) from None
 
     def _make_ready_again(self, error: MeasureError) -> None:
-        """After a failure that ended the process: RunLostError when no new one takes its place.
+        """Prepare a new process after a failure that ended the last one.
 
-        Such as where a file of the user's, which the first has run, was edited since.
+        Raises RunLostError when that fails, for instance because a user's file was edited since.
         """
         try:
             self._make_ready()
@@ -173,7 +177,7 @@ class Runner:
 
     @property
     def _ready_seconds(self) -> float:
-        """Of imports and inputs of the task, which a function of the user's may make slowly."""
+        """Time limit of imports and the task's inputs, which a user's function may make slowly."""
         return max(_START_SECONDS, self.options.reference_limit)
 
     def _prepare(self) -> None:
@@ -187,7 +191,7 @@ class Runner:
             self._worker.call(("flush", self.options.flush_bytes), _START_SECONDS, "load")
 
     def _call(self, request: tuple[Any, ...], stage: str, timeout: float | None = None) -> Any:
-        """One request; a worker that had to be replaced is prepared again."""
+        """Send one request; a worker that had to be replaced is prepared again."""
         assert self._worker is not None
         try:
             return self._worker.call(request, timeout or self.options.timeout, stage)
@@ -203,7 +207,10 @@ class Runner:
             raise
 
     def _timed(self, request: tuple[Any, ...], limit: float) -> Any:
-        """One request, once more when this process was stopped meanwhile: so were calls."""
+        """Send a timing request; repeat it if this process was stopped meanwhile (SIGSTOP).
+
+        The calls stood still for that time, too.
+        """
         for _ in range(_MOST_STOPS):
             reply = self._call(request, "run", limit)
             if self._worker is None or not self._worker.stood_still:
@@ -217,11 +224,11 @@ class Runner:
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """Raw repeats (seconds per call) and failure of each artifact; None ones are skipped.
+        """Time a batch: raw repeats (seconds per call) and failure of each artifact.
 
-        `best` is the best time known before, in seconds per call. `on_done` is told how many
-        candidates' worth of work is done. Raises RunInterrupted on Ctrl-C, and RunLostError when no
-        process can be made ready.
+        Artifacts that are None are skipped. `best` is the best known time in seconds per call.
+        `on_done` is called with the work done, counted in candidates. Raises RunInterrupted on
+        Ctrl-C, and RunLostError when no process can be made ready.
         """
         batch = Batch(self, artifacts, best)
         self._disturbed = {}
@@ -232,16 +239,17 @@ class Runner:
             raise RunInterrupted(batch.results()) from None
         except RunLostError as lost:
             raise RunLostError(str(lost), batch.results(), lost.index) from None
-        except MeasureError as error:  # of `start`: those of candidates are their failures
+        except MeasureError as error:  # from `start`; a candidate's error is its failure
             raise RunLostError(str(error), batch.results()) from None
         return batch.results()
 
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[RunResult]:
-        """As `run`, to the end: up to three repeats of each artifact in each visit of `seconds`.
+        """The same as `run`, but no candidate is dropped for being slow.
 
-        With empty caches there is one, of a single call; a call that takes longer is one, too.
+        Each visit takes about `seconds` for up to three repeats of an artifact. A call longer than
+        that is a repeat of its own. With empty caches a visit is a single call.
         """
         before = self.options
         if before.flush_bytes:
@@ -253,7 +261,7 @@ class Runner:
             self.options = before
 
     def _round_robin(self, batch: Batch, on_done: Callable[[int], None] | None) -> None:
-        with _unless_lost():  # a fresh process holds nothing to drop
+        with _unless_lost():  # a fresh process has nothing to drop
             self._call(("drop",), "load")
         total, rounds = len(batch.artifacts), 1 + self.options.visits
         for index in range(total):
@@ -272,10 +280,10 @@ class Runner:
             on_done(total)
 
     def reference(self, task: Task) -> None:
-        """Compute the NumPy reference, which later checks then have at hand.
+        """Compute the NumPy reference, which the process keeps for later checks.
 
-        Raises ConfigError, which names it, when it fails, does not end in time, ends its process or
-        returns other shapes than the task's.
+        Raises ConfigError, which names the reference, when it fails, does not end in time, ends its
+        process, or returns other shapes than the task's.
         """
         self.start(task)
         try:
@@ -295,7 +303,7 @@ class Runner:
         self._call(("reference",), "check", self.options.reference_limit)
 
     def check(self, task: Task, artifact: bytes) -> Failure | Seen:
-        """Run once and compare the outputs with the reference: what is wrong, or was seen.
+        """Run once and compare the outputs with the reference: the failure, or what was seen.
 
         Raises RunLostError when no process can be made ready.
         """
@@ -313,12 +321,10 @@ class Runner:
     def compare_with_numpy(
         self, task: Task, artifact: bytes, plain: bytes | None = None
     ) -> tuple[Sequence[float], Sequence[float]]:
-        """Seconds per call of NumPy's version of the task and of the artifact, in turns.
+        """Time NumPy's version of the task (or the artifact `plain`) and the artifact, in turns.
 
-        With `plain`, another artifact, that one takes NumPy's place.
-
-        15 repeats of each, less where calls are long. Raises MeasureError when not even one ends
-        within a minute, or the process dies.
+        Returns the seconds per call of both, 15 repeats of each, fewer where calls are long. Raises
+        MeasureError when not even one repeat ends within a minute, or the process dies.
         """
         self.start(task)
         self._call(("load", 0, artifact), "run", _START_SECONDS)
@@ -329,7 +335,7 @@ class Runner:
         return theirs, ours
 
     def peak(self, task: Task) -> float | None:
-        """Operations a second that the task's threads reach on numbers in registers, measured.
+        """Measure the operations per second of the task's threads on numbers in registers.
 
         None for types that have no such rate, and when measuring fails.
         """
@@ -342,7 +348,7 @@ class Runner:
 
 @contextlib.contextmanager
 def _unless_lost() -> Iterator[None]:
-    """A failure inside is no matter, unless nothing can be run any more."""
+    """Ignore a failure inside, unless nothing can be run any more (RunLostError)."""
     try:
         yield
     except RunLostError:
@@ -357,7 +363,10 @@ def output_type(task: Task) -> str:
 
 
 class Batch:
-    """The state of one round-robin: the repeats and the failure of each candidate so far."""
+    """The state of one round-robin: the repeats and the failure of each candidate so far.
+
+    `seconds` and `failures` have one entry per artifact.
+    """
 
     def __init__(self, runner: Runner, artifacts: Sequence[bytes | None], best: float) -> None:
         self.runner = runner
@@ -366,11 +375,11 @@ class Batch:
         self.failures: list[Failure | None] = [None] * len(artifacts)
         self._best = best
         self._first: dict[int, float] = {}
-        self._left: list[int] = []  # in the race
-        self._started = 0  # how many were in it at first
+        self._left: list[int] = []  # candidates still in the race
+        self._started = 0  # how many candidates entered the race
 
     def results(self) -> list[RunResult]:
-        """What is known so far of each candidate."""
+        """The results so far of each candidate."""
         return list(zip(self.seconds, self.failures, strict=True))
 
     def first_run(self, index: int) -> None:
@@ -384,7 +393,7 @@ class Batch:
             return
         first = self.ask(index, ("first", index), limit)
         if first is not None:
-            self._first[index] = first  # from now on a new process is given it too
+            self._first[index] = first  # from now on a new process must load it, too
             self.runner._after_first(self, index)
         if first is not None and not self.failures[index]:
             self._best = min(self._best, first)
@@ -395,7 +404,11 @@ class Batch:
         return [i for i in self._first if not self.failures[i]]
 
     def left(self, visits: int) -> list[int]:
-        """The candidates worth another visit after so many."""
+        """The candidates worth another visit after so many `visits`.
+
+        Before the first visit, a candidate whose first call is hopeless keeps that call as its only
+        repeat.
+        """
         options = self.runner.options
         if not visits:
             slow = options.hopeless * self._best + _WAKE_SECONDS
@@ -416,13 +429,13 @@ class Batch:
         return self._left
 
     def _call_again(self, index: int) -> None:
-        """The process may have lost its core during the first call: the faster one counts."""
+        """Call once more, as the first call may have lost its core; the faster call counts."""
         again = self.ask(index, ("first", index), self.runner.options.limit(self._best))
         if again is not None:
             self._first[index] = min(self._first[index], again)
 
     def visit(self, index: int, budget: float) -> None:
-        """A warm-up and a few repeats, unless it failed meanwhile: with the process of another."""
+        """Time a candidate (a warm-up, a few repeats), unless a reload made it fail meanwhile."""
         if self.failures[index] is not None:
             return
         options = self.runner.options
@@ -432,12 +445,15 @@ class Batch:
             self._tell(index)
 
     def ask(self, index: int, request: tuple[Any, ...], limit: float) -> Any:
-        """The reply; None for a failure, which is noted. Raises RunLostError."""
+        """Send a request about a candidate. Returns the reply, or None after noting a failure.
+
+        Raises RunLostError.
+        """
         try:
             return self.runner._timed(request, limit)
         except RunLostError as lost:
             lost.index = index
-            if isinstance(lost.__cause__, MeasureError):  # the candidate that cost the device
+            if isinstance(lost.__cause__, MeasureError):  # this candidate cost the device
                 cause = lost.__cause__
                 self.failures[index] = Failure(cause.stage, cause.kind, str(cause))
             raise
@@ -460,7 +476,7 @@ class Batch:
             self.runner.on_result(index, (self.seconds[index], self.failures[index]))
 
     def _reload(self) -> None:
-        """Give a fresh process the candidates that had not failed."""
+        """Load the candidates that had not failed into a fresh process."""
         for index in list(self._first):
             if self.failures[index] is None:
                 self.ask(index, ("load", index, self.artifacts[index]), self.runner.options.timeout)

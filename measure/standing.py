@@ -1,4 +1,4 @@
-"""Which record of a task is the best, the fastest or a race's winner; which can be compared."""
+"""Which record of a task is the best (fastest, or winner of a race), and which times compare."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from autosched.state.steps import Step, steps_to_json
 
 
 def candidate_hash(steps: Sequence[Step]) -> str:
-    """16 hex digits that name a candidate of a task in the race of another."""
+    """16 hex digits by which the record of another candidate's race refers to a candidate."""
     return hashlib.sha256(json.dumps(steps_to_json(steps)).encode()).hexdigest()[:16]
 
 
 def is_race(record: Record) -> bool:
-    """Whether a record is of a race: of a candidate that another record before it is of."""
+    """Whether a record is of a race: another time of a candidate that was recorded before."""
     return isinstance(record.search.get("race"), dict)
 
 
 def takes_over(record: Record, best: Record | None) -> bool:
-    """Whether a valid record takes the place of `best`, which comes before it in the file.
+    """Whether a valid record becomes the best instead of `best`, which is before it in the file.
 
     It does when it is faster, or when it is of a race that `best` lost (`search.race`, see
-    docs/semantics/records.md): times that were taken together are worth more than single ones.
+    docs/semantics/records.md): times taken together are worth more than single ones.
     """
     if best is None or record.result.cost < best.result.cost:
         return True
@@ -38,7 +38,7 @@ def takes_over(record: Record, best: Record | None) -> bool:
 
 
 def best_of(records: Iterable[Record]) -> Record | None:
-    """The best of the valid ones, which are in the order of their file; None without any."""
+    """The best of the valid records, given in the order of their file; None without a valid one."""
     best = None
     for record in records:
         if record.result.valid and takes_over(record, best):
@@ -47,10 +47,10 @@ def best_of(records: Iterable[Record]) -> Record | None:
 
 
 def timed_among(record: Record, environments: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """The machine and its way of timing: a record's time says something among those of the same.
+    """A key of the machine and the way of timing: only times with equal keys compare.
 
-    The CPU that its code is for, the CPU or GPU that its environment names, and the bytes that
-    emptied the caches. `environments` are those of its file.
+    It holds the record's target, the CPU and GPUs that its environment names, and the bytes of the
+    buffer that emptied the caches. `environments` are those of the record's file.
     """
     environment = (environments or {}).get(record.environment, {})
     machine = [environment.get("cpu"), environment.get("cores"), *gpu_names(environment)]

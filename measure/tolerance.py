@@ -1,11 +1,11 @@
 """How much the outputs of a task may differ from the reference.
 
-Each type has its share (measure/check.py): room for the roundings of a sum of so many terms, in the
-type in which it is added up, and for the conversion of the result to a narrower one. What is
-rounded before an exponential or a division errs by more afterwards: the error of a score becomes
-a factor of its exponential. Where types of up to 16 bits are rounded to, that is measured: the
-computation is evaluated in float64 with errors in its intermediate results, and outputs may differ
-from the reference as far as that.
+The tolerance of a type (measure/check.py) leaves room for the roundings of a sum of so many terms
+in the type in which it is added up, and for the conversion of the result to a narrower type. A
+value that is rounded before an exponential or a division errs by more afterwards: the error of a
+score becomes a factor of its exponential. Where values are rounded to types of up to 16 bits, that
+effect is measured: the computation is evaluated in float64 with errors added to its intermediate
+results, and outputs may differ from the reference by as much as this evaluation does.
 """
 
 from __future__ import annotations
@@ -35,16 +35,20 @@ from autosched.workloads.evaluate import evaluate
 
 Array = npt.NDArray[Any]
 _OF_FACTORS = 8
-"""Halves of a unit: sums of normal numbers err by about 0.6 of them, the worst of many elements by
-3, where all products have one sign by 2."""
+"""Tolerance of products with rounded factors, in units of `Roundings.factors`.
+
+Sums of normal numbers err by about 0.6 of them, the worst of many elements by 3; where all products
+have one sign, by 2.
+"""
 
 
 def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -> list[float]:
-    """Of each output, relative to its elements plus their root mean square; 0 for integers.
+    """The tolerance of each output, relative to its elements plus their root mean square.
 
-    Integers made of sums of floats have that of the sums, and may be off by one besides.
-    `expected` are the outputs that the reference computes from `inputs`. Where there is no memory
-    for another evaluation, or none at all, it is the tolerance of the types.
+    It is 0 for integers. Integers converted from sums of floats have the tolerance of the sums, and
+    may be off by one besides. `expected` are the outputs that the reference computes from `inputs`.
+    The tolerance of the types is used where another evaluation does not fit memory or is not
+    possible.
     """
     outputs = task.tensors[-task.num_outputs :]
     own = [_of_types(task, tensor) for tensor in outputs]
@@ -71,12 +75,12 @@ def tolerances(task: Task, inputs: Sequence[Array], expected: Sequence[Array]) -
 
 
 def _of_types(task: Task, output: Tensor) -> float:
-    """What roundings on the way to `output` explain.
+    """The tolerance that the roundings on the way to `output` explain.
 
-    Those of sums and products are in the coarsest type that is computed in; a conversion of a wider
-    value to a narrower type rounds once, so that two results differ by two of its units at most.
-    Factors that are rounded make a product wrong by two halves of a unit at worst; what errs at
-    random adds up as the products themselves do.
+    Sums and products are rounded to the coarsest type that is computed in. A conversion of a wider
+    value to a narrower type rounds once, so two results differ by at most two of its unit
+    roundoffs. Two rounded factors make a product wrong by at most two unit roundoffs; random errors
+    add up as the products themselves do.
     """
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in task.dag.ops):
         return tolerance_of(output.dtype.numpy, task.dag.most_terms)
@@ -90,16 +94,16 @@ def _of_types(task: Task, output: Tensor) -> float:
 
 
 def _amplifies(task: Task) -> bool:
-    """Whether a function, or a divisor, is of something that was computed and rounded before."""
+    """Whether an argument of a function, or a divisor, was computed (and so rounded) before."""
     ops = task.dag.ops
     if not all(isinstance(op, ComputeOp | PlaceholderOp) for op in ops):
-        return False  # there is no evaluation of others
+        return False  # other operations cannot be evaluated
     bodies = [body for op in ops if isinstance(op, ComputeOp) for body in op.body]
     return any(_reads_computed(e) for body in bodies for e in _sensitive(body))
 
 
 def _sensitive(body: Expr) -> list[Expr]:
-    """The arguments of functions and the divisors in a body."""
+    """The arguments of float functions and the divisors in a body."""
     found: list[Expr] = []
     for e in pre_order(body):
         if isinstance(e, Call) and e.dtype.is_float:
@@ -117,10 +121,11 @@ def _reads_computed(e: Expr) -> bool:
 def _error(
     op: ComputeOp, tensor: Tensor, values: Array, rng: np.random.Generator, tf32: bool
 ) -> Array:
-    """An error of each element, of the size that the roundings of its sum seldom exceed.
+    """A random error for each element, of a size that the roundings of its sum seldom exceed.
 
-    n roundings of half a unit, each of the sum so far, add up to less than sqrt(n) of the whole (or
-    of the root mean square, where most of it cancelled) for all but one of a thousand elements.
+    n roundings by half a unit, each relative to the sum so far, add up to less than sqrt(n) times
+    the whole sum (or the root mean square, where most of the sum cancelled) for all but one of a
+    thousand elements.
     """
     if not tensor.dtype.is_float:
         return np.zeros_like(values)
@@ -135,7 +140,7 @@ def _error(
 
 
 def _difference(want: Array, found: Array) -> float:
-    """The largest, as results are compared; elements that are not finite say nothing."""
+    """The largest difference, relative to element plus root mean square, of finite elements."""
     exact = want.astype(np.float64)
     finite = np.isfinite(exact) & np.isfinite(found)
     if not finite.any():

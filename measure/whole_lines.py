@@ -1,4 +1,4 @@
-"""Lines appended to a file whole: where room runs out, no half of one stays."""
+"""Append whole lines to a file: where room runs out, no partial line stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.words import count, in_shell
 
 
 def write_whole(file: int, text: str) -> None:
-    """Append lines to a file: all of them, or none when that fails."""
+    """Append lines to a file: all of them, or none when that raises OSError."""
     size = os.fstat(file).st_size
     data = _after_torn(file, size) + text.encode()
     try:
@@ -25,7 +25,7 @@ def write_whole(file: int, text: str) -> None:
 
 
 def write_fitting(file: int, lines: Sequence[str]) -> tuple[int, str]:
-    """Append the lines as far as they fit, each whole: how many are there, and why no more."""
+    """Append the lines that fit, each whole. Returns their number, and why there are not more."""
     size = os.fstat(file).st_size
     before = _after_torn(file, size)
     data, written = before + "".join(lines).encode(), 0
@@ -43,11 +43,11 @@ def write_fitting(file: int, lines: Sequence[str]) -> tuple[int, str]:
 def kept_elsewhere(
     path: Path, heads: Sequence[str], left: Sequence[str], deleted: str = ""
 ) -> tuple[str, bool]:
-    """Write what has no room in the record file `path` to the folder of temporary files.
+    """Write lines that do not fit the record file `path` to the folder for temporary files.
 
-    `heads` are the lines that those `left` refer to, `deleted` is what the file held when somebody
-    deleted it. Returns a sentence that says where they are, or that they are lost, and whether they
-    are kept.
+    `left` are the lines of records, `heads` the lines to which they refer, `deleted` the text that
+    the file held when somebody deleted it. Returns a sentence that says where the lines are, or
+    that they are lost; and whether they are kept.
     """
     results = f"{count(len(left), 'result')} of the batch" if left else ""
     before = "what the file held before it was deleted" if deleted else ""
@@ -66,7 +66,7 @@ def kept_elsewhere(
 
 
 def _new_file(text: str) -> Path:
-    """A file of these lines among the temporary files. Raises OSError, and leaves none then."""
+    """Create a temporary file of these lines. Raises OSError, and then leaves no file."""
     file, name = tempfile.mkstemp(prefix="autosched-", suffix=".jsonl")
     path = Path(name)
     try:
@@ -80,5 +80,5 @@ def _new_file(text: str) -> Path:
 
 
 def _after_torn(file: int, size: int) -> bytes:
-    """What must come first, so that a torn last line does not swallow the next."""
+    """A newline where the file's last line is torn, so that the next line starts a new one."""
     return b"\n" if size and os.pread(file, 1, size - 1) != b"\n" else b""

@@ -1,4 +1,4 @@
-"""How many processes build candidates where nothing is said."""
+"""The default number of processes that build candidates."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from autosched.cpu_cores import usable_cores, usable_threads
 
 _FEWEST = 2
 _MOST = {"cpu": 8, "cuda": 16}
-"""A batch has sixteen candidates, unless it is told otherwise. A process has 60 MB of its own; what
-is timed on a CPU waits for all of them."""
+"""The most processes: a batch has sixteen candidates by default, and a process takes 60 MB.
+
+Timing on a CPU waits for all of them.
+"""
 
 
 def default_workers(kind: str) -> int:
-    """How many for a kind of target, at least 2.
+    """The default number of build processes for a kind of target, at least 2.
 
-    For a CPU one for each core that can be used, at most 8. For a GPU one for each hardware thread
-    but one, at most 16: what is timed there is not disturbed by them, and CUDA C takes a second to
+    For a CPU it is one per usable core, at most 8. For a GPU it is one per hardware thread but one,
+    at most 16, because builds do not disturb timing on the GPU and CUDA C takes a second to
     compile.
     """
     cores = usable_cores() if kind == "cpu" else usable_threads() - 1

@@ -1,7 +1,8 @@
-"""The computations that a user names for workload keys of Ansor's logs.
+"""The computations that a user names for the workload keys in Ansor's logs.
 
-A key such as `["matmul", 512, 512, 512]` names a built-in operator. `["d7b6...", [1, 56, 56, 64]]`
-(a hash and the shapes of the arguments) and `["my_op", 512]` do not tell what is computed.
+A key such as `["matmul", 512, 512, 512]` names a built-in operator. Keys such as
+`["d7b6...", [1, 56, 56, 64]]` (a hash and the shapes of the arguments) and `["my_op", 512]` do not
+tell what is computed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from autosched.workloads.workload import shape_of
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """The `workload` and `inputs` of a task entry, and where they come from, for messages."""
+    """The `workload` and `inputs` of a task entry; `source` names their origin in messages."""
 
     source: str
     workload: Mapping[str, Any]
@@ -29,17 +30,19 @@ class Computation:
 
     @classmethod
     def of(cls, source: str, task: Task) -> Computation:
-        """That of a task."""
+        """The computation of a task."""
         entry = task.to_json()
         return cls(source, entry["workload"], entry.get("inputs", {}))
 
 
 class WorkloadKeys:
-    """Which computation an unknown key stands for.
+    """Which computation each unknown key stands for.
 
-    `named` are computations by key: the whole text or its first element, such as the hash. `other`
-    is that of the first unknown key that is asked for, and of no other. One object serves all files
-    of a command.
+    `named`: computations by key, where a key is the whole text or its first element, such as the
+        hash.
+    `other`: the computation of the first unknown key that is looked up, and of no other key.
+
+    One object serves all files of a command.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class WorkloadKeys:
         self._tasks: dict[tuple[str, Target], Task] = {}
 
     def given(self, text: str) -> Computation | None:
-        """The computation that was named for this very key, known or not."""
+        """The computation that was named for exactly this key, known or not; else None."""
         if self._other is not None and text == self._bound:
             return self._other
         for key in (text, str(elements(text)[0])):
@@ -64,7 +67,7 @@ class WorkloadKeys:
         return None
 
     def unknown(self, text: str, problem: str) -> Computation:
-        """The computation of a key that names none.
+        """The computation of a key that does not name one.
 
         Raises ConfigError, which begins with `problem`, when there is none for it.
         """
@@ -83,7 +86,7 @@ class WorkloadKeys:
         )
 
     def task(self, computation: Computation, target: Target) -> Task:
-        """The computation on a target, made once: it may be in a user's file."""
+        """The task of a computation on a target, made only once, since it may run a user's file."""
         key = (computation.source, target)
         if key not in self._tasks:
             task = Task.from_json_workload(computation.workload, target)
@@ -93,13 +96,13 @@ class WorkloadKeys:
 
     @property
     def unused(self) -> Sequence[str]:
-        """Where the computations come from that no key stood for."""
+        """The sources of the computations that no key used."""
         known = [*self._named.values(), *([self._other] if self._other else [])]
         return [c.source for c in known if c.source not in self._used]
 
 
 def elements(text: str) -> list[Any]:
-    """The elements of a key; one that is no JSON list is a name without arguments."""
+    """The elements of a key; a key that is no JSON list is a name without arguments."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -108,10 +111,11 @@ def elements(text: str) -> list[Any]:
 
 
 def require_shapes(computation: Computation, task: Task, text: str) -> None:
-    """Raise ConfigError when the key `text` tells other shapes of the arguments than the task's.
+    """Raise ConfigError when the key `text` has other shapes of arguments than the task.
 
-    A hash comes with a list for each argument, or in older logs with all sizes in a row; `my_op`
-    with arguments of its own, of which only `["TENSOR", shape, type]` tell a shape.
+    A hash is followed by a list for each argument, or in older logs by all sizes in a row. A name
+    such as `my_op` is followed by its own arguments, of which only `["TENSOR", shape, type]` have a
+    shape.
     """
     first, *rest = elements(text)
     shapes = [list(shape_of(tensor)) for tensor in task.tensors]
@@ -132,9 +136,9 @@ def require_shapes(computation: Computation, task: Task, text: str) -> None:
 
 
 def require_steps(computation: Computation, task: Task, steps: Sequence[Step]) -> None:
-    """Raise ConfigError when a candidate cannot be one of the task.
+    """Raise ConfigError when the steps of a candidate cannot belong to the task.
 
-    Its steps do not apply, or a split was written for a loop of another length.
+    That is, they do not apply, or a split was written for a loop of another extent.
     """
     try:
         require_splits(computation.source, task, steps)
@@ -145,9 +149,9 @@ def require_steps(computation: Computation, task: Task, steps: Sequence[Step]) -
 
 
 def require_splits(source: str, task: Task, steps: Sequence[Step]) -> None:
-    """Raise ConfigError when a split was written for a loop of another length than the task's.
+    """Raise ConfigError when a split was written for a loop of another extent than the task's.
 
-    Its message begins with `source`. Raises ScheduleError where the steps do not apply.
+    The message begins with `source`. Raises ScheduleError where the steps do not apply.
     """
     state = task.dag.init_state
     for number, step in enumerate(steps):
@@ -165,7 +169,7 @@ def require_splits(source: str, task: Task, steps: Sequence[Step]) -> None:
 
 
 def is_hash(name: Any) -> bool:
-    """Whether that is an md5 in hexadecimal, as Ansor makes of a computation's text."""
+    """Whether a name is an md5 in hexadecimal, which Ansor computes from the computation's text."""
     return isinstance(name, str) and len(name) == 32 and not set(name) - set("0123456789abcdef")
 
 

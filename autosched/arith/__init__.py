@@ -1,4 +1,4 @@
-"""Integer analysis: bounds, residues, simplification, proofs, sets."""
+"""Analysis of integer expressions: bounds, residues, simplification, proofs, sets."""
 
 from autosched.arith import intset
 from autosched.arith.analyzer import Analyzer

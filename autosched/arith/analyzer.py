@@ -1,4 +1,4 @@
-"""What is known about integer expressions, and simplification by it."""
+"""The Analyzer: knowledge about variables, and simplification and proofs of expressions by it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _CONSTANTS = frozenset((IntImm, FloatImm, StringImm))
 _MAX_ROUNDS = 4
 _MAX_PROOFS = 3
 _State = tuple[Any, ...]
-"""Everything an analyzer knows and has computed; the last part are the variables involved."""
+"""All knowledge and memos of an analyzer; the last item is the set of variables involved."""
 
 
 class Analyzer:
     """Bounds, residues, simplification and proofs under the variables bound so far.
 
-    `bind` and `constraint` add knowledge; what was computed before is then computed anew where
-    it could change. All questions are answered for all values the variables can take.
+    `bind` and `constraint` add knowledge and invalidate the memos that it could change. An answer
+    holds for all values that the variables can take.
 
-    With `as_ansor` simplification stops where Ansor's does. What is left of an index decides the
-    texts of states, the operations that features count and which loops of a GPU kernel count as
-    vectors; the default goes on while anything changes. It stops earlier in five ways: one round
-    instead of up to four; the quotient of a sum is not merged with the quotient it stands in;
-    `<=` is not divided by common factors as `<` is; a condition about a sum says nothing about
-    multiples of the sum; and integers other than int32 and int64 have no rules but those of
-    constants.
+    With `as_ansor`, simplification stops where Ansor's does. The form in which an index is left
+    decides the texts of states, the operations that features count, and which loops of a GPU kernel
+    count as vectorized. The default goes on while anything changes. `as_ansor` differs in five
+    ways: it does one round instead of up to four; it does not merge the quotient of a sum with a
+    quotient around it; it does not divide `<=` by common factors as it does `<`; a condition about
+    a sum implies no bound on multiples of the sum; and integers other than int32 and int64 are only
+    folded when constant.
     """
 
     __slots__ = (
@@ -75,26 +75,28 @@ class Analyzer:
         self._simplified: dict[Expr, Expr] = {}
         self._truths: frozenset[tuple[Expr, bool]] = frozenset()
         self._seen: set[Var] = set()
-        # Bound since the last `enter`, and states left that may be entered again.
+        # The variables bound since the last `enter`, and the states left by `leave`, by condition:
+        # entering the same condition again reuses the state.
         self._bound: set[Var] = set()
         self._left: dict[Expr, _State] = {}
 
     @property
     def rewrite(self) -> RewriteSimplifier:
-        """Simplification by the rewrite rules."""
+        """A simplifier that applies the rewrite rules under the present knowledge."""
         return RewriteSimplifier(self, self.rewritten)
 
     @property
     def canonical(self) -> CanonicalSimplifier:
-        """Simplification by canonical forms."""
+        """A simplifier that makes canonical forms under the present knowledge."""
         return CanonicalSimplifier(self, self.normalized)
 
     # -- knowledge
 
     def bind(self, var: Var, value: Expr | Range, override: bool = False) -> None:
-        """Let `var` be `value`, or lie in that range; of a range of extent 1 it is the min.
+        """Record that `var` equals the expression `value`, or lies in the range `value`.
 
-        Raises ValueError when `var` is bound to something else already, unless `override`.
+        With a range of extent 1, `var` equals the range's min. Raises ValueError when `var` is
+        bound to something else already, unless `override`.
         """
         if isinstance(value, Range):
             extent = value.extent
@@ -133,11 +135,11 @@ class Analyzer:
         self.bounds.env[var] = bound  # type: ignore[index]
 
     def update_bound(self, var: Var, bound: ConstIntBound) -> None:
-        """Let `var` lie in `bound`, whatever was known of it before."""
+        """Record that `var` lies in `bound`, replacing all earlier knowledge about it."""
         self._bind_bound(var, (bound.min_value, bound.max_value), True)
 
     def _forget(self, var: Var) -> None:
-        """Drop what was computed if it may involve `var`."""
+        """Drop all memos if they may involve `var`."""
         self._bound.add(var)
         for condition in [c for c, state in self._left.items() if var in state[-1]]:
             del self._left[condition]
@@ -159,7 +161,7 @@ class Analyzer:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Bindings made inside are undone at the end."""
+        """A context that undoes the bindings made inside of it at its end."""
         saved = self._save()
         bound, self._bound = self._bound, set()
         self.values = dict(self.values)
@@ -220,7 +222,7 @@ class Analyzer:
         ) = saved
 
     def enter(self, condition: Expr) -> tuple[Any, ...]:
-        """Let `condition` hold; returns what `leave` needs to undo it."""
+        """Assume `condition`; returns the token with which `leave` undoes it."""
         again = self._left.pop(condition, None)
         if again is not None:
             saved = self._save()
@@ -235,7 +237,7 @@ class Analyzer:
         return saved, bound, condition
 
     def leave(self, entered: tuple[Any, ...]) -> None:
-        """Undo `enter`; bindings made in between stay."""
+        """Undo `enter`, whose result is `entered`; bindings made in between stay."""
         if not entered:
             return
         saved, bound, condition = entered
@@ -267,17 +269,17 @@ class Analyzer:
     # -- questions
 
     def const_int_bound(self, e: Expr) -> ConstIntBound:
-        """The interval of the values of `e`."""
+        """The interval that contains all values of `e`."""
         self._seen |= free_vars(e)
         return ConstIntBound(*self.bounds(e))
 
     def modular_set(self, e: Expr) -> ModularSet:
-        """The residues of the values of `e`."""
+        """The residue class that contains all values of `e`."""
         self._seen |= free_vars(e)
         return self.moduli(e)
 
     def rewrite_simplify(self, e: Expr) -> Expr:
-        """`e` by the rewrite rules."""
+        """`e` simplified by the rewrite rules only."""
         self._seen |= free_vars(e)
         return self.rewrite(e)
 
@@ -302,7 +304,7 @@ class Analyzer:
         return found
 
     def _from_node(self, e: Expr, variables: frozenset[Var]) -> Expr:
-        """`e` simplified, remembered on the node for analyzers that know the same of it."""
+        """`e` simplified, cached on the node for analyzers with the same knowledge about it."""
         if self.values and not self.values.keys().isdisjoint(variables):
             return self._simplify(e)
         known = tuple(map(self.bounds.env.get, variables)), self._truths, self.as_ansor
@@ -310,7 +312,7 @@ class Analyzer:
         if remembered == known:
             return e if result is None else result
         found = self._simplify(e)
-        # None for the node itself: a node must not keep itself alive.
+        # None stands for the node itself: a reference to itself would keep the node alive.
         e._simple = known, None if found is e else found
         if found is not e and found.__class__ not in _CONSTANTS:
             bounds = tuple(map(self.bounds.env.get, free_vars(found)))
@@ -333,7 +335,7 @@ class Analyzer:
         return result
 
     def compare(self, a: Expr, b: Expr) -> int:
-        """Which of LESS, EQUAL, GREATER (bits) `a` may be to `b`."""
+        """The possible relations of `a` to `b`, as a union of bits LESS, EQUAL, GREATER."""
         return compare(self, a, b)
 
     def can_prove(self, condition: Expr) -> bool:
@@ -342,7 +344,7 @@ class Analyzer:
         return result.__class__ is IntImm and result.value != 0
 
     def prove_nested(self, condition: Expr) -> bool:
-        """can_prove for use inside simplification; gives up when nested too deeply."""
+        """`can_prove` for use inside simplification; False when proofs nest too deeply."""
         if self.nesting >= _MAX_PROOFS:
             return False
         self.nesting += 1
@@ -351,7 +353,7 @@ class Analyzer:
         return result
 
     def can_prove_equal(self, a: Expr, b: Expr) -> bool:
-        """True when a == b provably."""
+        """True when `a` and `b` are provably equal."""
         if a is b:
             return True
         if a.__class__ is IntImm and b.__class__ is IntImm:
@@ -359,15 +361,15 @@ class Analyzer:
         return self.can_prove(eq(sub(a, b), 0))
 
     def can_prove_less(self, a: Expr, limit: int) -> bool:
-        """True when a < limit provably."""
+        """True when `a` is provably less than `limit`."""
         return self._simple_bound(a)[1] < limit
 
     def can_prove_greater_equal(self, a: Expr, limit: int) -> bool:
-        """True when a >= limit provably."""
+        """True when `a` is provably at least `limit`."""
         return self._simple_bound(a)[0] >= limit
 
     def mark_non_negative(self, var: Var) -> None:
-        """Let a symbolic size be at least 0."""
+        """Record that `var`, a symbolic size, is at least 0, unless it is bound already."""
         if var not in self.bounds.env and var not in self.values:
             self._bind_bound(var, (0, POS_INF), False)
 
@@ -380,7 +382,7 @@ class Analyzer:
 
 
 class Constraint:
-    """The context of a condition that holds."""
+    """A context manager in which a condition is assumed to hold."""
 
     __slots__ = ("_analyzer", "_condition", "_entered")
 

@@ -1,7 +1,8 @@
 """The canonical form of index expressions.
 
-Sums, products with constants, quotients and remainders by constants of int32 and int64 scalars
-are brought into the form of `sum_form.py`; all other nodes are rewritten over canonical children.
+For int32 and int64 scalars, sums, products with constants, and quotients and remainders by
+constants are brought into the form of `sum_form.py`. All other nodes are rewritten over canonical
+children.
 
 docs/semantics/arithmetic.md has the rules.
 """
@@ -62,22 +63,22 @@ from autosched.tir.expr import (
 from autosched.tir.op import cast, mul
 
 _HOLDERS = frozenset((BufferLoad, Broadcast, Ramp))
-_PLAIN = frozenset((Add, Mul))  # of floats
-_LEAVES = frozenset((IntImm, FloatImm, Var))  # as operands that were visited
-_AT_END = frozenset((Var, Mul, FloorDiv, FloorMod, Div, Mod))  # last positive terms of sums
+_PLAIN = frozenset((Add, Mul))  # nodes that no rule changes when they are floats
+_LEAVES = frozenset((IntImm, FloatImm, Var))  # operands that need not be in `settled`
+_AT_END = frozenset((Var, Mul, FloorDiv, FloorMod, Div, Mod))  # of a sum's last positive term
 
 
 class CanonicalSimplifier(RewriteSimplifier):
-    """Brings expressions into canonical form; `found.forms` holds the sums found so far."""
+    """Brings expressions into canonical form; `found.forms` memoizes the sums of expressions."""
 
     __slots__ = ()
 
     def gather(self, e: Any, factor: int, terms: list[Term]) -> int:
-        """Add e * factor to the terms; returns what is to be added to the base."""
+        """Add the terms of e * factor to `terms`; returns its constant part."""
         return (self._gather_data if is_data(e) else self._gather)(e, factor, terms)
 
     def _gather_data(self, e: Any, factor: int, terms: list[Term]) -> int:
-        """`gather` where arithmetic that may wrap is one term: its value, not the exact result."""
+        """`gather` for data, whose arithmetic may wrap: an operation that may is a single term."""
         cls = e.__class__
         if cls in (Add, Sub, Mul) and not leaves_type(self.analyzer.bounds, e):
             if cls is not Mul:
@@ -117,7 +118,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         return form.base * factor
 
     def form(self, e: Any) -> Sum:
-        """The sum that `e`, an int32 or int64 scalar, is."""
+        """The int32 or int64 scalar `e` as a Sum."""
         found = self.found.forms.get(e)
         if found is None:
             make = _FORMS.get(e.__class__)
@@ -136,11 +137,11 @@ class CanonicalSimplifier(RewriteSimplifier):
         return self.analyzer.bounds.wraps(emit(*found, e.dtype))
 
     def in_range(self, terms: list[Term], base: int, limit: int, dtype: DType) -> bool:
-        """True when the sum provably lies in [0, limit)."""
+        """True when the sum of `terms` and `base` provably lies in [0, limit)."""
         return sum_in_range(terms, base, limit, self.analyzer.bounds, dtype)
 
     def _index(self, e: Any) -> Expr:
-        """Sums, products and divisions of indices, normalised; of other types, rewritten."""
+        """A sum, product, division or cast: in canonical form if it is an index, else rewritten."""
         if not e.dtype.is_index:
             if e.__class__ is Cast:
                 return self.children(e)
@@ -155,32 +156,32 @@ class CanonicalSimplifier(RewriteSimplifier):
         terms, base = self.form(e)
         result = emit(terms, base, e.dtype)
         if e.__class__ is Mul and result.__class__ is Sub and _is_negative(result):
-            result = binary(Mul, result.b, IntImm(-1, e.dtype))  # i * -1 stays what it is
+            result = binary(Mul, result.b, IntImm(-1, e.dtype))  # keep i * -1, not 0 - i
         if _settled(terms, self.analyzer.moduli.env):
-            # No rule changes such a sum as a whole: spare it the rewriting.
+            # No rewrite rule changes such a sum: mark it settled to skip rewriting.
             self.found.memo[result] = result
             self.analyzer.settled.add(result)
         return result
 
     def _takes_constant(self, rest: Any) -> bool:
-        """Whether a positive constant after this canonical sum needs nothing else to be canonical.
+        """Whether `rest + c`, for canonical `rest` and constant c > 0, is canonical as it stands.
 
-        Copies of a loop's body have many sums that differ only in their constants.
+        A fast path: copies of a loop's body have many sums that differ only in their constants.
         """
         cls = rest.__class__
         if cls is Var:
             return True
         if cls is Mul and rest.b.__class__ is IntImm and rest.b.value < 0:
-            return False  # a negative term goes behind the constant
+            return False  # the canonical order puts a negative term after the constant
         ends = rest.b.__class__ if cls is Add else cls
         return ends in _AT_END and rest in self.analyzer.settled
 
     def _holder(self, e: Any) -> Expr:
-        """A load, or a vector of indices or of one value."""
+        """A BufferLoad, Broadcast or Ramp over canonical children."""
         return self._held(self._load(e) if e.__class__ is BufferLoad else self.children(e))
 
     def _held(self, e: Any) -> Expr:
-        """`e`, settled where its operands are: no rule changes such a node as a whole."""
+        """`e`, marked settled if its operands are and no rule changes nodes of its class."""
         cls, settled = e.__class__, self.analyzer.settled
         if cls in _HOLDERS or (cls in _PLAIN and e.dtype.is_float):
             for part in e.children():
@@ -214,12 +215,15 @@ class CanonicalSimplifier(RewriteSimplifier):
 
 
 def _is_negative(e: Any) -> bool:
-    """True for 0 - x."""
+    """True when the difference `e` is 0 - x."""
     return e.a.__class__ is IntImm and e.a.value == 0
 
 
 def _settled(terms: tuple[Term, ...], residues: Mapping[Var, ModularSet]) -> bool:
-    """True for a sum of different variables, at most divided by constants."""
+    """True for a sum of different variables, each at most divided by constants.
+
+    A remainder must round down and be of a variable with unknown residues.
+    """
     seen: set[Expr] = set()
     for atom, _, upper, _, trunc in terms:
         if atom.__class__ is not Var or atom in seen:
@@ -231,7 +235,7 @@ def _settled(terms: tuple[Term, ...], residues: Mapping[Var, ModularSet]) -> boo
 
 
 def _gathered(self: CanonicalSimplifier, e: Expr) -> Sum:
-    """The sum of a node that is not arithmetic: its simplified self as one term."""
+    """The sum of a node that is not arithmetic: the simplified node as a single term."""
     result = self.visit(e)
     if result.__class__ in _FORMS or result.__class__ is IntImm or result.__class__ is Var:
         return self.form(result) if result is not e else lone(e)
@@ -239,7 +243,10 @@ def _gathered(self: CanonicalSimplifier, e: Expr) -> Sum:
 
 
 def _kept(self: CanonicalSimplifier, e: Any) -> Sum:
-    """Arithmetic that is no sum of terms in its type: the node over canonical operands."""
+    """The sum of arithmetic that its type may not hold as a sum: the node as a single term.
+
+    The operands of the node are made canonical.
+    """
     if e.__class__ is IntImm:
         return lone(e)
     result = self.children(e)
@@ -262,7 +269,11 @@ def _variable(self: CanonicalSimplifier, e: Any) -> Sum:
 
 
 def _product(self: CanonicalSimplifier, e: Any) -> Sum:
-    """A product: by a constant, or of the factors from left to right with one constant at last."""
+    """The sum of a product.
+
+    A constant factor scales the terms of the other factor. Otherwise the product is one term, of
+    the factors from left to right, scaled by the product of their constants.
+    """
     a, b = self.form(e.a), self.form(e.b)
     if not a.terms or not b.terms:
         value, factor = (b, a.base) if not a.terms else (a, b.base)
@@ -275,7 +286,7 @@ def _product(self: CanonicalSimplifier, e: Any) -> Sum:
     scale = 1
     stack = [emit(b.terms, b.base, e.dtype), emit(a.terms, a.base, e.dtype)]
     if stack[0].__class__ is IntImm or stack[1].__class__ is IntImm:
-        return self.form(mul(stack[1], stack[0]))  # its terms have cancelled out
+        return self.form(mul(stack[1], stack[0]))  # the terms of a factor cancelled out
     while stack:
         part: Any = stack.pop()
         if part.__class__ is Mul:
@@ -284,7 +295,7 @@ def _product(self: CanonicalSimplifier, e: Any) -> Sum:
             scale *= part.value
         else:
             factors.append(part)
-    product = factors[0]  # neither is a constant, and no term's index is one
+    product = factors[0]  # exists: neither factor is a constant
     for factor_expr in factors[1:]:
         product = mul(product, factor_expr)
     product = self.apply(product) if product.__class__ is Mul else product
@@ -293,13 +304,13 @@ def _product(self: CanonicalSimplifier, e: Any) -> Sum:
 
 
 def _divisor(self: CanonicalSimplifier, e: Any) -> int | None:
-    """The divisor of a division when it is a positive constant."""
+    """The divisor of the division `e` if it is a positive constant, else None."""
     b = e.b if e.b.__class__ is IntImm else self.visit(e.b)
     return b.value if b.__class__ is IntImm and b.value > 0 else None
 
 
 def _symbolic(self: CanonicalSimplifier, e: Any) -> Sum:
-    """A division by something else than a positive constant."""
+    """The sum of a division whose divisor is not a positive constant."""
     result = self._binary(e)
     return lone(result) if result.__class__ is e.__class__ else self.form(result)
 
@@ -313,7 +324,10 @@ def _floordiv(self: CanonicalSimplifier, e: Any) -> Sum:
 
 
 def _is_sum(e: Any) -> bool:
-    """True for sums, their multiples and quotients; what % gives is a term."""
+    """True for sums and differences, and for products and quotients of them.
+
+    A remainder is not one.
+    """
     cls = e.__class__
     while cls is FloorDiv or cls is Mul:
         e = e.a
@@ -343,7 +357,10 @@ def _truncmod(self: CanonicalSimplifier, e: Any) -> Sum:
 
 
 def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
-    """A cast of a sum is the sum of the casts when no value can fall outside the type."""
+    """The sum of a cast: the casts of the terms, if all values fit in the target type.
+
+    Otherwise the cast is a single term.
+    """
     source, target = e.value.dtype, e.dtype
     if not source.is_index:
         return lone(self.children(e))
@@ -358,12 +375,12 @@ def _cast(self: CanonicalSimplifier, e: Any) -> Sum:
 
 def _cast_atom(target: DType, atom: Expr) -> Expr:
     if isinstance(atom, Cast) and atom.value.dtype is target and target.bits < atom.dtype.bits:
-        return atom.value  # widened before
+        return atom.value  # the cast narrows what a cast widened: it restores the value
     return cast(target, atom)
 
 
 def _fits(self: CanonicalSimplifier, inner: Sum, source: DType, target: DType) -> bool:
-    """True when every part of the sum, and the sum, keeps its value in the narrower type."""
+    """True when the sum and all of its parts keep their values in the narrower type."""
     low, high = dtype_bound(target)
     bounds = self.analyzer.bounds
     ranges = [sum_bound(inner.terms, inner.base, bounds, source), (inner.base, inner.base)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType, apart: bool = False) -> Sum:
-    """a // c, rounded down; with `apart` the part that c does not divide is an opaque index."""
+    """a // c, rounded down; with `apart` the terms that c does not divide are one opaque index."""
     if c == 1:
         return a
     quotient, rest, base, rest_base = _separate(a, c)
@@ -29,7 +29,7 @@ def divide_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType, apart: b
 
 
 def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
-    """a % c with the sign of c."""
+    """a % c, which has the sign of c."""
     if c == 1:
         return Sum((), 0)
     _, rest, _, base = _separate(a, c)
@@ -38,7 +38,7 @@ def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) ->
     if self.in_range(rest, base, c, dtype):
         return Sum(tuple(rest), base)
     if c < 1 << (dtype.bits - 2):
-        base %= c  # no more than the sum may still grow, see tir/data.py
+        base %= c  # for such a c the sum may still grow that much without wrapping (tir/data.py)
     one = _one(self, rest, base, dtype)
     if not one.terms:
         return Sum((), one.base % c)
@@ -46,7 +46,7 @@ def remainder_of_sum(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) ->
 
 
 def truncated_quotient(self: CanonicalSimplifier, a: Sum, c: int, dtype: DType) -> Sum:
-    """a / c rounded toward zero."""
+    """a / c, rounded toward zero."""
     if c == 1:
         return a
     quotient, rest, base, rest_base = _separate(a, c)
@@ -102,7 +102,11 @@ def _truncmod(a: int, c: int) -> int:
 
 
 def _separate(a: Sum, c: int) -> tuple[list[Term], list[Term], int, int]:
-    """The divisible terms divided by c, the other terms, and the base split likewise."""
+    """Split `a` in a part that `c` divides and the rest.
+
+    Returns the terms that `c` divides, divided by it; the other terms; and for the base likewise
+    (base // c, 0) or (0, base).
+    """
     quotient: list[Term] = []
     rest: list[Term] = []
     for term in a.terms:
@@ -120,9 +124,9 @@ def _non_negative(self: CanonicalSimplifier, terms: list[Term], base: int, dtype
 
 
 def _one(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> Sum:
-    """The sum as one term, or as a constant where its terms cancel.
+    """The sum as a single term, or as a constant if its terms cancel.
 
-    The term is the only one there is, or the sum's expression as a new index.
+    A sum of several terms becomes one opaque index: the sum's expression.
     """
     if len(terms) == 1 and base == 0:
         return _single(terms[0])
@@ -186,7 +190,7 @@ def _remainder_of_term(
 
 
 def _narrowed(self: CanonicalSimplifier, term: Term, upper: int, dtype: DType, trunc: bool) -> Sum:
-    """The term with a smaller upper, its index simplified under the new one."""
+    """The sum of `term` with the smaller `upper`, after simplifying index % upper."""
     modulus = IntImm(upper, dtype)
     inner = self.form((truncmod if trunc else floormod)(term.atom, modulus))
     if len(inner.terms) != 1 or inner.base != 0:

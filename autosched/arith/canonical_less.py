@@ -1,4 +1,4 @@
-"""Conditions about canonical sums, divided by a factor of most of the sum.
+"""Simplifies `<` between canonical sums by dividing by a common factor of most terms.
 
 docs/semantics/arithmetic.md has the rules.
 """
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def less_by_factor(self: CanonicalSimplifier, e: Any) -> Expr | None:
-    """a - b < 0 divided by the common factor of most of it, where the rest cannot matter."""
+    """`e` (a < b) as a - b < 0, divided by the common factor of all scaled terms and the constant.
+
+    None when there is no such factor, or when the remaining terms may decide the condition.
+    """
     terms: list[Term] = []
     base = self.gather(e.a, 1, terms) + self.gather(e.b, -1, terms)
     factor, scaled = abs(base), False
@@ -44,14 +47,17 @@ def less_by_factor(self: CanonicalSimplifier, e: Any) -> Expr | None:
 def _kept_terms(
     self: CanonicalSimplifier, terms: list[Term], base: int, factor: int, dtype: DType
 ) -> list[Term] | None:
-    """What of the sum decides its sign, divided by the factor; None when all of it does."""
+    """The terms that decide whether the sum is negative, divided by `factor`.
+
+    None when terms that `factor` does not divide may decide it.
+    """
     rest = [t for t in terms if t.scale % factor]
     kept = [t._replace(scale=t.scale // factor) for t in terms if t.scale % factor == 0]
     if not rest or self.in_range(rest, 0, factor, dtype):
         return kept
     if _below_by_condition(self, rest, factor, dtype):
         return kept
-    # What is kept decides even where it is no more than the rest, unless it is 0.
+    # With a rest in (-factor, factor), the kept part decides the sign wherever it is not 0.
     within_factor = self.in_range(rest, factor - 1, 2 * factor - 1, dtype)
     if within_factor and not may_vanish(self.analyzer, kept, base // factor):
         return kept
@@ -70,7 +76,7 @@ def _kept_terms(
 def _below_by_condition(
     self: CanonicalSimplifier, rest: list[Term], limit: int, dtype: DType
 ) -> bool:
-    """True when a quotient lies in [0, limit), as the conditions around it say."""
+    """True when `rest` is one quotient that the conditions in scope prove to be in [0, limit)."""
     if len(rest) != 1 or rest[0].scale != 1 or not self.analyzer.literals:
         return False
     total = emit(rest, 0, dtype)
@@ -80,7 +86,7 @@ def _below_by_condition(
 
 
 def _negative(self: CanonicalSimplifier, terms: list[Term], base: int, dtype: DType) -> Expr | None:
-    """The simplified condition that the sum is less than 0; None when it may wrap."""
+    """The simplified condition that the sum is less than 0; None when the sum may wrap."""
     if not representable(Sum(tuple(terms), base), dtype):
         return None
     total = emit(terms, base, dtype)

@@ -1,7 +1,7 @@
-"""Which of <, ==, > can hold between two integer expressions.
+"""Decides which of <, ==, > can hold between two integer expressions.
 
-The answer is a set of bits; what is known: the bounds of the simplified difference, the
-conditions in scope, and residues.
+The answer is a union of bits. It follows from bounds of the simplified difference, the conditions
+in scope, and residues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_NESTING = 3
 
 
 def sign_bits(low: int, high: int) -> int:
-    """The possible signs of a value in [low, high], as comparison with 0."""
+    """The relations to 0 that values in [low, high] can have, as bits."""
     bits = 0
     if low < 0:
         bits = LESS
@@ -42,7 +42,7 @@ def sign_bits(low: int, high: int) -> int:
 
 
 def by_bounds(analyzer: Analyzer, a: Expr, b: Expr) -> int:
-    """The relations between scalars of any integer type that their bounds allow."""
+    """The relations of `a` to `b` that their bounds allow, for scalars of any integer type."""
     if a is b:
         return EQUAL
     (low, high), (other_low, other_high) = analyzer.bounds(a), analyzer.bounds(b)
@@ -55,7 +55,7 @@ def by_bounds(analyzer: Analyzer, a: Expr, b: Expr) -> int:
 
 
 def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
-    """The relations LESS, EQUAL, GREATER that `a` may have to `b`."""
+    """The possible relations of `a` to `b`, as a union of bits LESS, EQUAL, GREATER."""
     if a is b:
         return EQUAL
     if a.__class__ is IntImm and b.__class__ is IntImm:
@@ -87,7 +87,7 @@ def compare(analyzer: Analyzer, a: Expr, b: Expr) -> int:
 
 
 def may_vanish(analyzer: Analyzer, terms: list[Term], base: int) -> bool:
-    """False when residues show that the sum is never 0."""
+    """False when residues show that the sum of `terms` and `base` is never 0."""
     if base == 0 and not analyzer.moduli.env and all(t[2] == NO_UPPER for t in terms):
         return True
     divisor = 0

@@ -1,9 +1,9 @@
 """Interval bounds of integer expressions.
 
-The analysis is purely structural: every occurrence of a variable is independent of the others.
-Bounds are Python ints clipped to +-(2^63 - 1), which stand for infinity. Arithmetic that may wrap
-(`tir/data.py`: data, and types other than int32 and int64 scalars) takes any value of its type
-where the exact result need not fit in it.
+The analysis is purely structural: it treats all occurrences of a variable as independent. Bounds
+are Python ints clipped to +-(2^63 - 1), which stand for infinity. Arithmetic that may wrap
+(`tir/data.py`: data, and types other than int32 and int64 scalars) is bounded by its type only,
+unless the exact result provably fits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Bound = tuple[int, int]
 
 
 class ConstIntBound(NamedTuple):
-    """All values of an expression lie in [min_value, max_value]; POS_INF/NEG_INF: no limit."""
+    """The interval [min_value, max_value] of an expression; NEG_INF and POS_INF are no bound."""
 
     min_value: int
     max_value: int
@@ -62,7 +62,10 @@ _dtype_bounds: dict[DType, Bound] = {}
 
 
 def dtype_bound(dtype: DType) -> Bound:
-    """The range of an integer type; no limits for 64 bits and for other types."""
+    """The range of an integer type; int64 and types of other kinds have no bounds.
+
+    uint64 has no upper bound.
+    """
     found = _dtype_bounds.get(dtype)
     if found is None:
         found = EVERYTHING
@@ -73,41 +76,41 @@ def dtype_bound(dtype: DType) -> Bound:
 
 
 def clip(value: int) -> int:
-    """`value` with everything from 2^63 - 1 on taken as infinity."""
+    """`value` clipped to [NEG_INF, POS_INF]."""
     if value >= POS_INF:
         return POS_INF
     return max(value, NEG_INF)
 
 
 def add_low(x: int, y: int) -> int:
-    """The sum of two lower bounds."""
+    """The sum of two lower bounds; NEG_INF if either is."""
     if x <= NEG_INF or y <= NEG_INF:
         return NEG_INF
     return clip(x + y)
 
 
 def add_high(x: int, y: int) -> int:
-    """The sum of two upper bounds."""
+    """The sum of two upper bounds; POS_INF if either is."""
     if x >= POS_INF or y >= POS_INF:
         return POS_INF
     return clip(x + y)
 
 
 def scale_bound(bound: Bound, factor: int) -> Bound:
-    """The bound of the product with a constant."""
+    """The bound of a value within `bound` times the constant `factor`."""
     low, high = clip(bound[0] * factor), clip(bound[1] * factor)
     return (low, high) if factor >= 0 else (high, low)
 
 
 def floordiv_int(x: int, y: int) -> int:
-    """x // y where an infinite x keeps its sign times that of y."""
+    """x // y; an infinite x gives infinity with the sign of x * y."""
     if x in (POS_INF, NEG_INF):
         return x if y > 0 else -x
     return x // y
 
 
 def truncdiv_int(x: int, y: int) -> int:
-    """x / y toward zero where an infinite x keeps its sign times that of y."""
+    """x / y rounded toward zero; an infinite x gives infinity with the sign of x * y."""
     if x in (POS_INF, NEG_INF):
         return x if y > 0 else -x
     quotient = abs(x) // abs(y)
@@ -115,11 +118,11 @@ def truncdiv_int(x: int, y: int) -> int:
 
 
 def floormod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
-    """The bound of a % b."""
+    """The bound of a % b, which has the sign of b; it is 0 where b is 0."""
     if b[0] <= 0:
         limits = dtype_bound(dtype)
         low, high = min(0, add_low(b[0], 1)), max(0, add_high(b[1], -1))
-        if a[0] >= 0:  # by what is positive no remainder is larger than a, by others none than 0
+        if a[0] >= 0:  # the remainder is at most a for a positive b, and at most 0 for others
             high = min(high, max(a[1], 0))
         return max(low, limits[0]), min(high, limits[1])
     if a[0] < 0:
@@ -128,9 +131,9 @@ def floormod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
 
 
 def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
-    """The bound of the remainder that has the sign of a."""
+    """The bound of the remainder of truncated division, which has the sign of a."""
     if b[1] < 0:
-        b = -b[1], -b[0]  # by b and by -b it is the same
+        b = -b[1], -b[0]  # the remainders by b and by -b are equal
     if b[0] <= 0:
         limits = dtype_bound(dtype)
         reach = max(abs(b[0]), abs(b[1]), 1) - 1
@@ -143,7 +146,7 @@ def truncmod_bound(a: Bound, b: Bound, dtype: DType) -> Bound:
 
 
 def holds(dtype: DType, low: int, high: int) -> bool:
-    """True when `dtype` holds every integer of [low, high]; clipped ends are in no type."""
+    """True when `dtype` holds every integer of [low, high]; an infinite end fits no type."""
     if dtype is int32:
         return low >= -(2**31) and high < 2**31
     if low <= NEG_INF or high >= POS_INF:
@@ -157,7 +160,7 @@ def _shifted(a: Bound, b: Bound) -> Bound:
 
 
 def _exact(e: Any, low: int, high: int) -> Bound:
-    """The bound of arithmetic whose exact results lie in [low, high]."""
+    """The bound of `e`, whose exact result lies in [low, high]: the type's range if it may wrap."""
     dtype: DType = e.dtype
     if holds(dtype, low, high) or (dtype.is_index and not is_data(e)):
         return low, high
@@ -165,10 +168,10 @@ def _exact(e: Any, low: int, high: int) -> Bound:
 
 
 class BoundEvaluator:
-    """Computes bounds from those of the variables, with facts about whole expressions.
+    """Computes bounds of expressions from bounds of variables and facts about expressions.
 
-    `env` has the bounds of variables, `facts` bounds to intersect with those of some expressions,
-    `memo` what was computed before under the same two. `linear` has the facts about sums, for
+    `env` maps variables to their bounds. `facts` maps expressions to bounds that are known in
+    addition. `memo` holds the bounds computed under these two. `linear` are facts about sums, for
     `sum_form.sum_bound`, and `fact_vars` the variables of all facts.
     """
 
@@ -187,21 +190,24 @@ class BoundEvaluator:
         self.memo: dict[Expr, Bound] = {} if memo is None else memo
 
     def wraps(self, e: Expr) -> bool:
-        """True when arithmetic in the data `e`, down to its loads and calls, may leave its type.
+        """True when an operation in the data `e`, down to its loads and calls, may overflow.
 
-        What holds for exact arithmetic only is then not to be used on it.
+        Rules that hold for exact arithmetic only must then not be applied to `e`.
         """
         if not is_data(e) or is_source(e):
             return False
         return leaves_type(self, e) or any(map(self.wraps, e.children()))
 
     def divides(self, e: Expr) -> bool:
-        """Whether `e` is not 0, by which a quotient is 0: sizes alone are taken not to be."""
+        """Whether `e` may be taken as nonzero: it provably is, or consists of symbolic sizes.
+
+        Rules that fail for the divisor 0, by which quotient and remainder are 0, ask for this.
+        """
         low, high = self(e)
         return low > 0 or high < 0 or _is_of_sizes(e)
 
     def __call__(self, e: Expr) -> Bound:
-        """The smallest and largest value of `e`, infinite where nothing is known."""
+        """The bound of `e`, infinite where nothing is known."""
         cls = e.__class__
         if cls is IntImm:
             value: int = e.value  # type: ignore[attr-defined]  # an IntImm
@@ -220,7 +226,7 @@ class BoundEvaluator:
 
 
 def eval_bound(e: Expr, env: Mapping[Var, Bound]) -> Bound:
-    """(low, high) of `e` when each variable lies in its interval of `env`.
+    """The bound (low, high) of `e` when each variable lies in its interval of `env`.
 
     Variables outside `env` have the range of their type.
     """
@@ -268,7 +274,7 @@ def _mul(ev: BoundEvaluator, e: Any) -> Bound:
 
 
 def _quotient(ev: BoundEvaluator, e: Any, quotient: Callable[[int, int], int]) -> Bound:
-    """Of the quotients by what is not 0, and of that by 0, which is 0, unless there is none."""
+    """The bound of a quotient by `quotient`, including 0 where the divisor may be 0."""
     b = ev(e.b)
     if b[0] == b[1] == 0:
         return 0, 0
@@ -280,7 +286,7 @@ def _divide(a: Bound, b: Bound, quotient: Callable[[int, int], int]) -> Bound:
     if b[0] == 0:
         b = (1, b[1])
     if b[0] > 0:
-        # The quotient falls or rises with b only by the sign of a.
+        # In b the quotient is monotone, falling for positive a and rising for negative a.
         return quotient(a[0], b[1] if a[0] > 0 else b[0]), quotient(
             a[1], b[0] if a[1] > 0 else b[1]
         )
@@ -330,7 +336,7 @@ def _cast(ev: BoundEvaluator, e: Any) -> Bound:
         return limits
     a = ev(e.value)
     if a[1] >= POS_INF and e.value.dtype.code == "uint" and e.dtype.code == "int":
-        return limits  # uint64 reaches beyond int64, whose end stands for all that is larger
+        return limits  # an infinite end may be a uint64 beyond int64, which wraps in the cast
     low, high = max(a[0], limits[0]), min(a[1], limits[1])
     if (low, high) != a and not (e.dtype.is_index and e.value.dtype.is_index and not is_data(e)):
         return limits
@@ -341,18 +347,18 @@ def _call(ev: BoundEvaluator, e: Any) -> Bound:
     limits = dtype_bound(e.dtype)
     if e.op == "ptx_lane_id":
         return 0, 31
-    if e.op == "bitwise_xor":  # no bit above the highest of both
+    if e.op == "bitwise_xor":  # the result has no bit above the highest bit of the operands
         a, b = ev(e.args[0]), ev(e.args[1])
         bits = max(a[1], b[1]).bit_length()
         return (0, min((1 << bits) - 1, limits[1])) if a[0] >= 0 and b[0] >= 0 else limits
     if e.op == "bitwise_and":
         a, b = ev(e.args[0]), ev(e.args[1])
         high = min((x[1] for x in (a, b) if x[0] >= 0), default=-1)
-        return (0, high) if high >= 0 else limits  # no bit that is not in both
+        return (0, high) if high >= 0 else limits  # at most any operand that is not negative
     if e.op not in ("shift_right", "shift_left"):
         return limits
     a, b = ev(e.args[0]), ev(e.args[1])
-    if b[0] < 0 or b[1] >= e.dtype.bits:  # counts are taken modulo the bits
+    if b[0] < 0 or b[1] >= e.dtype.bits:  # such shift counts are taken modulo the bits
         return limits
     if e.op == "shift_right":
         ends = [x if x in EVERYTHING else x >> y for x in a for y in b]
@@ -361,7 +367,7 @@ def _call(ev: BoundEvaluator, e: Any) -> Bound:
 
 
 def leaves_type(ev: BoundEvaluator, e: Any) -> bool:
-    """True when the exact result of the operation `e` on its operands may not fit in its type."""
+    """True when the exact result of the operation `e` may not fit in its type."""
     dtype: DType = e.dtype
     if not dtype.is_integral:
         return False

@@ -41,7 +41,10 @@ End = Expr | None
 
 
 class Solution(NamedTuple):
-    """Values for which a condition holds; `exact`: for all others it does not hold."""
+    """A set of values for which a condition holds.
+
+    With `exact` the condition does not hold for any other value.
+    """
 
     values: IntSet
     exact: bool
@@ -58,15 +61,15 @@ def deduce_bound(
     hint: Mapping[Var, IntSet] | None = None,
     relax: Mapping[Var, IntSet] | None = None,
 ) -> IntSet:
-    """Values of `var` for which `condition` is certain to hold: an interval.
+    """An interval of values of `var` for which `condition` certainly holds.
 
-    Every value in it makes the condition hold, whatever the variables of `relax` are in their sets.
-    Its ends may mention all other variables; those of `hint` are known to lie in their sets, and
-    values of `var` itself outside of its hint do not count. The interval is the largest one where
-    the condition is made of `and` and of comparisons in which `var` stands once, in sums, products
-    with and quotients by what has a known sign, minima and maxima; for others it may be smaller,
-    and nothing (`is_nothing`) when no solution is found. An interval whose first end is larger than
-    its last is empty too. Arithmetic on data, which may wrap, is not solved.
+    Every value in it makes the condition hold for all values of the variables of `relax` in their
+    sets. The ends of the interval may mention all other variables. Those of `hint` are known to lie
+    in their sets; values of `var` outside of its own hint do not count. The interval is the largest
+    one if the condition is a conjunction of comparisons in which `var` occurs once, within sums,
+    products and quotients with operands of known sign, minima and maxima. For other conditions it
+    may be smaller; it is the empty set (`is_nothing`) when no solution is found. An interval whose
+    first end exceeds its last is empty, too. Arithmetic on data, which may wrap, is not solved.
 
         deduce_bound(i, i * 4 + j < n, relax={j: IntSet.interval(const(0), const(3))})
         IntSet[-inf, n // 4 - 1]
@@ -97,7 +100,7 @@ def _bound_by(analyzer: Analyzer, var: Var, values: IntSet) -> None:
 
 
 def solve(analyzer: Analyzer, var: Var, condition: Expr) -> Solution:
-    """The values of `var` for which `condition` holds, by what `analyzer` knows."""
+    """The values of `var` for which `condition` holds, given the knowledge of `analyzer`."""
     solver = _Solver(analyzer, var)
     parts = [solver.condition(part) for part in conjuncts_of(condition)]
     if any(p.values.is_nothing for p in parts):
@@ -152,7 +155,7 @@ class _Solver:
         return self.between(b, low, a if isinstance(e, EQ) else None)
 
     def between(self, e: Any, low: End, high: End) -> Solution:
-        """The values of the variable for which `low <= e <= high`; None is no limit."""
+        """The values of the variable for which `low <= e <= high`; None means no limit."""
         low = None if low is None or self._proved(le(low, e)) else self.analyzer.simplify(low)
         high = None if high is None or self._proved(ge(high, e)) else self.analyzer.simplify(high)
         if low is None and high is None:
@@ -165,7 +168,7 @@ class _Solver:
             first = NEG_INF_EXPR if low is None else low
             last = POS_INF_EXPR if high is None else high
             return self._nonempty(IntSet.interval(first, last))
-        for form in (e, self.analyzer.simplify(e)):  # which may bring the variable together
+        for form in (e, self.analyzer.simplify(e)):  # simplifying may merge occurrences of `var`
             terms: list[Term] = []
             base = self.analyzer.canonical.gather(form, 1, terms)
             terms = merge_terms(terms)
@@ -184,7 +187,7 @@ class _Solver:
         return Solution(intersect_set([values], self.analyzer), True)
 
     def _term(self, term: Term, dtype: DType, low: End, high: End) -> Solution:
-        """low <= ((atom % upper) // lower) * scale <= high."""
+        """Solve low <= ((atom % upper) // lower) * scale <= high."""
         atom, lower, upper, scale, trunc = term
         if trunc and not self._proved(ge(atom, IntImm(0, dtype))):
             return _UNSOLVED
@@ -199,7 +202,7 @@ class _Solver:
         return self._atom(atom, low, high)
 
     def _remainder(self, low: End, high: End, upper: Expr) -> Solution:
-        """low <= x % upper <= high, whatever x is: only where all remainders do or none does."""
+        """Solve low <= x % upper <= high, only where all remainders are within or none is."""
         zero, last = IntImm(0, upper.dtype), exact.sub(upper, IntImm(1, upper.dtype))
         below = low is None or self._proved(le(low, zero))
         above = high is None or self._proved(ge(high, last))
@@ -239,14 +242,17 @@ class _Solver:
         return self.between(x, _quotient_up(low, y), _quotient_down(high, y))
 
     def _all(self, parts: list[Solution]) -> Solution:
-        """Where all of `parts` hold."""
+        """The solution of the conjunction of the conditions solved by `parts`."""
         if any(p.values.is_nothing for p in parts):
             return Solution(IntSet.nothing(), any(p == _NEVER for p in parts))
         values = intersect_set([p.values for p in parts], self.analyzer)
         return Solution(values, all(p.exact for p in parts))
 
     def _extreme(self, e: Any, low: End, high: End) -> Solution:
-        """low <= min(a, b) <= high: both operands are at least low, one of them at most high."""
+        """Solve low <= min(a, b) <= high, likewise max.
+
+        For min, both operands must be at least low, and one of them at most high.
+        """
         least = isinstance(e, Min)
         both, one = (low, high) if least else (high, low)
         parts = []
@@ -266,7 +272,7 @@ class _Solver:
         return self._all(parts)
 
     def _cast(self, e: Cast, low: End, high: End) -> Solution:
-        """The limits of a converted index, where they fit in its own type."""
+        """Solve low <= cast(index) <= high, if the limits fit in the index's own type."""
         dtype = e.value.dtype
         if not dtype.is_index:
             return _UNSOLVED

@@ -1,9 +1,9 @@
-"""Index expressions as sums of independent digits of loop variables, and the boxes they fill.
+"""Finds the exact box that a region accesses, by splitting loop variables into independent digits.
 
-A loop variable that is used as (v % upper) // lower is a number with mixed digits: of v in
-[0, 24) used as v // 8 and v % 8 these are v // 8 in [0, 3) and v % 8 in [0, 8), each independent
-of the other. What the dimensions of a region access is a box when no two of them share a digit and
-the values of each have no gaps.
+A loop variable used as (v % upper) // lower is a mixed-radix number. For v in [0, 24), used as
+v // 8 and v % 8, the digits are v // 8 in [0, 3) and v % 8 in [0, 8); they are independent of each
+other. The accessed elements form a box if no two dimensions share a digit and the values of each
+dimension have no gaps.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from autosched.tir.walk import free_vars, substitute
 
 
 class _NothingError(Exception):
-    """Nothing is accessed."""
+    """Raised when nothing is accessed."""
 
 
 class Digit(NamedTuple):
-    """((atom % upper) // lower) for the next larger `lower` of the same atom as upper."""
+    """The digit ((atom % upper) // lower), where `upper` is the next larger `lower` of the atom."""
 
     atom: Expr
     lower: int
 
 
 Form = dict[Digit, Expr]
-"""The factor of each digit; factors are free of the loops' variables."""
+"""A sum of digits as the factor of each; factors do not depend on the loops' variables."""
 
 
 @dataclass(slots=True)
 class _Limits:
-    """What the predicate says of one form: it lies in [low, high]; None is no limit."""
+    """A fact of the predicate: `form` lies in [low, high]; None means no limit."""
 
     form: dict[Digit, int]
     low: Expr | None = None
@@ -50,7 +50,11 @@ class _Limits:
 
 
 class Digits:
-    """What `region` accesses while the variables of `var_dom` run and `predicate` holds."""
+    """The analysis of the elements that `region` accesses over all iterations.
+
+    The iterations are those of the variables of `var_dom` for which `predicate` holds. `ranges`
+    maps each digit to its first and last value.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Digits:
         self.places = Places(self.analyzer, self.variables)
 
     def box(self) -> tuple[IntSet, ...]:
-        """The box that is exactly what is accessed; UnknownBoxError when none is found."""
+        """The box of exactly the accessed elements; UnknownBoxError when none is found."""
         with self.analyzer.scope():
             try:
                 return self._box()
@@ -110,7 +114,7 @@ class Digits:
     # -- variables and expressions
 
     def _from_zero(self) -> dict[Var, Expr]:
-        """Bind the variables, from 0 on; what they are to be replaced by."""
+        """Bind variables that start at 0; return what to substitute for the given variables."""
         table: dict[Var, Expr] = {}
         for var, r in self.var_dom.items():
             if not (free_vars(r.min) | free_vars(r.extent)).isdisjoint(self.var_dom):
@@ -149,7 +153,7 @@ class Digits:
     # -- digits
 
     def _cut(self, parts: Sequence[Part]) -> None:
-        """The digits that the uses of each variable need, in place of its whole value."""
+        """Split the variables in `parts` into the digits that these uses need."""
         uses: dict[Expr, set[int]] = {}
         for p in parts:
             used = uses.setdefault(p.atom, {1})
@@ -168,7 +172,7 @@ class Digits:
         rows = self.analyzer.simplify(floordiv(last, top))
         whole = self._proved(eq(floormod(count, top), _zero(last)))
         if not whole and all(p.lower == cuts[-1] for p in parts):
-            self.ranges[Digit(atom, cuts[-1])] = (_zero(last), rows)  # the quotient alone
+            self.ranges[Digit(atom, cuts[-1])] = (_zero(last), rows)  # only the quotient is used
             return
         for small, large in pairwise(cuts):
             if large % small:
@@ -177,7 +181,7 @@ class Digits:
         if whole:
             self.ranges[Digit(atom, cuts[-1])] = (_zero(last), rows)
         elif any(p.upper == NO_UPPER for p in parts) or not self._proved(ge(count, top)):
-            raise self.places.unknown(atom)  # else remainders only, all of which occur
+            raise self.places.unknown(atom)  # otherwise only remainders are used, and all occur
 
     def _form(self, parts: Sequence[Part]) -> Form:
         form: Form = {}
@@ -198,7 +202,7 @@ class Digits:
                 seen.add(digit)
 
     def _count(self, digit: Digit) -> Expr:
-        """Last less first value of a digit, of which there is provably one at least."""
+        """The last minus the first value of a digit; raises unless it provably has a value."""
         low, high = self.ranges[digit]
         if self._proved(gt(low, high)):
             raise _NothingError
@@ -209,7 +213,10 @@ class Digits:
     # -- the predicate
 
     def _limits(self, conditions: Sequence[tuple[list[Part], Expr, bool]]) -> list[_Limits]:
-        """The conditions on single digits as their ranges, and those on sums."""
+        """Apply conditions on single digits to their ranges; return the limits of sums of digits.
+
+        A condition is (parts, rest, equal): the sum of parts and rest is <= 0, or == 0 if `equal`.
+        """
         found: dict[frozenset[tuple[Digit, int]], _Limits] = {}
         for parts, rest, equal in conditions:
             form = self._form(parts)
@@ -219,7 +226,7 @@ class Digits:
             step = self._step(factors)
             whole = {d: f // step for d, f in factors.items()}
             known = found.setdefault(frozenset(whole.items()), _Limits(whole))
-            # step * form + rest <= 0
+            # The condition is step * form + rest <= 0 (or == 0).
             size = const(abs(step), rest.dtype)
             below, above = rest, exact.sub(const(0, rest.dtype), rest)
             if step > 0 or equal:
@@ -242,7 +249,7 @@ class Digits:
         return sums
 
     def _step(self, factors: Mapping[Digit, int]) -> int:
-        """The common divisor, with the sign of the factor of the first digit."""
+        """The greatest common divisor of the factors, with the sign of the first digit's factor."""
         first = next(factors[d] for d in self.ranges if d in factors)
         return gcd(*factors.values()) * (1 if first > 0 else -1)
 
@@ -254,7 +261,7 @@ class Digits:
         return low, high
 
     def _drop_met(self, limits: list[_Limits], forms: Sequence[Form]) -> None:
-        """Take those away of digits that no dimension has, where some values are within them."""
+        """Remove the limits on digits that no dimension and no other limit uses, if satisfiable."""
         for known in tuple(limits):
             used = {digit for form in forms for digit in form}
             used |= {d for other in limits if other is not known for d in other.form}
@@ -267,7 +274,7 @@ class Digits:
                 limits.remove(known)
 
     def _sums(self, known: _Limits) -> tuple[Expr, Expr]:
-        """The first and the last of the sums within the limits, which have no gaps."""
+        """The first and the last value of the form of `known` within its limits, without gaps."""
         digits = [self.ranges[d] for d in known.form]
         one = _one(digits[0][0])
         low, reach = self._reach({d: const(f, one.dtype) for d, f in known.form.items()}, one)
@@ -276,7 +283,7 @@ class Digits:
     # -- dimensions
 
     def _dimension(self, form: Form, rest: Expr, extent: Expr, limits: list[_Limits]) -> IntSet:
-        """What one dimension accesses; takes the limits that it uses out of `limits`."""
+        """The indices that one dimension accesses; removes the limits it uses from `limits`."""
         if not form:
             low, last = rest, exact.sub(extent, const(1, extent.dtype))
             return self._interval(low, exact.add(low, last))
@@ -304,7 +311,7 @@ class Digits:
         return self._interval(ends[0], exact.sub(exact.add(ends[1], extent), _one(extent)))
 
     def _quotients(self, place: Place, form: Form, extent: Expr, limits: list[_Limits]) -> IntSet:
-        """What a dimension accesses that begins at quotients of all numbers of an interval."""
+        """The indices accessed by a dimension that begins at the quotients of an interval."""
         assert place.quotient is not None
         inside = self._dimension(form, place.rest, _one(place.rest), limits)
         found = place.quotient.of_all(self.analyzer, inside.min_value, inside.max_value, extent)
@@ -313,10 +320,10 @@ class Digits:
         return self._interval(*found)
 
     def _reach(self, form: Form, extent: Expr) -> tuple[Expr, Expr]:
-        """The least value of a form and how many values follow it without a gap, from its steps.
+        """The least value of a form, and the number of values from it on, without a gap.
 
-        Each value is the first of `extent` neighbours. The shortest steps come first: a step that
-        is no longer than what has been reached leaves no gap.
+        Each value of the form covers `extent` consecutive indices. Digits are added from the
+        shortest step on: a step that is not longer than the covered length leaves no gap.
         """
         low: Expr = const(0, extent.dtype)
         waiting: list[tuple[Digit, Expr, Expr]] = []

@@ -1,4 +1,4 @@
-"""What is known of quotients and remainders beside their own bounds: x % n < n, x // 4 * 4 <= x."""
+"""Inequalities that quotients and remainders satisfy: x % n < n, x // 4 * 4 <= x, and so on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from autosched.arith.analyzer import Analyzer
 
 _MAX_DEPTH = 2
-"""Divisions inside divisions that facts are made of."""
+"""The depth of nested divisions for which facts are derived."""
 
 
 def division_facts(analyzer: Analyzer, terms: list[Term], depth: int = 0) -> list[LinearFact]:
-    """Inequalities between the quotients and remainders in `terms` and what is divided.
+    """Inequalities between the quotients and remainders in `terms` and their operands.
 
-    x // c * c <= x < x // c * c + c, and so for a divisor y > 0 where x // y * y is a term;
-    x % c <= x and x // y <= x for x >= 0 <= y; x % y < y for y > 0. Quotients toward zero where
-    x >= 0. By y = 0 quotient and remainder are 0.
+    x // c * c <= x < x // c * c + c for a constant c, and likewise for y > 0 if x // y * y is a
+    term; x % c <= x and x // y <= x for x >= 0 and y >= 0; x % y < y for y > 0. For quotients that
+    round toward zero they need x >= 0. A quotient and a remainder by 0 are 0.
     """
     facts: list[LinearFact] = []
     for term in terms:
@@ -40,7 +40,7 @@ _DIVISIONS = frozenset((FloorDiv, FloorMod, Div, Mod))
 
 
 def _of_term(analyzer: Analyzer, term: Term, facts: list[LinearFact]) -> None:
-    """Of (x % upper) // lower, both constants."""
+    """Add the facts of a term (x % upper) // lower with constant upper and lower."""
     x, lower, upper, _, trunc = term
     positive = analyzer.bounds(x)[0] >= 0
     if positive or (upper == NO_UPPER and not trunc):
@@ -49,7 +49,7 @@ def _of_term(analyzer: Analyzer, term: Term, facts: list[LinearFact]) -> None:
 
 
 def _of_atom(analyzer: Analyzer, e: Any, facts: list[LinearFact]) -> None:
-    """Of a quotient or remainder by what is no constant, or a quotient times its divisor."""
+    """Add the facts of a quotient or remainder by a variable, or of x // y * y."""
     cls = e.__class__
     if cls is Mul:
         for quotient, y in ((e.a, e.b), (e.b, e.a)):
@@ -72,7 +72,7 @@ def _of_atom(analyzer: Analyzer, e: Any, facts: list[LinearFact]) -> None:
 def _add(
     analyzer: Analyzer, facts: list[LinearFact], term: Term, x: Expr, low: int, high: int
 ) -> None:
-    """The fact that `term - x` lies in [low, high]."""
+    """Add the fact that `term - x` lies in [low, high]."""
     gathered = [term]
     base = analyzer.canonical.gather(x, -1, gathered)
     terms = merge_terms(gathered)

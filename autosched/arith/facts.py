@@ -1,4 +1,4 @@
-"""What a condition that holds says about expressions."""
+"""The facts about expressions that follow from a condition that holds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ _NEGATED: dict[type[Expr], type[Any]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, LE: GT,
 
 @dataclass(slots=True)
 class Facts:
-    """Conditions with their truth, bounds of expressions, residues of variables."""
+    """Facts that a condition implies.
+
+    `literals` maps conditions to their truth, `bounds` are bounds of expressions, `residues` maps
+    variables to residue classes, and `linear` are bounds of sums.
+    """
 
     literals: dict[Expr, bool] = field(default_factory=dict)
     bounds: list[tuple[Expr, Bound]] = field(default_factory=list)
@@ -45,7 +49,7 @@ class Facts:
 
 
 def facts_of(analyzer: Analyzer, condition: Expr) -> Facts | None:
-    """The facts that follow from `condition`; None when it says nothing new."""
+    """The facts that follow from `condition`; None when `analyzer` can decide all its conjuncts."""
     conjuncts = conjuncts_of(condition)
     simplified: list[Expr] = []
     for conjunct in conjuncts:
@@ -65,7 +69,7 @@ def facts_of(analyzer: Analyzer, condition: Expr) -> Facts | None:
 
 
 def conjuncts_of(condition: Any) -> list[Expr]:
-    """The parts of an `and`, with likely() and double negations stripped."""
+    """The conjuncts of `condition`, without likely(), and with `not` pushed into `or` and `<`."""
     cls = condition.__class__
     if cls is And:
         return conjuncts_of(condition.a) + conjuncts_of(condition.b)
@@ -118,7 +122,7 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
         _add_residue(facts, a, b)
     if cls in (GT, GE):
         a, b = b, a
-    # a - b lies in [.., limit], and for == in [0, 0].
+    # The bound of a - b: at most 0, less for a strict comparison, exactly 0 for ==.
     terms: list[Term] = []
     base = analyzer.canonical.gather(a, 1, terms) + analyzer.canonical.gather(b, -1, terms)
     terms = [t for t in terms if t.scale]
@@ -126,7 +130,7 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
     low = -base if cls is EQ else NEG_INF
     if terms:
         _add_linear(analyzer, facts, terms, (low, high), a.dtype)
-    # The side that is not constant, as it is written.
+    # A side compared with a constant also gets a bound as it is written.
     if b.__class__ is IntImm:
         top = b.value - (cls in (LT, GT))
         facts.bounds.append((a, (b.value if cls is EQ else NEG_INF, top)))
@@ -138,7 +142,7 @@ def _add_bounds(analyzer: Analyzer, facts: Facts, condition: Any) -> None:
 def _add_linear(
     analyzer: Analyzer, facts: Facts, terms: list[Term], bound: Bound, dtype: DType
 ) -> None:
-    """The bound of a sum without constant, of its negative, and of both over their factor."""
+    """Add the bound of a sum without constant, of its negation, and of both over their gcd."""
     if len(terms) > 1:
         multiples = not analyzer.as_ansor
         facts.linear.append(LinearFact(tuple(terms), *bound, multiples))
@@ -149,7 +153,7 @@ def _add_linear(
             continue
         total = emit(signed, 0, dtype)
         if analyzer.bounds.wraps(total):
-            continue  # its value need not be that of the exact sum
+            continue  # a sum that may wrap need not have the exact sum's value
         facts.bounds.append((total, (low, high)))
         factor = gcd(*(t.scale for t in terms))
         if factor > 1:

@@ -1,7 +1,7 @@
-"""Where the dimensions of a region begin, in parts that depend on the loops one by one.
+"""Decomposes the first index of each dimension of a region into parts that depend on one loop.
 
-Of the loops i and j these are parts of a sum, `i * 8 + j % 4`, or a quotient of one that is no
-variable, `(i * 5 + j) // 3`.
+With loops i and j it is a sum of parts, as `i * 8 + j % 4`, or a quotient of such a sum, as
+`(i * 5 + j) // 3`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from autosched.tir.walk import free_vars
 
 
 class UnknownBoxError(Exception):
-    """It is not known which box is accessed; `variables` may be left at one value instead."""
+    """Raised when the accessed box is unknown.
+
+    Fixing the loops in `variables` to one value may make it known.
+    """
 
     def __init__(self, variables: Iterable[Var] = ()) -> None:
         self.variables = frozenset(variables)
@@ -27,7 +30,7 @@ class UnknownBoxError(Exception):
 
 @dataclass(slots=True)
 class Part:
-    """factor * ((atom % upper) // lower)."""
+    """The part factor * ((atom % upper) // lower) of a sum, where `atom` is a variable."""
 
     atom: Expr
     lower: int
@@ -37,7 +40,7 @@ class Part:
 
 @dataclass(slots=True)
 class Quotient:
-    """scale * ((x % upper) // lower) + rest, for a sum x that is no variable."""
+    """The function x -> scale * ((x % upper) // lower) + rest of a sum x of parts."""
 
     lower: int
     upper: int
@@ -47,9 +50,9 @@ class Quotient:
     def of_all(
         self, analyzer: Analyzer, low: Expr, high: Expr, extent: Expr
     ) -> tuple[Expr, Expr] | None:
-        """First and last of all x in [low, high], each with `extent` - 1 neighbours behind it.
+        """The first and last index covered when x takes all values in [low, high].
 
-        None where it is not known to have no gaps.
+        Each result covers `extent` consecutive indices. None when there may be gaps in between.
         """
         one, zero = const(1, low.dtype), const(0, low.dtype)
         if self.upper != NO_UPPER:
@@ -72,7 +75,7 @@ class Quotient:
 
 @dataclass(slots=True)
 class Place:
-    """Where a dimension begins: parts + rest, or a quotient of that."""
+    """The first index of a dimension: the sum of parts and rest, or `quotient` of that sum."""
 
     parts: list[Part]
     rest: Expr
@@ -80,9 +83,9 @@ class Place:
 
 
 class Places:
-    """Reads indices and conditions of loops, which run from 0.
+    """Decomposes indices and conditions over loops that start at 0.
 
-    `variables` has the loops that stand behind each variable.
+    `variables` maps each variable in expressions to the loops that it stands for.
     """
 
     def __init__(self, analyzer: Analyzer, variables: Mapping[Expr, frozenset[Var]]) -> None:
@@ -90,15 +93,15 @@ class Places:
         self.variables = variables
 
     def named(self, variables: Iterable[Var]) -> set[Var]:
-        """The loops that stand behind these variables."""
+        """The loops that `variables` stand for."""
         return {v for own in variables if own in self.variables for v in self.variables[own]}
 
     def unknown(self, e: Expr) -> UnknownBoxError:
-        """That it is not known for `e`."""
+        """The error that the box is unknown because of `e`; the caller raises it."""
         return UnknownBoxError(self.named(free_vars(e)))
 
     def _terms(self, e: Expr) -> tuple[list[Term], Expr]:
-        """`e` as terms that depend on the loops, and the rest."""
+        """`e` as the terms that depend on the loops, and the rest."""
         if is_data(e):
             raise self.unknown(e)
         terms: list[Term] = []
@@ -108,12 +111,12 @@ class Places:
         return own, emit([t for t in terms if t not in own], base, e.dtype)
 
     def _parts(self, e: Expr) -> tuple[list[Part], Expr]:
-        """`e` as parts that depend on the loops, and the rest."""
+        """`e` as parts, each of which depends on one loop variable, and the rest."""
         terms, rest = self._terms(e)
         return [self._part(t, e) for t in terms], rest
 
     def place(self, e: Expr) -> Place:
-        """`e` as the beginning of a dimension."""
+        """The decomposition of `e`, the first index of a dimension; raises UnknownBoxError."""
         terms, rest = self._terms(e)
         if len(terms) == 1 and isinstance(terms[0].atom, Add | Sub):
             atom, lower, upper, scale, trunc = terms[0]
@@ -135,7 +138,10 @@ class Places:
         return Part(atom, lower, upper, factor)
 
     def condition(self, e: Expr) -> tuple[list[Part], Expr, bool]:
-        """Parts and rest of a sum that is at most 0, or (True) equal to 0, where `e` holds."""
+        """The comparison `e` as (parts, rest, equal): it holds if their sum is <= 0 (or == 0).
+
+        Raises UnknownBoxError for other conditions.
+        """
         if not isinstance(e, LT | LE | GT | GE | EQ) or not e.a.dtype.is_index:
             raise self.unknown(e)
         a, b = (e.b, e.a) if isinstance(e, GT | GE) else (e.a, e.b)

@@ -1,7 +1,7 @@
-"""The values that an expression takes while its variables range over sets.
+"""Symbolic interval evaluation: the values of an expression while its variables range over sets.
 
 An interval is a pair of expressions; it is a point when both ends are the same object. Inside this
-module None means no bound, outside the sentinels of `intset.py` do.
+module None means no bound; the results use the sentinels of `intset.py`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _SYMBOLS = (IntImm, Var, SizeVar)
 
 
 def eval_set(e: Expr, dom: Mapping[Var, IntSet], analyzer: Analyzer | None = None) -> IntSet:
-    """The values `e` takes when the variables of `dom` range over their sets.
+    """The set of values that `e` takes when the variables of `dom` range over their sets.
 
     Variables outside `dom` stay symbolic; ends may mention them. The sets of `dom` may mention
-    each other's variables. Elements of tensors (not of buffers) have any value. `analyzer` proves
-    signs.
+    each other's variables. Elements of tensors (not of buffers) may have any value. `analyzer` is
+    used to prove signs.
     """
     if isinstance(e, IntImm):
         return IntSet(e, e)
@@ -87,24 +87,24 @@ class IntervalEvaluator:
         self._memo: dict[Expr, Interval] = {}
 
     def __call__(self, e: Expr) -> tuple[Expr, Expr]:
-        """The ends of the values of `e`, sentinels of `intset.py` where there is no bound."""
+        """The interval of `e`, with a sentinel of `intset.py` where there is no bound."""
         low, high = self.visit(e)
         return NEG_INF_EXPR if low is None else low, POS_INF_EXPR if high is None else high
 
     @property
     def analyzer(self) -> Analyzer:
-        """The Analyzer that proves signs; made when first needed."""
+        """The Analyzer that proves signs, made when first needed."""
         if self._analyzer is None:
             self._analyzer = Analyzer()
         return self._analyzer
 
     def visit(self, e: Expr) -> Interval:
-        """The ends of the values of `e`, None where there is no bound."""
+        """The interval of `e`, with None where there is no bound."""
         cls = e.__class__
         if cls in _SYMBOLS and e not in self._dom:
             return e, e
         if free_vars(e).isdisjoint(self._dom) and not _reads_tensors(e):
-            # What a call returns may differ from one time to the next.
+            # Calls of the same expression may return different values.
             return _EVERYTHING if cls is Call and not e.dtype.is_bool else (e, e)
         found = self._memo.get(e)
         if found is None:
@@ -114,7 +114,7 @@ class IntervalEvaluator:
         return found
 
     def relax(self, low: Expr, high: Expr) -> Interval:
-        """The ends of a variable's set, evaluated in turn while they mention other sets."""
+        """The interval of a variable's set [low, high], whose ends may mention other variables."""
         if self._depth >= len(self._dom):
             return low, high
         if _is_end(low) and _is_end(high):
@@ -133,7 +133,7 @@ class IntervalEvaluator:
         return result
 
     def sign(self, e: Expr) -> int:
-        """1 for provably >= 0, -1 for provably <= 0, 0 when unknown."""
+        """1 if `e` is provably >= 0, -1 if it is provably <= 0, 0 if neither is known."""
         if isinstance(e, IntImm):
             return 1 if e.value >= 0 else -1
         if self.analyzer.can_prove_greater_equal(e, 0):
@@ -142,7 +142,7 @@ class IntervalEvaluator:
 
 
 def _reads_tensors(e: Expr) -> bool:
-    """Whether the value of `e` is only there once a tensor is computed, maybe later than here."""
+    """Whether `e` reads a tensor, which may not have been computed yet where the ends are used."""
     return any(part.__class__ is ProducerLoad for part in pre_order(e))
 
 
@@ -172,7 +172,7 @@ def _var(self: IntervalEvaluator, e: Any) -> Interval:
 
 
 def _binary(combine: Callable[[IntervalEvaluator, Any, Interval, Interval], Interval]) -> Any:
-    """The rule of a binary node: a point when both operands are, else combined."""
+    """The rule of a binary node: a point if both operands are points, else `combine` of them."""
 
     def rule(self: IntervalEvaluator, e: Any) -> Interval:
         a, b = self.visit(e.a), self.visit(e.b)
@@ -189,7 +189,7 @@ def _binary(combine: Callable[[IntervalEvaluator, Any, Interval, Interval], Inte
 
 def _add(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
     if not e.dtype.is_index:
-        return _EVERYTHING  # it wraps
+        return _EVERYTHING  # the sum may wrap
     return _both(add, a[0], b[0]), _both(add, a[1], b[1])
 
 
@@ -213,7 +213,7 @@ def _mul(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
 def _monotone(
     self: IntervalEvaluator, fn: Callable[[Any, Any], Expr], a: Interval, by: Expr
 ) -> Interval:
-    """fn(a, by), which rises with a for a positive `by` and falls for a negative one."""
+    """The interval of fn(a, by), for an `fn` that rises with a if by > 0 and falls if by < 0."""
     low, high = _both(fn, a[0], by), _both(fn, a[1], by)
     sign = self.sign(by)
     if sign > 0:
@@ -260,7 +260,10 @@ def _floormod(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Inte
 
 
 def _rests(self: IntervalEvaluator, by: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """Of remainders, of either sign, by what has this size; by 0 they are 0."""
+    """The interval of remainders, of either sign, by `by`, whose absolute value is `size`.
+
+    A remainder by 0 is 0.
+    """
     zero, one = const(0, by.dtype), const(1, by.dtype)
     if self.analyzer.bounds.divides(by):
         return sub(one, size), sub(size, one)
@@ -294,7 +297,7 @@ def _max(self: IntervalEvaluator, e: Any, a: Interval, b: Interval) -> Interval:
 
 
 def _truth(self: IntervalEvaluator, e: Any) -> Interval:
-    """A condition: the point it is when it depends on no set, else either value."""
+    """The interval of a condition: a point if it depends on no variable of `dom`, else [0, 1]."""
     for child in e.children():
         low, high = self.visit(child)
         if low is not child or high is not child:
@@ -324,7 +327,7 @@ def _cast(self: IntervalEvaluator, e: Any) -> Interval:
 
 
 def _keeps(target: DType, source: DType, low: End, high: End) -> bool:
-    """Whether values of `source` between the ends are the same in `target`."""
+    """Whether a cast from `source` to `target` keeps all values between the ends."""
     every = int(source.min_value), int(source.max_value)
     if target.is_index and (source.is_index or holds(target, *every)):
         return True

@@ -1,4 +1,4 @@
-"""Sets of integers between two expressions: unions and intersections."""
+"""Intervals of integers with symbolic ends, and their unions and intersections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IntSet:
 
     @classmethod
     def everything(cls) -> IntSet:
-        """All integers."""
+        """The set of all integers."""
         return _EVERYTHING
 
     @classmethod
@@ -36,22 +36,22 @@ class IntSet:
 
     @classmethod
     def single_point(cls, e: Expr) -> IntSet:
-        """Just the value of `e`."""
+        """The set that contains only the value of `e`."""
         return cls(e, e)
 
     @classmethod
     def interval(cls, low: Expr, high: Expr) -> IntSet:
-        """[low, high], both included."""
+        """The set [low, high], both included."""
         return cls(low, high)
 
     @classmethod
     def from_range(cls, r: Range) -> IntSet:
-        """The values of a range: a point when its extent is the constant 1."""
+        """The values of a range; a single point when its extent is the constant 1."""
         return cls.from_min_extent(r.min, r.extent)
 
     @classmethod
     def from_min_extent(cls, low: Expr, extent: Expr) -> IntSet:
-        """[low, low + extent - 1]."""
+        """The set [low, low + extent - 1], both included."""
         if isinstance(extent, IntImm):
             if extent.value == 1:
                 return cls(low, low)
@@ -61,7 +61,7 @@ class IntSet:
 
     @property
     def is_everything(self) -> bool:
-        """True when there is no bound at all."""
+        """True for the set of all integers, without bounds."""
         return self.min_value is NEG_INF_EXPR and self.max_value is POS_INF_EXPR
 
     @property
@@ -85,7 +85,7 @@ class IntSet:
         return self.max_value is not POS_INF_EXPR and self.max_value is not NEG_INF_EXPR
 
     def cover_range(self, default: Range) -> Range:
-        """[min, max] as a simplified Range; `default` when an end is missing."""
+        """[min, max] as a simplified Range; `default` when a bound is missing."""
         if not (self.has_lower_bound and self.has_upper_bound):
             return default
         low, high = self.min_value, self.max_value
@@ -105,7 +105,7 @@ _NOTHING = IntSet(POS_INF_EXPR, NEG_INF_EXPR)
 
 
 def union_set(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
-    """The smallest interval around all `sets`, its ends simplified; of none: nothing."""
+    """The smallest interval that contains all `sets`, simplified; the empty set for no sets."""
     low: Expr = POS_INF_EXPR
     high: Expr = NEG_INF_EXPR
     merged = False
@@ -129,7 +129,7 @@ def union_set(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSe
 
 
 def intersect_set(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
-    """The common values of `sets`, its ends simplified; of none: everything."""
+    """The common values of `sets`, simplified; all integers for no sets."""
     analyzer = analyzer or Analyzer()
     low: Expr = NEG_INF_EXPR
     high: Expr = POS_INF_EXPR

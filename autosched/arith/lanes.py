@@ -1,4 +1,4 @@
-"""Operations on ramps and broadcasts of integers, as ramps and broadcasts."""
+"""Simplifies vector operations on ramps and broadcasts of integers to ramps and broadcasts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DIVISIONS = frozenset((Div, Mod, FloorDiv, FloorMod))
 
 
 def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
-    """The vector operation `e` with simplified operands in simpler form; None when there is none.
+    """The vector operation `e`, whose operands are simplified, in simpler form; else None.
 
     broadcast(x) op broadcast(y) -> broadcast(x op y), for every operation on integers
     ramp(b, s) + broadcast(x)    -> ramp(b + x, s), and so for -, * and two ramps
@@ -70,7 +70,7 @@ def fold_lanes(s: RewriteSimplifier, e: Any) -> Expr | None:
 
 
 def _junction(e: Any) -> Expr | None:
-    """x and true, x or false, and so on, with the truth in every lane."""
+    """`and` or `or` with an operand that is the same constant in every lane; else None."""
     for known, other in ((e.a, e.b), (e.b, e.a)):
         if known.__class__ is Broadcast and known.value.__class__ is IntImm:
             keeps: bool = bool(known.value.value) == (e.__class__ is And)
@@ -99,7 +99,7 @@ def _divided(s: RewriteSimplifier, e: Any) -> Expr | None:
             return from_ramp(s.visit(floordiv(a.base, c)), part, lanes)
         return Broadcast(s.visit(floormod(a.base, c)), lanes)
     coeff, rest = s.analyzer.moduli(a.base)
-    step = gcd(coeff, c)  # multiples of it begin where the quotient may change
+    step = gcd(coeff, c)  # the quotient can change at multiples of `step` only
     last = rest % step + stride * (lanes - 1)
     if not 0 <= last < step:
         return None
@@ -109,7 +109,7 @@ def _divided(s: RewriteSimplifier, e: Any) -> Expr | None:
 
 
 def _extreme(s: RewriteSimplifier, e: Any) -> Expr | None:
-    """min(min(x, broadcast(c)), broadcast(d)), with the smaller of c and d."""
+    """min(min(x, broadcast(c)), broadcast(d)) as min(x, broadcast(min(c, d))), likewise max."""
     a, b = e.a, e.b
     if a.__class__ is e.__class__ and a.b.__class__ is Broadcast and b.__class__ is Broadcast:
         return e.with_children((a.a, s.visit(e.with_children((a.b, b)))))  # type: ignore[no-any-return]
@@ -117,7 +117,7 @@ def _extreme(s: RewriteSimplifier, e: Any) -> Expr | None:
 
 
 def _ends(e: Any) -> tuple[Expr, Expr] | None:
-    """The smallest and the largest lane; None when it is not known which these are."""
+    """The smallest and the largest lane of `e`; None when it is not known which lanes they are."""
     if e.__class__ is Broadcast:
         return e.value, e.value
     if e.__class__ is not Ramp or e.stride.__class__ is not IntImm:

@@ -1,6 +1,6 @@
-"""Residues: which values an expression can take modulo something.
+"""Residue analysis: the residue class {coeff * q + base : q any integer} of an expression.
 
-The set of an expression is {coeff * q + base : q any integer}; coeff 0 is the single value base.
+coeff 0 means the single value base; coeff 1 means nothing is known.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from autosched.tir.expr import (
 
 
 class ModularSet(NamedTuple):
-    """The values coeff * q + base; 0 <= base < coeff, or coeff is 0 and base the only value."""
+    """The values coeff * q + base for all integers q.
+
+    Either 0 <= base < coeff, or coeff is 0 and base the only value.
+    """
 
     coeff: int
     base: int
@@ -41,7 +44,7 @@ ANYTHING = ModularSet(1, 0)
 
 
 def residues(coeff: int, base: int) -> ModularSet:
-    """The normalised set of coeff * q + base."""
+    """The normalised set of the values coeff * q + base."""
     coeff = abs(coeff)
     return ModularSet(coeff, base % coeff if coeff else base)
 
@@ -52,14 +55,14 @@ def union(a: ModularSet, b: ModularSet) -> ModularSet:
 
 
 def intersect(a: ModularSet, b: ModularSet) -> ModularSet:
-    """A set containing all common values: the finer one when one divides the other."""
+    """A set that contains all common values: the finer one if one coeff divides the other."""
     if a.coeff == 0 or b.coeff == 0:
         return a if a.coeff == 0 else b
     return a if a.coeff % b.coeff == 0 or b.coeff % a.coeff != 0 else b
 
 
 class ModularEvaluator:
-    """Computes modular sets from those of the variables in `env`."""
+    """Computes the modular sets of expressions from those of the variables in `env`."""
 
     __slots__ = ("env", "memo")
 
@@ -70,7 +73,7 @@ class ModularEvaluator:
         self.memo: dict[Expr, ModularSet] = {} if memo is None else memo
 
     def __call__(self, e: Expr) -> ModularSet:
-        """The residues of `e`: every integer where nothing is known."""
+        """The modular set of `e`; all integers where nothing is known."""
         rule = _RULES.get(e.__class__)
         if rule is None or not e.dtype.is_integral:
             return ANYTHING
@@ -89,7 +92,10 @@ def _var(ev: ModularEvaluator, e: Any) -> ModularSet:
 
 
 def _of_type(e: Any, coeff: int, base: int) -> ModularSet:
-    """The set of exact results; where they may wrap, of their residues modulo the type's size."""
+    """The set coeff * q + base of exact results of `e`, weakened where they may wrap.
+
+    Wrapping keeps residues modulo powers of two up to the size of the type only.
+    """
     if is_data(e) or not e.dtype.is_index:
         coeff = gcd(coeff, 1 << e.dtype.bits)
     return residues(coeff, base)
@@ -129,7 +135,7 @@ def _floormod(ev: ModularEvaluator, e: Any) -> ModularSet:
 
 def _truncdiv(ev: ModularEvaluator, e: Any) -> ModularSet:
     a, b = ev(e.a), ev(e.b)
-    # Rounding makes no difference only where every value is divisible.
+    # Only where every value is divisible does rounding toward zero make no difference.
     if b.coeff == 0 and b.base != 0 and a.coeff % b.base == 0 and a.base % b.base == 0:
         return _of_type(e, a.coeff // b.base, a.base // b.base)
     return ANYTHING
@@ -158,7 +164,7 @@ def _cast(ev: ModularEvaluator, e: Any) -> ModularSet:
 
 
 def _call(ev: ModularEvaluator, e: Any) -> ModularSet:
-    """Of x ^ y the low bits that are zero in both."""
+    """The set of x ^ y, by the low bits that are zero in both operands; else all integers."""
     if e.op != "bitwise_xor":
         return ANYTHING
     a, b = ev(e.args[0]), ev(e.args[1])
@@ -166,7 +172,7 @@ def _call(ev: ModularEvaluator, e: Any) -> ModularSet:
 
 
 def _power_of_two(n: int) -> int:
-    """The largest power of two that divides `n`, within 64 bits; 1 of 0."""
+    """The largest power of two that divides `n`, at most 2^62; 1 for 0."""
     return min(n & -n, 1 << 62) or 1
 
 

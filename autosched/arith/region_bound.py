@@ -1,7 +1,7 @@
-"""What a statement accesses of a buffer while its loops run: boxes inside, around, and exact.
+"""Bounds the region of a buffer that a statement accesses in its loops: exactly, below and above.
 
-The region of one iteration is a box, one range for each dimension; all iterations for which the
-predicate holds together access the union A of these boxes.
+The region of one iteration is a box, with one range for each dimension. The accessed region is the
+union of these boxes over all iterations for which the predicate holds.
 
     for i in range(4): for j in range(8): A[i * 8 + j]     accesses exactly A[0:32]
     for i in range(4): for j in range(8): A[i * 9 + j]     accesses some of A[0:35], all of A[0:8]
@@ -33,11 +33,12 @@ def estimate_region_strict_bound(
     predicate: Expr = _TRUE,
     analyzer: Analyzer | None = None,
 ) -> Box | None:
-    """The box that is exactly what is accessed: one set for each dimension; None if unknown.
+    """The box of exactly the accessed elements: one set for each dimension; None if unknown.
 
     `region` is the box of one iteration, `var_dom` the range of each loop, `predicate` the
-    condition under which an iteration accesses anything. Ends mention variables outside of
-    `var_dom`, of which `analyzer` may know something. A set that is nothing: there is no access.
+    condition under which an iteration accesses anything. The ends of the box may mention variables
+    outside of `var_dom`, about which `analyzer` may have knowledge. If nothing is accessed, all
+    sets are empty.
     """
     try:
         return Digits(region, var_dom, predicate, analyzer).box()
@@ -51,11 +52,11 @@ def estimate_region_lower_bound(
     predicate: Expr = _TRUE,
     analyzer: Analyzer | None = None,
 ) -> Box | None:
-    """A box of which every element is accessed; None if none is found.
+    """A box all of whose elements are accessed; None if none is found.
 
-    It is the exact one where that is known; otherwise some loops are left at their first or last
-    iteration. The arguments are those of `estimate_region_strict_bound`. A box with a set that is
-    nothing is empty: nothing is accessed in the iterations looked at.
+    It is the exact box where that is known; otherwise the exact box with some loops fixed at their
+    first or last iteration. The arguments are those of `estimate_region_strict_bound`. A box with
+    an empty set means that nothing is accessed in these iterations.
     """
     dom = dict(var_dom)
     ranges, condition = list(region), predicate
@@ -68,7 +69,7 @@ def estimate_region_lower_bound(
             culprit = next((v for v in dom if v in unknown.variables), None)
         if culprit is None:
             return None
-        # The first iteration, unless nothing is accessed in it.
+        # Fix the loop at its first iteration, or at its last if the first accesses nothing.
         values = dom.pop(culprit)
         last = sub(add(values.min, values.extent), 1)
         known = analyzer or Analyzer()
@@ -93,11 +94,12 @@ def estimate_region_upper_bound(
     predicate: Expr = _TRUE,
     analyzer: Analyzer | None = None,
 ) -> Box:
-    """A box that contains everything that is accessed; there always is one.
+    """A box that contains all accessed elements; there always is one.
 
-    It is the exact one where that is known, of all dimensions or of one alone; otherwise a
-    dimension has the interval of its indices over the loops, shortened by what the predicate says
-    of single loops. The arguments are those of `estimate_region_strict_bound`.
+    It is the exact box where that is known, for all dimensions together or for a single one.
+    Otherwise a dimension gets the interval of its indices over the loops, whose ranges are reduced
+    by conjuncts of the predicate on single loops. The arguments are those of
+    `estimate_region_strict_bound`.
     """
     exact = estimate_region_strict_bound(region, var_dom, predicate, analyzer)
     if exact is not None:
@@ -125,7 +127,7 @@ def estimate_region_upper_bound(
 
 
 def _shorten(condition: Expr, sets: dict[Var, IntSet], analyzer: Analyzer) -> None:
-    """Take the values away from the only loop in `condition` for which it does not hold."""
+    """If `condition` depends on one loop only, remove the loop's values for which it is false."""
     inside = [v for v in sets if v in free_vars(condition)]
     if len(inside) != 1:
         return

@@ -1,6 +1,6 @@
-"""Bottom-up simplification by the tables of rewrite rules.
+"""Bottom-up simplification by tables of rewrite rules.
 
-docs/semantics/arithmetic.md says what comes first, this or the canonical form.
+docs/semantics/arithmetic.md describes the order of rewriting and canonical forms.
 """
 
 from __future__ import annotations
@@ -98,21 +98,23 @@ _FOLD: dict[type[Expr], Callable[[Any, Any], Expr]] = {
 }
 _DIVISIONS = frozenset((Div, Mod, FloorDiv, FloorMod))
 _OF_CHOICES = frozenset((Add, Sub, Min, Max))
-"""Operations of two choices under one condition that Ansor too takes inside."""
+"""The operations that Ansor, too, moves into two Selects of the same condition."""
 _CONSTANTS = frozenset((IntImm, FloatImm, Var))
 
 
 def is_always(predicate: Expr | None) -> bool:
-    """True for a predicate that holds in every lane."""
+    """True for a constant predicate that is true in every lane."""
     every: Any = predicate.value if predicate.__class__ is Broadcast else predicate
     return every.__class__ is IntImm and bool(every.value)
 
 
 def _of_floats(e: Any, as_ansor: bool) -> Expr | None:
-    """Division by a constant as multiplication, and x - x of what is not infinite or NaN.
+    """The float operation `e` simplified: division by a constant, and x - x for a finite x.
 
-    The inverse must be exact, so that the product is the quotient to the last bit; `as_ansor` takes
-    any, as Ansor does. In a float that is only stored it would be far off: code divides in float32.
+    A division becomes a multiplication if the inverse is exact, so that the results are bitwise
+    equal; with `as_ansor` any inverse is taken, as Ansor does. Storage-only float types keep the
+    division: code divides in float32, and an inverse rounded to the type would be far off. None
+    when nothing applies.
     """
     cls, a, b = e.__class__, e.a, e.b
     if cls is Div and b.__class__ is FloatImm and b.value != 0.0 and not e.dtype.is_storage_float:
@@ -123,7 +125,7 @@ def _of_floats(e: Any, as_ansor: bool) -> Expr | None:
 
 
 def _has_exact_inverse(value: FloatImm) -> bool:
-    """True for powers of two (or minus them) whose inverse is a normal number of the type."""
+    """True for +-2^k whose inverse is a normal number of the type."""
     if not math.isfinite(value.value) or abs(math.frexp(value.value)[0]) != 0.5:
         return False
     limits = np.finfo(value.dtype.numpy)
@@ -131,7 +133,7 @@ def _has_exact_inverse(value: FloatImm) -> bool:
 
 
 def _is_finite(e: Any) -> bool:
-    """True for integers converted to a float type that holds them all."""
+    """True for an integer cast to a float type whose range covers all integers."""
     return (
         e.__class__ is Cast
         and e.value.dtype.is_integral
@@ -140,11 +142,12 @@ def _is_finite(e: Any) -> bool:
 
 
 class Found:
-    """What a simplifier has found under its analyzer's present knowledge: `memo` and `forms`.
+    """The memos of a simplifier under its analyzer's present knowledge.
 
-    The analyzer keeps it, and replaces what it holds when that knowledge changes; `depth` is how
-    deeply rules are nested. An analyzer that kept the simplifier itself, which refers to the
-    analyzer, would be freed only by the garbage collector.
+    `memo` maps expressions to simplified ones, `forms` to canonical sums; the analyzer empties both
+    when its knowledge changes. `depth` is the nesting of rules being applied. The analyzer owns
+    this object instead of the simplifier, which refers to the analyzer: that cycle would only be
+    freed by the garbage collector.
     """
 
     __slots__ = ("depth", "forms", "memo")
@@ -165,7 +168,7 @@ class RewriteSimplifier:
         self.found = found
 
     def __call__(self, e: Expr) -> Expr:
-        """`e` rewritten, twice when the first time changed it."""
+        """`e` rewritten, and rewritten once more if that changed it."""
         first = self.visit(e)
         return first if first is e else self.visit(first)
 
@@ -185,7 +188,7 @@ class RewriteSimplifier:
         return found
 
     def again(self, e: Expr) -> Expr:
-        """`e` simplified once more, inside a rule; nested at most 5 times."""
+        """`e`, the result of a rule, simplified again; unchanged beyond 5 levels of nesting."""
         if self.found.depth >= MAX_NESTING:
             return e
         self.found.depth += 1
@@ -203,15 +206,15 @@ class RewriteSimplifier:
         return low >= 0 and high < limit and high < POS_INF
 
     def divides(self, e: Expr) -> bool:
-        """Whether `e` is not 0, as sizes are taken for: a quotient by 0 is 0."""
+        """Whether `e` may be taken as nonzero (`BoundEvaluator.divides`)."""
         return self.analyzer.bounds.divides(e)
 
     def prove(self, e: Expr) -> bool:
-        """Whether the condition `e` is proven inside a rule."""
+        """Whether the condition `e` of a rule is provable."""
         return self.analyzer.prove_nested(e)
 
     def children(self, e: Expr) -> Expr:
-        """`e` with its children rewritten; itself when none changed."""
+        """`e` with its children rewritten; `e` itself when none changed."""
         children = e.children()
         settled = self.analyzer.settled
         new = tuple([c if c in settled else self.visit(c) for c in children])
@@ -225,7 +228,7 @@ class RewriteSimplifier:
         return value
 
     def _binary(self, e: Any) -> Expr:
-        """e.a and e.b visited, the node rebuilt and its rules applied."""
+        """The binary node `e` with rewritten operands, after applying its rules."""
         a, b = self.visit(e.a), self.visit(e.b)
         cls = e.__class__
         if a is not e.a or b is not e.b:
@@ -235,7 +238,7 @@ class RewriteSimplifier:
         return self.apply(e) if e.__class__ is cls else e
 
     def apply(self, e: Any) -> Expr:
-        """The node `e`, whose children are simplified, by the first rule that matches."""
+        """The node `e`, whose children are simplified, rewritten by the first rule that matches."""
         dtype = e.dtype
         a, b = e.a, e.b
         if (
@@ -257,13 +260,13 @@ class RewriteSimplifier:
             as_ansor = self.analyzer.as_ansor
             result = _of_floats(e, as_ansor) if dtype.lanes == 1 else None
         elif dtype.lanes == 1 and self.analyzer.as_ansor:
-            result = None  # Ansor has rules for indices alone
+            result = None  # Ansor has rules for int32 and int64 scalars only
         else:
             result = self._wrapping(e)
         return e if result is None else result
 
     def exact(self, e: Any) -> Expr | None:
-        """`e` by the rules for exact arithmetic, None when none applies."""
+        """`e` rewritten by the rules for exact arithmetic; None when none applies."""
         cls = e.__class__
         special = RULES_BY_BOUNDS.get(cls)
         if special is not None:
@@ -274,7 +277,7 @@ class RewriteSimplifier:
         return None if rules is None else rules(e, self)
 
     def _data(self, e: Any) -> Expr | None:
-        """`exact` where neither `e` nor its result can wrap, else what holds there too."""
+        """`e` rewritten by `exact` if neither `e` nor the result can wrap, else by `_wrapping`."""
         wraps = self.analyzer.bounds.wraps
         if not wraps(e):
             result = self.exact(e)
@@ -283,7 +286,7 @@ class RewriteSimplifier:
         return self._wrapping(e)
 
     def _wrapping(self, e: Any) -> Expr | None:
-        """`e` of an integer type by what holds modulo the size of the type."""
+        """The integer `e` rewritten by rules that hold modulo the size of its type, else None."""
         cls = e.__class__
         if not e.dtype.is_integral or e.dtype.is_bool:
             return None
@@ -299,7 +302,10 @@ class RewriteSimplifier:
         return None if rules is None else rules(e, self)
 
     def compared(self, e: Any) -> Expr | None:
-        """A comparison of indices by its rules, where they hold for its operands."""
+        """A comparison of indices rewritten by its rules; None when none applies.
+
+        For data, the rules apply only if neither the operands nor the result can wrap.
+        """
         rules = INDEX_RULES[e.__class__]
         if not is_data(e):
             return rules(e, self)
@@ -320,7 +326,7 @@ class RewriteSimplifier:
         return select(condition, a, b)
 
     def _branches(self, condition: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """Both branches, each simplified knowing how the condition came out."""
+        """Both branches simplified, `a` assuming `condition` and `b` assuming its negation."""
         if condition.dtype.lanes != 1:
             return self.visit(a), self.visit(b)
         variables = free_vars(condition)

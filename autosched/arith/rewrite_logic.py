@@ -1,7 +1,7 @@
 """Rewriting of comparisons and conditions.
 
-All comparisons of integers are expressed by `<` and `==`: `a > b` as `b < a`, `a <= b` as the
-negation of `b < a`. Each function takes the simplifier and a node of its class.
+All integer comparisons are reduced to `<` and `==`: `a > b` to `b < a`, `a <= b` to the negation of
+`b < a`. Each `rewrite_` function takes the simplifier and a node of its class.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COMPARISONS = frozenset((EQ, NE, LT, LE, GT, GE))
 
 
 def _known(s: RewriteSimplifier, e: Expr) -> Expr | None:
-    """The truth of a condition that is literally in scope."""
+    """TRUE or FALSE if the condition `e` is literally assumed or refuted in scope, else None."""
     truth = s.analyzer.literals.get(e)
     if truth is None:
         return None
@@ -58,7 +58,7 @@ def _is_scalar_int(e: Expr) -> bool:
 
 
 def _plain(s: RewriteSimplifier, e: Any) -> Expr:
-    """A comparison of other things than indices: only the operands are simplified."""
+    """A comparison of vectors or floats: only the operands are simplified, and vectors folded."""
     result: Expr = s.children(e)
     known = _known(s, result)
     if known is None and isinstance(result, CompareExpr) and result.a.dtype.lanes > 1:
@@ -67,7 +67,7 @@ def _plain(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def rewrite_less(s: RewriteSimplifier, e: Any) -> Expr:
-    """a < b."""
+    """Rewrite a < b."""
     a, b = s.visit(e.a), s.visit(e.b)
     node: Expr = e if a is e.a and b is e.b else lt(a, b)
     if node.__class__ is not LT:
@@ -97,7 +97,7 @@ def rewrite_less(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def rewrite_less_equal(s: RewriteSimplifier, e: Any) -> Expr:
-    """a <= b, as not b < a."""
+    """Rewrite a <= b, as not b < a."""
     known = _known(s, e)
     if known is not None:
         return known
@@ -107,19 +107,19 @@ def rewrite_less_equal(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def rewrite_greater(s: RewriteSimplifier, e: Any) -> Expr:
-    """a > b, as b < a."""
+    """Rewrite a > b, as b < a."""
     known = _known(s, e)
     return s.visit(LT(e.b, e.a)) if known is None else known
 
 
 def rewrite_greater_equal(s: RewriteSimplifier, e: Any) -> Expr:
-    """a >= b, as b <= a."""
+    """Rewrite a >= b, as b <= a."""
     known = _known(s, e)
     return s.visit(LE(e.b, e.a)) if known is None else known
 
 
 def rewrite_equal(s: RewriteSimplifier, e: Any) -> Expr:
-    """a == b."""
+    """Rewrite a == b."""
     a, b = s.visit(e.a), s.visit(e.b)
     node: Expr = e if a is e.a and b is e.b else eq(a, b)
     if node.__class__ is not EQ:
@@ -138,7 +138,7 @@ def rewrite_equal(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def rewrite_not_equal(s: RewriteSimplifier, e: Any) -> Expr:
-    """a != b, as not a == b, or as < when one direction is excluded."""
+    """Rewrite a != b, as not a == b, or as < when one direction is excluded."""
     known = _known(s, e)
     if known is not None:
         return known
@@ -155,7 +155,7 @@ def rewrite_not_equal(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def negation(s: RewriteSimplifier, e: Expr) -> Expr:
-    """not e, for a simplified e."""
+    """The simplified negation of the simplified condition `e`."""
     if e.__class__ is IntImm:
         return FALSE if e.value else TRUE
     node = Not(e)
@@ -163,13 +163,13 @@ def negation(s: RewriteSimplifier, e: Expr) -> Expr:
 
 
 def rewrite_not(s: RewriteSimplifier, e: Any) -> Expr:
-    """not a."""
+    """Rewrite not a."""
     known = _known(s, e)
     return negation(s, s.visit(e.a)) if known is None else known
 
 
 def rewrite_junction(s: RewriteSimplifier, e: Any) -> Expr:
-    """a and b, a or b."""
+    """Rewrite a and b, or a or b."""
     a, b = s.visit(e.a), s.visit(e.b)
     cls = e.__class__
     node: Expr = e
@@ -188,7 +188,7 @@ def rewrite_junction(s: RewriteSimplifier, e: Any) -> Expr:
 
 
 def _has_negation(e: Any) -> bool:
-    """False for a comparison of floats, where NaN makes `not a < b` differ from `b <= a`."""
+    """False if `e` has a float comparison, whose negation NaN makes differ: not a < b, b <= a."""
     cls = e.__class__
     if cls in _COMPARISONS:
         return not e.a.dtype.is_float
@@ -211,7 +211,7 @@ def _constant_offset(e: Any) -> tuple[Expr, int]:
 
 
 def _gather_constants(a: Expr, b: Expr) -> Expr | None:
-    """a < b with a constant on one side only; None when it is so already."""
+    """a < b with its constants moved to one side; None if they are already, or may overflow."""
     left, left_offset = _constant_offset(a)
     right, right_offset = _constant_offset(b)
     if left_offset == 0 and right_offset == 0:
@@ -222,7 +222,7 @@ def _gather_constants(a: Expr, b: Expr) -> Expr | None:
     if difference == 1:
         return le(left, right)
     if abs(difference) >= 1 << (a.dtype.bits - 2):
-        return None  # the other side could overflow, see tir/data.py
+        return None  # the side that gets the constant could overflow (tir/data.py)
     try:
         if difference < 0 and right_offset != 0:
             return lt(exact.add(left, const(-difference, a.dtype)), right)

@@ -2,17 +2,18 @@
 
 A table is a text of lines `pattern -> result [if condition]`:
 
-* `x`, `y`, ... match any expression, `c`, `c1`, ... an integer constant, a number itself; a name
-  used twice must match the same object (nodes are interned, so that is deep equality);
+* `x`, `y`, ... match any expression, `c`, `c1`, ... an integer constant, and a number the constant
+  of that value; a name used twice must match the same object (nodes are interned, so that is deep
+  equality);
 * `+ - * // %`, comparisons, `and or not`, `min max select tdiv tmod if_then_else` are the nodes;
 * `=>` instead of `->` simplifies the result again, `~` in front adds the pattern with the operands
   of commutative operators exchanged, in every combination;
 * in a condition the constants are Python ints, and `lo(x)` (lower bound), `below(x, n)` (x is
-  in [0, n)), `divides(x)` (x is not 0, by which a quotient is 0), `prove(x)` ask the analyzer;
+  in [0, n)), `divides(x)` (x may be taken as nonzero) and `prove(x)` query the analyzer;
   parts of a result made of constants are computed as ints.
 
-Lines are tried top to bottom; the first that matches and whose condition holds is applied, unless
-its result needs a constant that the type cannot hold: then none is.
+Lines are tried top to bottom; the first that matches and whose condition holds is applied. If its
+result needs a constant that the type cannot hold, no rule is applied.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from autosched.tir.expr import Expr
 
 
 class RuleScope(Protocol):
-    """What rules may ask: bounds, proofs, and to simplify once more."""
+    """The queries that rules may make: bounds, proofs, and simplifying again."""
 
     def lo(self, e: Expr) -> int:
         """The lower bound of `e`."""
@@ -38,13 +39,13 @@ class RuleScope(Protocol):
         """Whether `e` is in [0, limit)."""
 
     def divides(self, e: Expr) -> bool:
-        """Whether `e` is not 0."""
+        """Whether `e` may be taken as nonzero."""
 
     def prove(self, e: Expr) -> bool:
-        """Whether the condition `e` is proven."""
+        """Whether the condition `e` is provable."""
 
     def again(self, e: Expr) -> Expr:
-        """`e` simplified once more."""
+        """`e`, the result of a rule, simplified again."""
 
 
 RuleFn = Callable[[Any, RuleScope], Expr | None]
@@ -121,7 +122,7 @@ def _tree(node: ast.expr) -> Tree:
 
 
 def _variants(tree: Tree) -> Iterator[Tree]:
-    """The tree with commutative operands in both orders."""
+    """All variants of the tree with the operands of commutative operators in either order."""
     if not isinstance(tree, tuple):
         yield tree
         return
@@ -142,7 +143,7 @@ def _all_const(tree: Tree) -> bool:
 
 
 class _Rule:
-    """One pattern with its result, as Python source."""
+    """A pattern with its result and condition, compiled to Python source (`source`)."""
 
     def __init__(
         self, pattern: Tree, result: ast.expr, condition: ast.expr | None, again: bool
@@ -255,9 +256,9 @@ def _parse_rules(root: str, table: str) -> Iterator[_Rule]:
 
 
 def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
-    """The matching function of those rules in `tables` that rewrite nodes of class `root`.
+    """Compile the rules in `tables` for nodes of class `root` to one function.
 
-    It takes the node (its children simplified) and a RuleScope, and returns the rewritten
+    The function takes the node (its children simplified) and a RuleScope, and returns the rewritten
     expression or None. Raises ValueError for a line that is not a rule.
     """
     name = root.__name__
@@ -267,7 +268,7 @@ def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
     scope: dict[str, Any] = {**vars(nodes), **{f: getattr(op, f) for f in _BUILD.values()}}
     scope |= {f: getattr(exact, f) for f in ("const", "add", "sub", "mul")}
     scope |= {"TRUE": op.const(True), "FALSE": op.const(False)}
-    exec(code, scope)  # the source is made of the literal tables of this package only
+    exec(code, scope)  # safe: the source comes from the literal tables of this package only
     function: RuleFn = scope["rules"]
 
     def rules(e: Any, s: RuleScope) -> Expr | None:
@@ -280,7 +281,7 @@ def compile_rules(root: type[Expr], *tables: str) -> RuleFn:
 
 
 def rules_for(root: type[Expr], *tables: str) -> RuleFn:
-    """`compile_rules`, put off until the function is first called: most programs need few."""
+    """`compile_rules`, deferred to the first call of the function: most programs need few."""
     function: RuleFn | None = None
 
     def apply(e: Any, s: RuleScope) -> Expr | None:

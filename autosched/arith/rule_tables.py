@@ -1,4 +1,4 @@
-"""The tables of rewrite rules by the class of the node they rewrite."""
+"""The compiled rewrite rules, by the class of the node that they rewrite."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ INDEX_RULES: dict[type[Expr], RuleFn] = {
     LT: rules_for(LT, LESS),
     EQ: rules_for(EQ, EQUAL),
 }
-"""For int32 and int64 scalars whose arithmetic is exact."""
+"""The rules for int32 and int64 scalars whose arithmetic is exact."""
 
 MODULAR_RULES: dict[type[Expr], RuleFn] = {
     cls: rules_for(cls, MODULAR) for cls in (Add, Sub, Mul, Min, Max)
 }
-"""For integers of any type and lanes whose arithmetic may wrap."""
+"""The rules for integers of any type and number of lanes, whose arithmetic may wrap."""
 
 BOOL_RULES: dict[type[Expr], RuleFn] = {
     And: rules_for(And, AND),
     Or: rules_for(Or, OR),
     Not: rules_for(Not, NOT),
 }
-"""For conditions whose comparisons are of integers."""
+"""The rules for conditions whose comparisons are of integers."""

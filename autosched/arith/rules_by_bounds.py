@@ -1,4 +1,4 @@
-"""Rewrite rules decided by bounds and residues of the operands."""
+"""Rewrite rules that depend on bounds and residues of the operands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _extreme(s: RewriteSimplifier, e: Any) -> Expr | None:
-    """The operand of a min or max that is always the chosen one."""
+    """The operand that a min or max always equals; None when it is not known."""
     order = by_bounds(s.analyzer, e.a, e.b)
     smaller: Expr = e.a if e.__class__ is Min else e.b
     larger: Expr = e.b if e.__class__ is Min else e.a
@@ -29,7 +29,7 @@ def _is_scaled(e: Any) -> bool:
 
 
 def _quotient(s: RewriteSimplifier, e: Any) -> Expr | None:
-    """(x*c1 + y) // c2, also without y, by the values its remainder part can take."""
+    """(x*c1 + y) // c2 (y may be absent), simplified if bounds determine its remainder part."""
     a, b = e.a, e.b
     if b.__class__ is not IntImm or b.value <= 0:
         return None
@@ -52,7 +52,7 @@ def _quotient(s: RewriteSimplifier, e: Any) -> Expr | None:
 
 
 def _remainder(s: RewriteSimplifier, e: Any) -> Expr | None:
-    """x % c from the bounds or the residues of x."""
+    """x % c, simplified by the bounds or the residues of x; None when they do not suffice."""
     a: Expr = e.a
     b = e.b
     if b.__class__ is not IntImm or b.value <= 0:

@@ -1,6 +1,6 @@
 """Rewrite rules of integer comparisons.
 
-Only `<`, `==` have rules: the other comparisons are expressed by them (`rewrite_logic.py`).
+Only `<` and `==` have rules: other comparisons are reduced to them (`rewrite_logic.py`).
 """
 
 LESS = """

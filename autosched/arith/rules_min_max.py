@@ -1,6 +1,6 @@
 """Rewrite rules of minima and maxima of integers.
 
-The rules of `max` are the ones of `min` with the two exchanged.
+The rules of `max` are those of `min` with min and max exchanged.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Rewrite rules that hold for every integer type, also where sums and products wrap.
 
-Those of sums and products are laws of arithmetic modulo a power of two; those of minima and
-maxima need an order only.
+The rules of sums and products are laws of arithmetic modulo a power of two. The rules of minima and
+maxima need only an order.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Integer expressions as sums of terms: the canonical form.
+"""The canonical form of integer expressions: sums of terms.
 
-A sum is a constant base and a list of terms; a term is ((index % upper) // lower) * scale with
-an opaque expression for index, an upper that is a multiple of lower (or infinite), and a flag
-whether // and % truncate toward zero instead of rounding down.
+A sum is a constant base and a list of terms. A term is ((index % upper) // lower) * scale, where
+index is an opaque expression and upper a multiple of lower or infinite. A flag says whether // and
+% truncate toward zero instead of rounding down.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ NO_UPPER = 1 << 80
 
 
 class Term(NamedTuple):
-    """((index % upper) // lower) * scale; upper is NO_UPPER when there is no %.
+    """The term ((atom % upper) // lower) * scale; upper is NO_UPPER when there is no %.
 
-    The index is never a constant: a sum that comes to one belongs to a `Sum`'s base.
+    With `trunc`, // and % truncate toward zero. The index `atom` is never a constant: constants
+    belong to the base of a `Sum`.
     """
 
     atom: Expr
@@ -54,7 +55,7 @@ class Term(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """terms[0] + terms[1] + ... + base."""
+    """The sum terms[0] + terms[1] + ... + base."""
 
     terms: tuple[Term, ...]
     base: int
@@ -81,7 +82,7 @@ def opaque(index: Expr) -> Term:
 
 
 def lone(index: Expr) -> Sum:
-    """The sum that is just `index`, a constant or not."""
+    """The sum that is just `index`, which may be a constant."""
     return Sum((), index.value) if isinstance(index, IntImm) else Sum((opaque(index),), 0)
 
 
@@ -103,7 +104,8 @@ def insert_index(terms: list[Term], index: Expr, scale: int) -> None:
 def insert_term(terms: list[Term], new: Term, factor: int) -> None:
     """Add `new` times `factor` to the terms.
 
-    Terms of one index stand together, with falling `lower`; equal ones are merged.
+    Terms of one index are adjacent, by decreasing `lower`; terms that differ only in scale are
+    merged.
     """
     index, lower, upper, scale, trunc = new
     scale *= factor
@@ -124,7 +126,10 @@ def insert_term(terms: list[Term], new: Term, factor: int) -> None:
 
 
 def merge_terms(terms: list[Term]) -> list[Term]:
-    """Undo // and %: x//4*4 + x%4 is x. Terms with scale 0 are dropped."""
+    """`terms` with matching quotients and remainders joined: x//4*4 + x%4 becomes x.
+
+    Terms with scale 0 are dropped.
+    """
     terms = [t for t in terms if t[3]]
     i = 0
     while i < len(terms) - 1:
@@ -169,7 +174,7 @@ def emit(terms: list[Term] | tuple[Term, ...], base: int, dtype: DType) -> Expr:
         terms = merge_terms(list(terms))
         terms.sort(key=_order)
     if base == 0 and len(terms) == 1 and terms[0][3] < -1:
-        return _emit_term(terms[0], terms[0][3], dtype)  # i * -3, not 0 - i * 3
+        return _emit_term(terms[0], terms[0][3], dtype)  # emit i * -3, not 0 - i * 3
     result: Expr | None = None
     for term in terms:
         if term[3] > 0:
@@ -259,7 +264,7 @@ def _plain_bound(terms: list[Term] | tuple[Term, ...], base: int, bounds: BoundE
 
 
 def _concerned(terms: list[Term] | tuple[Term, ...], bounds: BoundEvaluator) -> bool:
-    """True when a fact mentions a variable of the sum."""
+    """True when a fact of `bounds` mentions a variable of the sum."""
     variables = bounds.fact_vars
     return any(not variables.isdisjoint(free_vars(term[0])) for term in terms)
 
@@ -271,7 +276,7 @@ def _refined_bound(
     bounds: BoundEvaluator,
     dtype: DType,
 ) -> Bound:
-    """The bound with the facts about the sum, and about sums in it."""
+    """`bound` intersected with the facts about the sum and about partial sums."""
     low, high = bound
     plain = Sum(tuple(terms), 0)
     if representable(plain, dtype) and not bounds.wraps(total := emit(terms, 0, dtype)):
@@ -285,7 +290,10 @@ def _refined_bound(
 
 
 class LinearFact(NamedTuple):
-    """The sum of `terms` lies in [low, high]; `multiples`: its multiples are bounded by it too."""
+    """The fact that the sum of `terms` lies in [low, high].
+
+    With `multiples` it also bounds multiples of the sum.
+    """
 
     terms: tuple[Term, ...]
     low: int
@@ -296,7 +304,7 @@ class LinearFact(NamedTuple):
 def _bound_by(
     fact: LinearFact, terms: list[Term] | tuple[Term, ...], bounds: BoundEvaluator
 ) -> Bound | None:
-    """The bound of the sum when it contains a multiple of the fact's sum."""
+    """The bound of the sum if it contains a multiple of the fact's sum, else None."""
     rest = list(terms)
     factor = 0
     for known in fact.terms:

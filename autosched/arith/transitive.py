@@ -1,4 +1,4 @@
-"""Bounds of sums by several inequalities together: i < j and j < n give i < n - 1."""
+"""Bounds of sums by combining several inequalities: i < j and j < n imply i < n - 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autosched.arith.sum_form import LinearFact, Term, term_bound
 from autosched.tir.expr import Expr
 
 _DEPTH = 3
-"""Inequalities used together."""
+"""The largest number of inequalities that are combined."""
 
 Key = tuple[Expr, int, int, bool]
 Scales = dict[Key, int]
@@ -19,7 +19,7 @@ Scales = dict[Key, int]
 def transitive_bound(
     terms: list[Term], base: int, bounds: BoundEvaluator, derived: Sequence[LinearFact] = ()
 ) -> Bound:
-    """The interval of the sum by up to three facts about sums, known ones and `derived`."""
+    """The interval of the sum, combining up to three facts: those of `bounds`, and `derived`."""
     target = _scales(terms)
     facts = [(_scales(f.terms), f) for f in (*bounds.linear, *derived)]
     high = _upper(target, facts, _DEPTH, bounds)
@@ -37,16 +37,16 @@ def _scales(terms: list[Term] | tuple[Term, ...]) -> Scales:
 def _upper(
     target: Scales, facts: list[tuple[Scales, LinearFact]], depth: int, bounds: BoundEvaluator
 ) -> int:
-    """An upper bound of the sum: by the bounds of its terms, or with multiples of facts added.
+    """An upper bound of the sum: from the bounds of its terms, after adding multiples of facts.
 
-    A fact is used to take out one of the terms, where that does not make the sum longer.
+    A fact is used to eliminate one of the terms, if that does not make the sum longer.
     """
     best = _plain(target, bounds)
     if depth == 0 or not target:
         return best
     for position, (scales, fact) in enumerate(facts):
         for key in scales.keys() & target.keys():
-            # The sum so often that a multiple of the fact takes the term out.
+            # Scale the sum by `times`, so that a multiple of the fact eliminates the term.
             times = abs(scales[key]) // gcd(scales[key], target[key])
             factor = times * target[key] // scales[key]
             limit = fact.high if factor > 0 else fact.low

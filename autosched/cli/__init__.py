@@ -13,7 +13,7 @@ def main() -> None:
 
     interrupts_leave()
     rarely_collect()
-    # Looking for plugins among all installed packages takes 30 ms; there are none for our models.
+    # Looking for plugins in all installed packages takes 30 ms, and our models have none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
     from autosched.cli.app import run
 

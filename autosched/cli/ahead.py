@@ -1,4 +1,4 @@
-"""The processes of a tuning run, started while the command still imports what it needs."""
+"""Worker processes of a tuning run, started while the command still imports its modules."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from autosched.measure.workers import default_workers
 from autosched.process.ahead import end_ahead, start_ahead
 
-# As their owners name them, which take long to import.
+# As their modules name them; importing those would take long.
 BUILD = ("autosched.measure.build:make_handler", 8 << 30)
 RUN = ("autosched.measure.run:make_handler", 0)
 
 
 @contextmanager
 def started_ahead(wanted: bool) -> Iterator[None]:
-    """Start those of a run on this machine's CPU as its configuration is without a file.
+    """Start the processes that a run with default settings on this machine's CPU needs.
 
-    In the order in which they are needed: while the search goes on one process builds alone. What
-    is not taken ends with this.
+    They start in the order in which they are needed: during the search one process builds alone.
+    Processes that are not taken over end with this context.
     """
     if wanted:
         start_ahead((BUILD, RUN, *[BUILD] * (default_workers("cpu") - 1)))

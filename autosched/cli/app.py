@@ -1,4 +1,4 @@
-"""The command line's front: options in, exit status out.
+"""The front of the command line: from options to exit status.
 
 Exit status: 0 done; 2 the user's input is wrong; 3 nothing valid was measured; 130 interrupted.
 """
@@ -82,7 +82,7 @@ def doctor(
     """
     from autosched.cli import doctor as command
 
-    interrupts_raise()  # the folder of its stages is removed then
+    interrupts_raise()  # so that the folder of its stages is removed
     command.run(target, arch, as_json=as_json)
 
 
@@ -137,7 +137,7 @@ _COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
     workloads: ("autosched workloads matmul",),
     schema: ("autosched schema > config.schema.json",),
 }
-"""All but the groups, as `--help` lists them, each with its examples."""
+"""All commands that are not groups, in the order of `--help`, each with its examples."""
 
 for _command, _lines in _COMMANDS.items():
     app.command(epilog=examples(*_lines))(_command)
@@ -145,7 +145,7 @@ fit(app)
 
 
 def front_of(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with the one command that `arguments` begin with; all for any other word.
+    """The command line with only the command that `arguments` start with; else all commands.
 
     Typer takes 2 ms for each command.
     """
@@ -165,7 +165,7 @@ def run() -> None:
     try:
         status = front_of(sys.argv[1:])(
             prog_name="autosched", standalone_mode=False
-        )  # of an interrupt; commands themselves return None
+        )  # status of an interrupt; commands return None
         sys.stdout.flush()
         if status == _INTERRUPTED:
             warn("interrupted")

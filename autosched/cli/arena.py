@@ -1,4 +1,4 @@
-"""`autosched arena`: cost models and searches compared on recorded candidates."""
+"""`autosched arena`: compare cost models and searches on recorded candidates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Print the table; write every run to `output`, or the chart if it ends in .html."""
     feature_set(features)
-    players = [contestant(model) for model in models]  # refused before minutes are spent
+    players = [contestant(model) for model in models]  # raise before minutes are spent
     require_different(players, searches)
     if output is not None:
         _require_free(output, records, force=force)
@@ -71,10 +71,10 @@ def run(
 
 
 def _table(results: Results, width: int | None) -> str:
-    """The table as Markdown or, where that is too wide, as other commands show theirs.
+    """The table as Markdown or, if that is too wide, laid out like those of other commands.
 
-    The number of candidates is left out first. Of the other columns the last regret that is known
-    of some task stays longest: what a model is judged by.
+    The number of candidates is dropped first. Of the other columns, the last regret known for some
+    task is kept longest, because models are judged by it.
     """
     head, cells = results.head(), results.cells()
     _, candidates, _, accuracy, recall, *regrets = head
@@ -120,7 +120,7 @@ def _write(results: Results, output: Path, *, force: bool) -> None:
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)
-    except FileExistsError as error:  # another command's, made meanwhile
+    except FileExistsError as error:  # another command created it meanwhile
         raise ConfigError(_taken(output)) from error
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error

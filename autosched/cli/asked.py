@@ -1,4 +1,4 @@
-"""What the command line asks for: files, built-in operators with arguments, or an expression."""
+"""What a command line asks to compute: files, built-in operators, or an expression."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _EXAMPLE = "matmul M=512 N=512 K=512"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The words of a command line that say what to compute, and what changes the settings.
+    """The words of a command line that say what to compute, and the settings that it changes.
 
         mm.yaml conv.yaml
         matmul M=512 N=512 K=512 softmax M=64 N=64
         --expr "C[i, j] = sum(k, A[i, k] * B[k, j])" --shape A=64,64 --shape B=64,64
 
-    `sets` are KEY=VALUE for keys of every configuration, with values as in YAML.
+    `sets` are KEY=VALUE with any key of a configuration; values are YAML.
     """
 
     words: Sequence[str] = ()
@@ -43,9 +43,9 @@ class Asked:
     sets: Sequence[str] = ()
 
     def configs(self, target: str | None = None) -> list[Config]:
-        """A configuration for each workload; `target` is the kind that --target names, if it does.
+        """A configuration for each workload; `target` is the kind given by --target, if any.
 
-        Raises ConfigError that quotes what is wrong.
+        Raises ConfigError, which quotes the wrong word.
         """
         expression = self._expression()
         if expression is not None:
@@ -63,7 +63,7 @@ class Asked:
         return [self._one(word, arguments, target) for word, arguments in self._groups()]
 
     def config(self, target: str | None = None) -> Config:
-        """The only configuration, as of `configs`. Raises ConfigError when there are several."""
+        """The only configuration, as from `configs`. Raises ConfigError if there are several."""
         found = self.configs(target)
         if len(found) > 1:
             raise ConfigError(
@@ -77,7 +77,7 @@ class Asked:
         return [Path(word) for word, arguments in groups if not _is_operator(word, arguments)]
 
     def _groups(self) -> list[tuple[str, list[str]]]:
-        """Files and operators, each with the arguments that follow it."""
+        """The files and operators, each with the arguments that follow it."""
         groups: list[tuple[str, list[str]]] = []
         for word in self.words:
             if not _ARGUMENT.match(word) or Path(word).is_file():
@@ -144,12 +144,12 @@ class Asked:
 
 
 def _is_operator(word: str, arguments: Sequence[str]) -> bool:
-    """A file of an operator's name is meant only where no arguments follow: operators need some."""
+    """Whether `word` is an operator; a file of the same name wins only if no arguments follow."""
     return word in WORKLOADS and (bool(arguments) or not Path(word).is_file())
 
 
 def _flag_for(word: str) -> str:
-    """The option for what looks like an expression or an einsum; "" for anything else."""
+    """The option for a word that looks like an expression or an einsum, else ""."""
     if "->" in word:
         return "--einsum"
     return "--expr" if "[" in word and "=" in word else ""
@@ -172,7 +172,7 @@ def _value(text: str, word: str) -> Any:
 
 
 def _shape(text: str) -> tuple[str, list[int]]:
-    """`A=64,64` as a name and sizes."""
+    """Parse `A=64,64` into a name and sizes."""
     name, _, sizes = text.partition("=")
     try:
         if name.strip():

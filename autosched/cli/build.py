@@ -1,4 +1,4 @@
-"""`autosched build`: recorded kernels as files for users without autosched."""
+"""`autosched build`: export recorded kernels as files for users without autosched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(
     as_json: bool,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Export the chosen record (each task's best one) of every file."""
+    """Export the chosen record (by default each task's best one) of every file."""
     require_named(("--output", output))
     keys = workload_keys(workloads)
     records: list[Record] = []
@@ -44,7 +44,7 @@ def run(
 
 
 def _best(records: Sequence[Record]) -> list[Record]:
-    """One record for each task: the fastest, where files are about the same one."""
+    """The fastest record of each task, if several files have records of it."""
     found: dict[str, Record] = {}
     for record in records:
         key = str(record.task["key"])
@@ -55,7 +55,7 @@ def _best(records: Sequence[Record]) -> list[Record]:
 
 
 def sizes(text: str) -> dict[str, int]:
-    """`M=100,N=64` as a mapping. Raises ConfigError."""
+    """Parse `M=100,N=64` into a mapping. Raises ConfigError."""
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")

@@ -1,4 +1,4 @@
-"""The commands that build PyCUDA on this machine, as docs/cuda.md has them."""
+"""The shell commands that build PyCUDA on this machine, as in docs/cuda.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-# Of the wheels: the pins, and the folders of cuda.h and of cudaProfiler.h below `nvidia`.
+# Of the wheels: pinned packages, and the folders of cuda.h and cudaProfiler.h below `nvidia`.
 _WHEELS = {
     12: (
         ("nvidia-cuda-runtime-cu12", "nvidia-cuda-profiler-api-cu12"),
@@ -27,11 +27,11 @@ _BUILD = "pip install --no-cache-dir --force-reinstall --no-binary pycuda pycuda
 
 
 def commands(driver_major: int) -> list[str]:
-    """Commands for a shell; those of the CUDA toolkit where its nvcc is on PATH.
+    """Shell commands that build PyCUDA, with the CUDA toolkit if its nvcc is on PATH.
 
-    PyCUDA looks beside that for headers, and for the library to link to, which toolkits that were
-    put together from wheels lack. Headers must not be newer than the driver: `driver_major`
-    is the CUDA version that it knows.
+    PyCUDA looks beside nvcc for headers and for the library to link, which toolkits put together
+    from wheels lack. The headers must not be newer than the driver: `driver_major` is the CUDA
+    version that it supports.
     """
     root = Path(shutil.which("nvcc") or "/").parent.parent
     if all((root / part).exists() for part in _TOOLKIT):

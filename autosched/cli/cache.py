@@ -1,4 +1,4 @@
-"""`autosched cache`: the kernels that `autosched.kernel` keeps."""
+"""`autosched cache`: list and edit the kernels that `autosched.kernel` keeps."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LESS_TELLING = ("autosched", "records", "when", "file")
 
 
 def path() -> None:
-    """Print the folder, there or not."""
+    """Print the folder, whether it exists or not."""
     plain(str(cache_folder()))
 
 
 def show(*, as_json: bool) -> None:
-    """A line for each task of the cache."""
+    """Print a line for each task in the cache."""
     cache = KernelCache(cache_folder())
     entries = [entry for file in cache.files() for entry in _entries(file)]
     if as_json:
@@ -42,10 +42,10 @@ def show(*, as_json: bool) -> None:
 
 
 def add(files: Sequence[Path]) -> None:
-    """Take the records of files into the cache.
+    """Add the records of files to the cache.
 
-    A task that cannot be rebuilt is left out with the reason. Raises ConfigError when a file holds
-    no record, or no other task.
+    A task that cannot be rebuilt is left out, and a warning says why. Raises ConfigError if a file
+    holds no records, or no task that can be rebuilt.
     """
     cache = KernelCache(cache_folder())
     for file in each_once(files, warning):
@@ -59,7 +59,7 @@ def add(files: Sequence[Path]) -> None:
 
 
 def _rebuilt(file: Path, entries: Sequence[dict[str, Any]]) -> list[Task]:
-    """The tasks but those that cannot be rebuilt, such as of a file that is not trusted."""
+    """The tasks that can be rebuilt; a file that is not trusted, for example, prevents it."""
     tasks, problems = [], []
     for entry in entries:
         try:
@@ -74,7 +74,7 @@ def _rebuilt(file: Path, entries: Sequence[dict[str, Any]]) -> list[Task]:
 
 
 def clear(names: Sequence[str], *, everything: bool) -> None:
-    """Remove the kernels of operators, or single files. Raises ConfigError for an unknown one."""
+    """Remove the kernels of operators, or single files. Raises ConfigError for an unknown name."""
     cache = KernelCache(cache_folder())
     if everything == bool(names):
         raise ConfigError("expected names of operators or files, or --all")
@@ -94,12 +94,12 @@ def clear(names: Sequence[str], *, everything: bool) -> None:
 
 
 def _is_called(file: Path, name: str) -> bool:
-    """`matmul-<key>.jsonl` is `matmul`'s, and its own."""
+    """Whether `name` means the file: `matmul-<key>.jsonl` is meant by `matmul`, too."""
     return name in (file.name, file.stem, file.name.rpartition("-")[0])
 
 
 def _entries(file: Path) -> list[dict[str, Any]]:
-    """What is said of the tasks of a file; of one that cannot be read a warning."""
+    """The descriptions of the tasks in a file; a file that cannot be read gives a warning."""
     try:
         contents = read_records(file, warning)
     except ConfigError as error:
@@ -132,7 +132,7 @@ def _entry(file: Path, contents: LogContents, key: str) -> dict[str, Any]:
 def _name(entry: dict[str, Any]) -> str:
     try:
         return Task.from_json(entry, to_run=False).name
-    except ConfigError:  # it needs a file that is not trusted, or is no more
+    except ConfigError:  # it needs a file that is not trusted or no longer exists
         return not_rebuilt(entry)
 
 

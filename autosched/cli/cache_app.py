@@ -1,4 +1,4 @@
-"""`autosched cache`: options in, for each of its commands."""
+"""`autosched cache`: the options of its commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add(
     """Take the records of files, so that autosched.kernel finds them."""
     from autosched.cli import cache as command
 
-    interrupts_raise()  # what is half written then is removed
+    interrupts_raise()  # so that half-written files are removed
     with trusting(trust):
         command.add(records)
 

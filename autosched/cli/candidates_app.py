@@ -1,4 +1,4 @@
-"""The commands about recorded candidates: options in, for each of them."""
+"""The options of the commands about recorded candidates."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def build(
     """
     from autosched.cli import build as command
 
-    interrupts_raise()  # what is half written then is removed
+    interrupts_raise()  # so that half-written files are removed
     from autosched.session.export import ExportOptions
 
     others = tuple(command.sizes(text) for text in also or ())
@@ -240,7 +240,7 @@ def arena(
     from autosched.arena import Settings
     from autosched.cli import arena as command
 
-    interrupts_raise()  # what is half written then is removed
+    interrupts_raise()  # so that half-written files are removed
     with trusting(trust):
         command.run(
             records,
@@ -256,7 +256,7 @@ def arena(
 
 
 def _choice(best: bool, index: int | None, every: bool) -> int | str:
-    """`best`, `all` or an index; at most one may be asked for."""
+    """`best`, `all` or an index. Raises ConfigError if more than one was asked for."""
     if best + (index is not None) + every > 1:
         raise ConfigError("give only one of --best, --index and (for replay) --all")
     if every:

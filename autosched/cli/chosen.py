@@ -1,4 +1,4 @@
-"""Picking records out of a file, for the commands that look at candidates."""
+"""Selection of records from a file, for the commands that look at candidates."""
 
 from __future__ import annotations
 
@@ -20,20 +20,18 @@ from autosched.words import count, last_line
 
 
 def read(path: Path, keys: WorkloadKeys | None = None) -> LogContents:
-    """What `path` holds; the lines that were skipped are reported."""
+    """The records in `path`; warns about skipped lines."""
     return read_records(path, warning, keys)
 
 
 def chosen(
     path: Path, choice: int | str, option: str = "--index", keys: WorkloadKeys | None = None
 ) -> list[Record]:
-    """The records that `best`, `all` (valid ones) or an index means; problems are reported.
+    """The records that `choice` selects: `best`, `all` (valid ones) or an index.
 
-    The best is one that was measured on this CPU, where there is one.
-
-    `option`: what the user gave the index with. `keys` as for `read_records`.
-
-    Raises ConfigError when the file holds none.
+    The best one was measured on this CPU if any record was. Warns about problems. `option` is the
+    option that gave the index, for messages; `keys` as in `read_records`. Raises ConfigError if the
+    file holds no such record.
     """
     return chosen_of(path, read(path, keys), choice, option)
 
@@ -41,7 +39,7 @@ def chosen(
 def chosen_of(
     path: Path, contents: LogContents, choice: int | str, option: str = "--index"
 ) -> list[Record]:
-    """As `chosen`, of what `path` holds."""
+    """As `chosen`, for the contents of `path`."""
     records = contents.records
     if not records:
         raise ConfigError(
@@ -87,7 +85,7 @@ def chosen_of(
     times = {key: record.result.cost for key, record in best.items() if id(record) in here}
     others = [r for r in alike if id(r) not in here]
     faster = [r for r in others if r.result.cost < times.get(r.task["key"], 0.0)]
-    if faster:  # on another CPU, or it would be the best
+    if faster:  # measured on another CPU, otherwise it would be the best
         cpus = ", ".join(dict.fromkeys(cpu_name(r, contents.environments) for r in faster))
         warn(f"note: {path}: faster ones of other CPUs ({cpus}) are left out; --index takes them")
     best = {key: best[key] for key in dict.fromkeys(r.task["key"] for r in valid)}
@@ -97,15 +95,15 @@ def chosen_of(
 
 
 def task_of(record: Record, *, to_run: bool = True) -> Task:
-    """The task of a record, rebuilt; `to_run` as of `Task.from_json`."""
+    """Rebuild the task of a record; `to_run` as in `Task.from_json`."""
     return Task.from_json(record.task, to_run=to_run)
 
 
 def on_this_machine(task: Task) -> Task:
-    """`task` with this machine's code generation settings, where it was recorded on another.
+    """`task` with this machine's settings for code generation, if it was recorded elsewhere.
 
-    The hardware parameters stay: the candidate was made for them. Raises ConfigError for a task
-    that is not for a CPU.
+    The hardware parameters stay, because the candidate was made for them. Raises ConfigError for a
+    task that is not for a CPU.
     """
     here = for_this_cpu(task)
     if here is not task and task.target.cpu:
@@ -114,9 +112,9 @@ def on_this_machine(task: Task) -> Task:
 
 
 def on_this_gpu(task: Task, facts: Mapping[str, Any]) -> Task:
-    """`task` for the architecture of the GPU of `facts`, where it was recorded for another.
+    """`task` for the architecture of the GPU in `facts`, if it was recorded for another.
 
-    The hardware parameters stay: the candidate was made for them.
+    The hardware parameters stay, because the candidate was made for them.
     """
     here = for_this_gpu(task, facts)
     if here is not task:

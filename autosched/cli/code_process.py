@@ -1,4 +1,4 @@
-"""LLVM at work for `autosched show`, in a process of its own: a candidate may make it hang."""
+"""Code generation by LLVM for `autosched show`, in a separate process, because it may hang."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from autosched.task import Task
 
 FACTORY = "autosched.cli.code_process:make_handler"
 SECONDS = 60.0
-"""For a candidate; the compiler takes milliseconds to seconds for one that is worth looking at."""
+"""Time limit for a candidate; compiling a reasonable one takes milliseconds to seconds."""
 _MEMORY = 8 << 30
 
 
 def code_of(task: Task, steps: Sequence[Step], target: Target, form: str) -> str:
-    """The text of a CPU candidate for `target`: `form` is llvm or asm.
+    """The LLVM IR (`form` llvm) or assembly (asm) of a CPU candidate for `target`.
 
-    Raises MeasureError when it is illegal, LLVM refuses it, or the process hangs or dies, and
-    ConfigError when passes of the task are not there or not trusted.
+    Raises MeasureError if the candidate is illegal, LLVM refuses it, or the process hangs or dies,
+    and ConfigError if passes of the task are missing or not trusted.
     """
     task.lowering.require()  # the process trusts whoever asks it
     entry = replace(task, target=target).to_json()
@@ -34,7 +34,7 @@ def code_of(task: Task, steps: Sequence[Step], target: Target, form: str) -> str
 
 
 def make_handler() -> Handler:
-    """The process's side: (task, steps) as JSON values, and the form, to the text."""
+    """The handler in the process: from (task as JSON, steps as JSON, form) to the text."""
 
     def handle(request: tuple[dict[str, Any], list[Any], str]) -> str:
         entry, steps, form = request

@@ -1,4 +1,4 @@
-"""What the shell completes: values of options, and operators."""
+"""Shell completion: values of options, and operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Complete = Callable[[str], list[str]]
 
 
 def choices(*values: str) -> Complete:
-    """A completion of fixed values."""
+    """A completion for fixed values."""
 
     def complete(incomplete: str) -> list[str]:
         return [value for value in values if value.startswith(incomplete)]
@@ -18,14 +18,14 @@ def choices(*values: str) -> Complete:
 
 
 def operators(incomplete: str) -> list[str]:
-    """The built-in operators."""
+    """The built-in operators that start with `incomplete`."""
     from autosched import workloads
 
     return [name for name in workloads.WORKLOADS if name.startswith(incomplete)]
 
 
 def operators_and_files(incomplete: str) -> list[str]:
-    """The built-in operators, and the YAML files of the folder that is being typed."""
+    """The built-in operators, and the YAML files in the folder typed so far."""
     found = operators(incomplete)
     folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
     begins = incomplete[: incomplete.rfind("/") + 1]

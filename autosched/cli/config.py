@@ -1,7 +1,7 @@
-"""What a configuration may hold: the only definition of its format.
+"""The format of configuration files, defined only here.
 
-The published JSON Schema is made from these models; `cli/read_config.py` reads values and says what
-is wrong with them.
+The published JSON Schema is generated from these models. `cli/read_config.py` reads values and
+explains what is wrong with them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class WorkloadSection(_Section):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """The entry that `Task.from_json_workload` takes."""
+        """The entry for `Task.from_json_workload`."""
         if self.op is not None:
             return {"op": self.op, "args": dict(self.args)}
         if self.python is None:
@@ -151,7 +151,7 @@ class TargetSection(_Section):
             raise ValueError(str(error).removeprefix("hosts: ")) from error
 
     def make(self) -> Target:
-        """The target. Raises ConfigError for a value that it does not accept."""
+        """Build the target. Raises ConfigError for a value that it does not accept."""
         if self.threads is not None and self.kind == "cpu" and not self.hosts:
             require_threads("target.threads", self.threads)
         return make_target(
@@ -305,7 +305,7 @@ class MeasureSection(_Section):
             raise ValueError(str(error).removeprefix("measure.cache_flush: ")) from error
 
     def run_options(self) -> RunOptions:
-        """The settings of the runner."""
+        """The settings for the runner."""
         return RunOptions(
             self.timeout_s,
             self.min_repeat_ms,
@@ -316,7 +316,7 @@ class MeasureSection(_Section):
 
 
 class LoweringSection(_Section):
-    """What is done otherwise when candidates are lowered: `Lowering.parse` checks the values."""
+    """Changes to the lowering of candidates; `Lowering.parse` checks the values."""
 
     passes: list[Any] = Field(
         default_factory=list,
@@ -365,7 +365,7 @@ class Config(_Section):
         return value
 
     def task(self) -> Task:
-        """The task; ConfigError when the workload or its arguments are wrong."""
+        """Build the task. Raises ConfigError if the workload or its arguments are wrong."""
         task = Task.from_json_workload(
             self.workload.to_json(), self.target.make(), self.layout_rewrite
         )
@@ -374,5 +374,5 @@ class Config(_Section):
         return task.with_lowering(**lowering) if any(lowering.values()) else task
 
     def records_path(self) -> Path:
-        """Where records go: `records`, or the name with .jsonl in the current folder."""
+        """The record file: `records`, or the name with .jsonl in the current folder."""
         return Path(self.records or f"{self.name}.jsonl")

@@ -1,4 +1,4 @@
-"""Where output goes: results to standard output, messages to standard error."""
+"""Output of commands: results to standard output, messages to standard error."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ err = literal_console(stderr=True)
 
 
 def print_json(data: Any) -> None:
-    """One JSON object on standard output and nothing else."""
+    """Print one JSON object, and nothing else, to standard output."""
     try:
         text = json.dumps(data, allow_nan=False)
-    except ValueError:  # records may hold what JSON has no numbers for
+    except ValueError:  # records may hold values that JSON has no numbers for
         text = json.dumps(json.loads(json.dumps(data), parse_constant=lambda _: None))
-    plain(text.replace("\x7f", "\\u007f"))  # the one such character that JSON leaves as it is
+    plain(text.replace("\x7f", "\\u007f"))  # the only control character that json.dumps keeps
 
 
 def plain(text: str) -> None:
-    """Text on standard output as it is: no markup, no wrapping.
+    """Print text to standard output without markup or wrapping.
 
-    Characters that the output cannot have, as in the name of a file, become `\\udcff`, those that
-    a terminal would obey `\\x1b`. Ends the process, with status 0, when the reader of a pipe (such
-    as `head`) went away. Raises ConfigError when the output cannot be written, as on a full disk.
+    Characters that the output's encoding lacks, as in a file name, become `\\udcff`, and control
+    characters of terminals become `\\x1b`. Exits with status 0 if the reader of a pipe (such as
+    `head`) is gone. Raises ConfigError if the output cannot be written, as on a full disk.
     """
     text = lines_only(text if text.endswith("\n") else text + "\n")
     with _written():
@@ -48,7 +48,7 @@ def plain(text: str) -> None:
 
 
 def copy(path: Path) -> None:
-    """The bytes of a file on standard output as they are. Ends and raises as `plain`."""
+    """Copy the bytes of a file to standard output. Exits and raises like `plain`."""
     with _written(), path.open("rb") as file:
         shutil.copyfileobj(file, sys.stdout.buffer)
         sys.stdout.flush()
@@ -56,7 +56,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """End the process where the reader of standard output went away; say what else is wrong."""
+    """Exit if the reader of standard output is gone; raise ConfigError for other write errors."""
     try:
         yield
     except BrokenPipeError:
@@ -70,20 +70,20 @@ def _written() -> Iterator[None]:
 
 
 def say(text: str, indent: str = "") -> None:
-    """A sentence on standard output, wrapped between words where a terminal is narrow."""
+    """Print a sentence to standard output, wrapped between words to the width of a terminal."""
     plain("\n".join(wrapped(visible(text), text_width(), indent)))
 
 
 def labelled(label: str, text: str) -> None:
-    """`best      1.23 ms`: a line of a report, wrapped beside its label on a terminal."""
+    """Print a line of a report, `best      1.23 ms`, wrapped beside its label on a terminal."""
     head = f"{label:10}"
     plain("\n".join(wrapped(head + visible(text), text_width(), hanging=" " * len(head))))
 
 
 def wrapped(text: str, width: int | None, indent: str = "", hanging: str = "") -> list[str]:
-    """The lines of a text; words, file names among them, are never broken.
+    """The lines of a text of at most `width` columns; words, such as file names, are never broken.
 
-    All begin with `indent`, those after the first with `hanging` too.
+    All lines start with `indent`, all but the first also with `hanging`.
     """
     if width is None:
         return [indent + text]
@@ -98,9 +98,9 @@ def wrapped(text: str, width: int | None, indent: str = "", hanging: str = "") -
 
 
 def warn(text: str) -> None:
-    """A message on standard error, lost where nothing can be written to it.
+    """Print a message to standard error; it is lost if nothing can be written there.
 
-    On a terminal lines are wrapped between words.
+    On a terminal, lines are wrapped between words.
     """
     if err.is_terminal:
         text = "\n".join(
@@ -110,19 +110,19 @@ def warn(text: str) -> None:
 
 
 def warning(text: str) -> None:
-    """`warning: TEXT` on standard error, one line but for a narrow terminal."""
+    """Print `warning: TEXT` to standard error; one line, except on a narrow terminal."""
     warn(f"warning: {visible(text)}")
 
 
 def text_width() -> int | None:
-    """Columns of the terminal, or what COLUMNS says; None where nothing limits a line."""
+    """The columns of the terminal, or COLUMNS; None if lines are not limited."""
     columns = os.environ.get("COLUMNS", "")
     said = columns.isdecimal() and int(columns) > 0
     return out.width if said or out.is_terminal else None
 
 
 def open_closed_streams() -> None:
-    """Give a process that was started without standard output or error (`>&-`) an empty one."""
+    """Open an empty stream for standard output or error if the process started without (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115

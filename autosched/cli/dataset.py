@@ -1,4 +1,4 @@
-"""`autosched dataset`: features and times as a table."""
+"""`autosched dataset`: export features and times as a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def export(
 ) -> None:
     """Write the dataset of all record files to `output`, and a datasheet beside it.
 
-    With `force` they take the place of files of other kinds, but never of the records.
+    With `force` they replace files of other kinds, but never the record files.
     """
     if by not in SPLIT_BY:
         raise ConfigError(f"--by {by!r}: expected one of {', '.join(SPLIT_BY)}")
@@ -70,7 +70,7 @@ def _shares(text: str) -> tuple[float, ...]:
         shares = tuple(float(part) for part in text.split("/"))
     except ValueError:
         shares = ()
-    fits = all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= 1e-6  # NaN never does
+    fits = all(share >= 0 for share in shares) and abs(sum(shares) - 1) <= 1e-6  # false for NaN
     if len(shares) not in (2, 3) or not fits:
         raise ConfigError(
             f"--split {text!r}: expected two or three shares that add up to 1, e.g. 0.8/0.1/0.1"

@@ -1,4 +1,4 @@
-"""`autosched dataset`: options in, for each of its commands."""
+"""`autosched dataset`: the options of its commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def export(
     """Features and times of every candidate, a row per stored buffer."""
     from autosched.cli import dataset as command
 
-    interrupts_raise()  # what is half written then is removed
+    interrupts_raise()  # so that half-written files are removed
 
     for name, value in (("--by", by), ("--seed", seed)):
         if value is not None and split is None:

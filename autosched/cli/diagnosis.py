@@ -1,4 +1,4 @@
-"""What `autosched doctor` found: a line for each part of the machine."""
+"""The findings of `autosched doctor`: one line for each part of the machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from enum import Enum
 
 
 class Level(Enum):
-    """How a part is; what is MISSING is not there, what is BROKEN does not work.
+    """The state of a part.
 
-    What has a NOTE works, but results may be worse than they could be.
+    OK works; NOTE works, but results may be worse than they could be; MISSING is not there; BROKEN
+    does not work; SKIPPED was not looked at.
     """
 
     OK = "ok"
@@ -21,7 +22,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of the machine, what was found, and what to do when it is not ok."""
+    """One part of the machine: its state, what was found, and a remedy if it is not ok."""
 
     level: Level
     part: str
@@ -29,16 +30,16 @@ class Finding:
     remedy: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """What --json says of it; a part that was not looked at is `skipped`."""
+        """The finding for --json; the level of a part that was not looked at is `skipped`."""
         level = "skipped" if self.level is Level.SKIPPED else self.level.value
         return {"part": self.part, "level": level, "text": self.text, "remedy": self.remedy}
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, what they come to in a few words, and whether something must be repaired.
+    """All findings, a verdict in a few words, and whether something must be repaired.
 
-    `commands` are for a shell and repair what takes more than a line.
+    `commands` are shell commands for repairs that take more than one line.
     """
 
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""`autosched doctor`: what this machine can do for a target, a line for each part."""
+"""`autosched doctor`: a diagnosis of this machine for a target, one line for each part."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from autosched.cli.diagnosis import Diagnosis, Finding, Level
 from autosched.errors import ConfigError
 
 EXIT_BROKEN = 1
-_NARROW = 60  # columns, below which a part has lines of its own
+_NARROW = 60  # columns; below that, parts get lines of their own
 
 
 def run(target: str, arch: str, *, as_json: bool = False) -> None:
-    """Print the diagnosis for `target`. Exits with 1 when something must be repaired."""
+    """Print the diagnosis for `target`. Exits with 1 if something must be repaired."""
     if target not in TARGETS:
         raise ConfigError(f"--target {target!r}: expected {' or '.join(TARGETS)}")
     found = _diagnosis(target, arch)
@@ -38,14 +38,14 @@ def run(target: str, arch: str, *, as_json: bool = False) -> None:
 
 
 def _diagnosis(target: str, arch: str) -> Diagnosis:
-    """All that there is to say; of a machine that lacks a package, that."""
+    """The complete diagnosis, or only that of the packages if a required one is broken."""
     software = doctor_software.findings()
     broken = [finding.part for finding in software if finding.level is Level.BROKEN]
     if set(broken) - set(doctor_software.OPTIONAL):
         return Diagnosis(
             tuple(software), f"cannot do anything: {' and '.join(broken)} broken", True
         )
-    module = importlib.import_module(TARGETS[target])  # loads what was just found to be there
+    module = importlib.import_module(TARGETS[target])  # loads packages found above
     found: Diagnosis = module.diagnose(arch)
     return replace(
         found, findings=(*software, *found.findings), failed=found.failed or bool(broken)
@@ -64,7 +64,7 @@ def _show(found: Diagnosis) -> None:
 
 
 def lines_of(findings: Iterable[Finding], width: int) -> list[str]:
-    """The findings as text of at most `width` columns; file names are not broken."""
+    """The findings as lines of at most `width` columns; file names are not broken."""
     lines: list[str] = []
     for finding in findings:
         text = f"{finding.text}; {finding.remedy}" if finding.remedy else finding.text

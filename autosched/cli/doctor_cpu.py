@@ -1,4 +1,4 @@
-"""What `autosched doctor` looks at for a CPU: the machine, then every stage of a run."""
+"""The checks of `autosched doctor` for a CPU: the machine, then every stage of a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from autosched.target import cpu_target
 
 
 def diagnose(_: str) -> Diagnosis:
-    """The findings: hardware, how steady times are, then the stages in order."""
+    """The findings about hardware, steadiness of times, and the stages, in this order."""
     target = cpu_target()
     machine = doctor_machine.hardware(target)
-    with contextlib.suppress(MeasureError, OSError):  # the stage worker says why
+    with contextlib.suppress(MeasureError, OSError):  # the stage worker reports it
         process = doctor_software.new_process()
         try:
             machine += doctor_machine.steadiness(process)
@@ -24,7 +24,7 @@ def diagnose(_: str) -> Diagnosis:
 
 
 def _of(machine: list[Finding], stages: list[Finding]) -> Diagnosis:
-    """All findings and what they come to."""
+    """Combine the findings with a verdict."""
     broken = [finding.part for finding in stages if finding.level is Level.BROKEN]
     noted = [finding.part for finding in machine if finding.level is Level.NOTE]
     failed = any(finding.level is Level.BROKEN for finding in (*machine, *stages))

@@ -1,7 +1,7 @@
-"""What `autosched doctor --target cuda` looks at, from the compiler to the devices.
+"""The checks of `autosched doctor --target cuda`, from the compiler to the devices.
 
-PyCUDA is imported in a process of its own: a driver that hangs or a module that aborts costs a
-line.
+PyCUDA is imported in a separate process, so that a driver that hangs or a module that aborts costs
+only a line.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ os._exit(0)
 
 
 def diagnose(arch: str) -> Diagnosis:
-    """The findings, in the order in which a candidate meets the parts.
+    """The findings, in the order in which a candidate passes through the parts.
 
-    Raises ConfigError when `arch` is no architecture.
+    Raises ConfigError if `arch` is no architecture.
     """
     nearest_arch(arch, ())
     driver = driver_version()
@@ -135,7 +135,7 @@ def _driver(version: tuple[int, int] | None) -> Finding:
 
 
 def _pycuda(driver: tuple[int, int] | None) -> tuple[Finding, Finding]:
-    """PyCUDA and the devices that it sees."""
+    """The findings about PyCUDA and the devices that it sees."""
     found = probe(_PYCUDA)
     kind, text, module = found.get("error") or ("", "", None)
     skipped = Finding(Level.SKIPPED, "devices", "not looked for without driver and PyCUDA")
@@ -174,9 +174,10 @@ def _pycuda(driver: tuple[int, int] | None) -> tuple[Finding, Finding]:
 
 
 def probe(script: str) -> dict[str, Any]:
-    """What a script that prints JSON found, in a process of its own.
+    """Run a script that prints JSON in a separate process, and return what it printed.
 
-    A process that dies, hangs or prints something else has an `error` and the stage `package`.
+    If the process dies, hangs or prints something else, the result has an `error` and the stage
+    `package`.
     """
     command = [sys.executable, "-P", "-c", script, *filter(None, sys.path)]
     try:

@@ -1,7 +1,7 @@
-"""What `autosched doctor --target cuda` tries on a GPU, and what NVML tells of it.
+"""The checks of `autosched doctor --target cuda` on a GPU, and the values that NVML reports.
 
-What runs on the GPU runs in the process that measures, NVML in another of its own: one that aborts
-or hangs costs a line.
+The GPU is used by the process that measures, NVML by another one, so that a process that aborts or
+hangs costs only a line.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ os._exit(0)
 
 
 def without_gpu(why: str) -> list[Finding]:
-    """The lines where there is no GPU to try."""
+    """The findings if there is no GPU to try."""
     return [Finding(Level.SKIPPED, part, why) for part in _PARTS]
 
 
 def tried() -> list[Finding]:
-    """A context on CUDA's first GPU, a kernel that adds, and the overwriting of its L2 cache."""
+    """Create a context on CUDA's first GPU, run a kernel that adds, and overwrite the L2 cache."""
     worker = GpuWorker(gpu_runner.FACTORY)
     steps: tuple[tuple[str, float, Callable[[Any], str]], ...] = (
         ("facts", _START_SECONDS, _context),
@@ -77,7 +77,7 @@ def _flush(reply: tuple[int, float]) -> str:
 def nvml_and_clocks(
     probe: Callable[[str], dict[str, Any]], driver: tuple[int, int] | None
 ) -> tuple[Finding, Finding]:
-    """The lines of NVML and of the clocks; `probe` runs a script in a process of its own."""
+    """The findings about NVML and the clocks; `probe` runs a script in a separate process."""
     found = probe(NVML)
     if "error" in found:
         found = {"missing": f"it cannot be asked: {found['error'][1]}"}
@@ -108,7 +108,7 @@ def _clocks(gpus: list[dict[str, Any]]) -> Finding:
 
 
 def _clock(gpu: dict[str, Any]) -> str:
-    """What is known of one GPU."""
+    """A text with the known values of one GPU."""
     of_watts = "" if gpu["power_limit_watts"] is None else f" of {gpu['power_limit_watts']:.0f}"
     of_mhz = "" if gpu["max_sm_mhz"] is None else f" of {gpu['max_sm_mhz']}"
     parts = [

@@ -1,4 +1,4 @@
-"""What `autosched doctor` says of the machine: CPU, timer, clock, load, peak."""
+"""The findings of `autosched doctor` about the machine: CPU, timer, clock, load, peak."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from autosched.session.kernel_cache import KernelCache, cache_folder
 from autosched.target import Target
 from autosched.words import count, last_line
 
-_LIMIT = 60.0  # seconds that an answer may take
-_COARSE = 1e-6  # steps of a timer that show in the times of short kernels
-_UNSTEADY = 1.05  # upper over lower quartile of equal blocks of work
+_LIMIT = 60.0  # seconds to wait for an answer
+_COARSE = 1e-6  # seconds; coarser timers distort the times of short kernels
+_UNSTEADY = 1.05  # upper over lower quartile of the times of equal work
 _LEAST_FREE = 1 << 30
 _QUIET = "times come out too long: wait until other programs end"
 
 
 def hardware(target: Target) -> list[Finding]:
-    """The CPU, its caches and the memory, as autosched sees them."""
+    """The findings about CPU, caches and memory, as autosched sees them."""
     cores = count(physical_cores(), "core")
     width = target.vector_bytes * 8
     text = f"{fingerprint()['cpu']} ({target.cpu}), {cores}, {width}-bit vectors"
@@ -51,7 +51,7 @@ def hardware(target: Target) -> list[Finding]:
 
 
 def _folders() -> Finding:
-    """Where temporary files and the kernels of `autosched.kernel` go."""
+    """The folders of temporary files and of the kernels of `autosched.kernel`."""
     temporary = f"temporary files in {tempfile.gettempdir()}"
     try:
         folder = cache_folder()
@@ -67,7 +67,7 @@ def _folders() -> Finding:
 
 
 def _quota(cores: int, quota: float) -> list[Finding]:
-    """A line where a container may use less than all cores."""
+    """A finding if a container may use less than all cores, else none."""
     if quota >= cores:
         return []
     text = f"this container may use {quota:.3g} of {count(cores, 'core')}"
@@ -78,7 +78,7 @@ def _quota(cores: int, quota: float) -> list[Finding]:
 
 
 def steadiness(process: Worker) -> list[Finding]:
-    """Timer, load, clock and peak: how far measured times can be trusted."""
+    """The findings about timer, load, clock and peak, which tell how reliable times are."""
     parts: tuple[tuple[str, Callable[[Worker], Finding]], ...] = (
         ("timer", _timer),
         ("load", _load),

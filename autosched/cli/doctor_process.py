@@ -10,7 +10,7 @@ from typing import Any
 
 from autosched.process.worker import Handler
 
-# Module, and the distributions that may bring it.
+# Module -> distributions that may provide it.
 _PACKAGES = {
     "numpy": ("numpy",),
     "llvmlite": ("llvmlite",),
@@ -23,7 +23,7 @@ _BLOCKS = 60
 
 
 def make_handler() -> Handler:
-    """Answers what `doctor` asks; each request imports what it needs."""
+    """The handler for requests of `doctor`; each request imports only what it needs."""
 
     def handle(request: tuple[Any, ...]) -> Any:
         match request:
@@ -52,7 +52,7 @@ def packages() -> list[str]:
 
 
 def _version_of(name: str) -> str:
-    """The version of a package that can be imported. Raises what its import raises."""
+    """The version of a package, which is imported. Raises what its import raises."""
     importlib.import_module(name)
     for distribution in _PACKAGES[name]:
         try:
@@ -63,7 +63,7 @@ def _version_of(name: str) -> str:
 
 
 def _timer() -> tuple[float, float]:
-    """The smallest step of the clock that times kernels and what a reading costs, in seconds."""
+    """The smallest step of the clock that times kernels, and the cost of a reading, in seconds."""
     readings = [time.perf_counter_ns() for _ in range(20_000)]
     steps = [b - a for a, b in pairwise(readings) if b > a]
     return min(steps) * 1e-9, (readings[-1] - readings[0]) / (len(readings) - 1) * 1e-9
@@ -77,7 +77,7 @@ def _clock() -> list[float]:
 
 
 def _peak() -> tuple[float, float]:
-    """Operations a second of all threads, and bytes a second that they read from memory or 0."""
+    """(operations per second of all threads, bytes per second they read from memory or 0)."""
     from autosched.measure.bandwidth import bandwidths
     from autosched.measure.peak import peak_flops
     from autosched.target import cpu_target
@@ -88,7 +88,7 @@ def _peak() -> tuple[float, float]:
 
 
 def _compile(task_json: dict[str, Any], steps_json: list[Any]) -> tuple[int, float]:
-    """Bytes of code, and the seconds that it took."""
+    """(bytes of code, seconds of compiling)."""
     from autosched.measure.build import make_handler as make_builder
 
     data, seconds = make_builder()((task_json, steps_json))
@@ -96,7 +96,7 @@ def _compile(task_json: dict[str, Any], steps_json: list[Any]) -> tuple[int, flo
 
 
 def _model() -> float:
-    """Seconds that training a cost model takes. Raises ValueError when it learned nothing."""
+    """The seconds of training a cost model. Raises ValueError if it learned nothing."""
     import numpy as np
 
     from autosched.search.cost_model import XGBoostModel

@@ -1,6 +1,6 @@
-"""What `autosched doctor` says of the packages that autosched needs, before it loads them itself.
+"""The findings of `autosched doctor` about required packages, before it loads them itself.
 
-This file and what it imports need none of them.
+This file and the files that it imports need none of them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from autosched.needed import mended
 from autosched.process.worker import Worker
 from autosched.words import last_line
 
-FACTORY = "autosched.cli.doctor_process:make_handler"  # of what may crash
-SECONDS = 60.0  # that an answer may take
-OPTIONAL = ("xgboost",)  # without which the rest can be tried
+FACTORY = "autosched.cli.doctor_process:make_handler"  # handler of what may crash
+SECONDS = 60.0  # to wait for an answer
+OPTIONAL = ("xgboost",)  # the other parts can be tried without these
 
 
 def findings() -> list[Finding]:
-    """A line of versions, and one for each package that cannot be imported."""
+    """A line of versions, and a finding for each package that cannot be imported."""
     try:
         process = new_process()
     except (MeasureError, OSError) as error:
@@ -34,7 +34,7 @@ def findings() -> list[Finding]:
 
 
 def new_process() -> Worker:
-    """A process in which things are tried. Raises MeasureError or OSError."""
+    """Start a process for trying things. Raises MeasureError or OSError."""
     process = Worker(FACTORY)
     try:
         process.call(("ready",), SECONDS, "start")

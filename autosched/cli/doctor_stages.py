@@ -1,4 +1,4 @@
-"""A tiny workload through every stage of a tuning run; the stage that is broken is named."""
+"""A tiny workload that runs through every stage of tuning, to name the broken stage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from autosched.task import Task
 from autosched.words import count, last_line
 
 SIZE = 64
-SECONDS = {"compile": 60.0, "model": 60.0}  # after which a stage is given up
+SECONDS = {"compile": 60.0, "model": 60.0}  # time limits of stages
 
 _BUG = "this is a mistake in autosched: report it with all that doctor says"
 _REINSTALL = "install autosched again in a new virtual environment"
@@ -46,7 +46,10 @@ _REMEDIES = {
 
 @dataclass
 class Workload:
-    """The tiny workload on its way: what one stage leaves for the next."""
+    """The tiny workload, with the results that one stage leaves for the next.
+
+    Each method is a stage and returns a text for its finding.
+    """
 
     target: Target
     on_gpu: bool
@@ -58,7 +61,7 @@ class Workload:
     result: MeasureResult | None = None
 
     def sketch(self) -> str:
-        """The search space of a matrix product, and a candidate from it."""
+        """Build the search space of a matrix product and draw a candidate from it."""
         self.task = Task.from_workload("matmul", M=SIZE, N=SIZE, K=SIZE, target=self.target)
         space = SearchSpace(self.task)
         drawn = space.sample(np.random.default_rng(0), 4)
@@ -69,19 +72,19 @@ class Workload:
         return f"{self.task.name}: {sketches}, {count(len(drawn), 'candidate')}"
 
     def lower(self) -> str:
-        """The candidate through the passes."""
+        """Lower the candidate."""
         func = lower_candidate(self._task(), self.steps)
         return f"{count(len(str(func).splitlines()), 'line')} of flat TIR"
 
     def compile(self) -> str:
-        """Its machine code, made in a process of its own."""
+        """Compile the candidate to machine code in a separate process."""
         task = self._task()
         request = ("compile", task.to_json(), steps_to_json(self.steps))
         size, seconds = self.process().call(request, SECONDS["compile"], "compile")
         return f"{size / 1024:.0f} KiB in {seconds_text(seconds)}"
 
     def worker(self) -> str:
-        """The processes that build and run candidates."""
+        """Start the processes that build and run candidates."""
         self.process()
         task = self._task()
         if not self.target.is_gpu:
@@ -93,7 +96,7 @@ class Workload:
         return "processes start and answer"
 
     def measure(self) -> str:
-        """Built in one process, timed in another."""
+        """Build the candidate in one process and time it in another."""
         task = self._task()
         (self.artifact,) = self.measurer.build(task, [self.steps])
         (self.result,) = self.measurer.measure(task, [self.steps])
@@ -104,9 +107,9 @@ class Workload:
         return f"{seconds_text(self.result.cost)} a call, {rate:.4g} GFLOP/s"
 
     def check(self) -> str:
-        """Its outputs against NumPy's."""
+        """Compare its outputs with those of NumPy."""
         assert self.result is not None and self.artifact is not None
-        if self.measurer.runner.checks_in_run:  # it was, or there would be a failure
+        if self.measurer.runner.checks_in_run:  # already compared, or there would be a failure
             return self.result.seen.text if self.result.seen else "compared with NumPy"
         task = self._task()
         self.measurer.runner.reference(task)
@@ -117,7 +120,7 @@ class Workload:
         return found.text
 
     def record(self) -> str:
-        """A record file in the current folder, written, locked and read back."""
+        """Write, lock and read back a record file in the current folder."""
         missing = Failure("run", "error", "not measured")
         result = self.result or MeasureResult((), missing)
         with tempfile.TemporaryDirectory(prefix=".autosched-doctor-", dir=Path.cwd()) as folder:
@@ -131,7 +134,7 @@ class Workload:
             return f"{path.stat().st_size} bytes written and read back"
 
     def model(self) -> str:
-        """A small cost model, trained and asked."""
+        """Train a small cost model and let it predict."""
         seconds = self.process().call(("model",), SECONDS["model"], "model")
         return f"trained in {seconds_text(seconds)}"
 
@@ -142,7 +145,7 @@ class Workload:
 
 @dataclass
 class _Run:
-    """The findings so far; what needs a stage that is not ok is not tried."""
+    """Collects the findings; a stage that needs a failed stage is not tried."""
 
     findings: list[Finding] = field(default_factory=list)
 
@@ -157,7 +160,7 @@ class _Run:
             text = last_line(getattr(error, "strerror", None) or str(error))
             remedy = _REMEDIES.get(part, _REINSTALL)
             self.findings.append(Finding(Level.BROKEN, part, text, remedy))
-        except Exception as error:  # whatever it is, the other stages are tried too
+        except Exception as error:  # the other stages are tried after any error
             text = f"{type(error).__name__}: {last_line(str(error))}"
             self.findings.append(Finding(Level.BROKEN, part, text, _BUG))
 
@@ -166,7 +169,7 @@ class _Run:
 
 
 def tried(target: Target, *, on_gpu: bool = False) -> list[Finding]:
-    """A line for each stage. With `on_gpu` candidates of a CUDA target are measured too."""
+    """A finding for each stage. With `on_gpu`, candidates of a CUDA target are measured, too."""
     run = _Run()
     code = "CUDA C" if target.is_gpu else "LLVM"
     processes: list[Worker] = []
@@ -179,7 +182,7 @@ def tried(target: Target, *, on_gpu: bool = False) -> list[Finding]:
     measurer = Measurer.create(
         workers=1,
         options=RunOptions(min_repeat_ms=20.0, visits=2),
-        check="all" if on_gpu else "none",  # of a CPU it is a stage of its own
+        check="all" if on_gpu else "none",  # on a CPU, checking is a stage of its own
         target="cuda" if on_gpu else "cpu",
         share=True,
     )

@@ -1,4 +1,4 @@
-"""`autosched tune --dry-run`: sketches and sampled candidates, nothing measured."""
+"""`autosched tune --dry-run`: show sketches and sampled candidates without measuring."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ _SAMPLES = 32
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Candidates of one task. `legal` pairs steps with the number of stores that have features.
+    """The sampled candidates of one task.
 
-    `compiling` is what came of compiling the legal ones, for a GPU.
+    `legal` holds the steps of legal candidates with their numbers of stores that have features.
+    `refused` holds the reasons of the others. `compiling` is the result of compiling the legal ones
+    for a GPU, None for a CPU.
     """
 
     task: Task
@@ -40,27 +42,27 @@ class DryRun:
 
     @property
     def sampled(self) -> int:
-        """How many candidates were drawn, legal or not."""
+        """The number of candidates drawn, legal or not."""
         return len(self.legal) + len(self.refused)
 
     @property
     def usable(self) -> bool:
-        """Whether a candidate is left that could be measured."""
+        """Whether at least one candidate could be measured."""
         run = self.compiling
         if run is None or run.missing:
             return bool(self.legal)
         return any(run.kernels)
 
     def reasons(self) -> list[tuple[int, str]]:
-        """How many were refused for what, the commonest first: an example for each reason."""
+        """(count, example) for each reason of refusal, the most frequent first."""
         return _grouped(self.refused)
 
     def to_json(self) -> dict[str, Any]:
-        """What --json prints of the task."""
+        """The object that --json prints for the task."""
         cuda = {} if self.compiling is None else {"cuda": self.compiling.to_json()}
         return {
             "task": self.task.to_json(),
-            "sketches": [sketch.to_str() for sketch in self.sketches],  # their tiles are open
+            "sketches": [sketch.to_str() for sketch in self.sketches],  # tile sizes are open
             "sampled": self.sampled,
             "legal": [steps_to_json(steps) for steps, _ in self.legal],
             "refused": [{"count": n, "example": reason} for n, reason in self.reasons()],
@@ -69,7 +71,7 @@ class DryRun:
 
 
 def _grouped(reasons: Sequence[str]) -> list[tuple[int, str]]:
-    """How often each reason is given, whatever its numbers, and an example; commonest first."""
+    """(count, example) of reasons that differ only in numbers, the most frequent first."""
     groups: dict[str, list[str]] = {}
     for reason in reasons:
         groups.setdefault(re.sub(r"\d+", "N", reason), []).append(reason)
@@ -83,10 +85,10 @@ def show_all(
     samples: int | None = None,
     build_timeout: float = 15.0,
 ) -> bool:
-    """Print sketches and some candidates of every task. False when one has no usable candidate.
+    """Print sketches and some candidates of every task; False if one has no usable candidate.
 
-    `samples` candidates are drawn for each (default 32). For a GPU they are compiled too,
-    `build_timeout` seconds each.
+    `samples` candidates are drawn for each task (default 32). For a GPU they are also compiled,
+    with a limit of `build_timeout` seconds each.
     """
     found = []
     for number, (task, options) in enumerate(tasks):
@@ -118,7 +120,7 @@ def sampled(task: Task, options: TuneOptions, samples: int) -> DryRun:
             run.refused.append(str(error))
         else:
             run.legal.append((steps, len(rows)))
-    if not run.sampled:  # all attempts were discarded, as what the user's sketch rules make may be
+    if not run.sampled:  # all were discarded, as may happen with a user's sketch rules
         run.refused.extend(space.discarded(rng, samples))
     return run
 

@@ -1,4 +1,4 @@
-"""What `autosched tune --dry-run` does with CUDA candidates: compiles, checks and counts them."""
+"""CUDA candidates in `autosched tune --dry-run`: they are compiled, checked and counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _SCOPES = ("shared", "shared.dyn")
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """A compiled kernel: its launch, and what ptxas says it uses (None where it does not say)."""
+    """A compiled kernel: its launch, and the resources that ptxas reports for it.
+
+    A resource is None if ptxas does not report it.
+    """
 
     name: str
     grid: tuple[int, int, int]
@@ -45,10 +48,10 @@ class KernelUse:
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """What came of the candidates: the kernels of each that compiled, else None and a reason.
+    """The result of compiling candidates.
 
-    `compiler` is what compiled them and for which architecture; `missing` is why nothing was
-    compiled.
+    `kernels` has an entry for each candidate, None if it failed; `failed` holds the reasons.
+    `compiler` names the compiler and the architecture. `missing` says why nothing was compiled.
     """
 
     compiler: str
@@ -57,7 +60,7 @@ class Compiling:
     missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What --json prints; `kernels` has an entry, null when it failed, for each candidate."""
+        """The object for --json; `kernels` has an entry for each candidate, null if it failed."""
         if self.missing:
             return {"missing": self.missing}
         rows = [None if use is None else list(map(asdict, use)) for use in self.kernels]
@@ -99,10 +102,10 @@ def compiled(task: Task, candidates: Sequence[tuple[Step, ...]], timeout: float)
 
 
 def barrier_problem(module: IRModule) -> str | None:
-    """Where a kernel lacks a barrier that ThreadSync would put, or None.
+    """A message about the first missing barrier, or None.
 
-    This is ThreadSync's check, run once more on the kernels that are compiled: the passes after it
-    must keep what it proved.
+    This repeats ThreadSync's check on the final kernels: the passes after it must keep what it
+    proved.
     """
     for func in module.functions.values():
         for region in kernels(func.body):
@@ -114,7 +117,7 @@ def barrier_problem(module: IRModule) -> str | None:
 
 
 def uses(artifact: CudaArtifact) -> tuple[KernelUse, ...]:
-    """The kernels of an artifact with one cubin."""
+    """The resources of the kernels of an artifact with one cubin."""
     ((_, resources),) = artifact.resources.items()
     return tuple(
         KernelUse(
@@ -133,7 +136,7 @@ def uses(artifact: CudaArtifact) -> tuple[KernelUse, ...]:
 
 
 def summary(run: Compiling) -> list[str]:
-    """Lines that say what the kernels use, over all candidates that compiled."""
+    """Lines about the resources of the kernels of all candidates that compiled."""
     if run.missing:
         return [f"not compiled: {run.missing}"]
     good = [use for use in run.kernels if use is not None]

@@ -1,4 +1,4 @@
-"""`autosched failures`: what went wrong in a record file, and a program that shows it again."""
+"""`autosched failures`: group the failures of a record file, or print a program to repeat one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autosched.words import count, in_shell, last_line, visible
 def run(
     path: Path, *, repro: int | None = None, as_json: bool = False, workloads: Sequence[str] = ()
 ) -> None:
-    """Print the groups, the largest first; with `repro` a program for that record instead."""
+    """Print the groups, largest first, or with `repro` a program for that record."""
     keys = workload_keys(workloads)
     contents = LogContents()
     groups = FailureGroups()

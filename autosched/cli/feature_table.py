@@ -1,10 +1,10 @@
-"""Feature rows as text: a line for each feature that some row has, a column for each buffer."""
+"""Feature rows as text: a line for each feature that is not 0 everywhere, a column per buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-_LEAST = 9  # characters of a column of numbers
+_LEAST = 9  # characters per column of numbers
 
 
 def feature_table(
@@ -14,10 +14,10 @@ def feature_table(
     *,
     width: int,
 ) -> str:
-    """The table, group by group. Buffers that do not fit `width` characters follow in a second
-    table; features that are 0 in all rows are left out.
+    """The table, group by group, without features that are 0 in all rows.
 
-    `rows` has a value for each column of `groups`, in order, for each of `buffers`.
+    Buffers that do not fit into `width` characters follow in a second table. `rows` has a row for
+    each of `buffers`, with a value for each column of `groups`, in order.
     """
     columns = [name for names in groups.values() for name in names]
     label = 2 + max(len(name) for name in columns)

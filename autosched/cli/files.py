@@ -1,4 +1,7 @@
-"""Files that a command is given, under the names that its help has for them."""
+"""Checks of the files given to a command, and output to a file or to standard output.
+
+Files are named in messages as in the command's help.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,22 @@ _STANDARD_OUTPUT = Path("-")
 
 
 def require_files(*files: tuple[str, Path]) -> None:
-    """Raise ConfigError where one, such as ("RECORDS", path), is a folder or closed to us."""
+    """Raise ConfigError if a file, such as ("RECORDS", path), is a folder or not accessible."""
     for name, path in files:
         arguments.file_path(name, path)
 
 
 def require_records(*sources: Path) -> None:
-    """As `require_files`, for the record files of an argument RECORDS."""
+    """`require_files` for the record files of an argument RECORDS."""
     require_files(*(("RECORDS", path) for path in sources))
 
 
 def require_named(*files: tuple[str, Path | None]) -> None:
-    """Raise ConfigError where one that is written, such as ("--output", path), is `-`.
+    """Raise ConfigError if a file to write, such as ("--output", path), is `-`.
 
-    For what cannot go to standard output: a folder, a file that is continued or has a second one
-    beside it, whose form is that of its name, or beside which the command prints results.
+    This is for output that cannot go to standard output: a folder; a file that is continued, that
+    has a second file beside it, or whose format depends on its name; or a file beside results that
+    the command prints.
     """
     for name, path in files:
         if path == _STANDARD_OUTPUT:
@@ -41,9 +45,9 @@ def require_named(*files: tuple[str, Path | None]) -> None:
 
 @contextmanager
 def written_to(output: Path, suffix: str) -> Iterator[Path]:
-    """Where to write a file: `output`, or for `-` one that then goes to standard output.
+    """The file to write: `output`, or for `-` a temporary file that is printed afterwards.
 
-    Nothing is printed where the block fails.
+    Nothing is printed if the block fails.
     """
     if output != _STANDARD_OUTPUT:
         yield output
@@ -55,5 +59,5 @@ def written_to(output: Path, suffix: str) -> Iterator[Path]:
 
 
 def called(output: Path) -> str:
-    """What messages call the file."""
+    """The name of the file in messages."""
     return "standard output" if output == _STANDARD_OUTPUT else str(output)

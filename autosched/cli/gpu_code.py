@@ -1,4 +1,4 @@
-"""The forms of `autosched show` that a CUDA candidate alone has: CUDA C, PTX, machine code."""
+"""The forms of `autosched show` for CUDA candidates only: CUDA C, PTX, machine code."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from autosched.task import Task
 
 
 def cuda_c(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
-    """The source that is compiled, to the letter."""
+    """The exact source that is compiled."""
     return _artifact(task, steps, arch).source
 
 
 def ptx(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
-    """What NVRTC makes of the source for reading, before registers are allocated."""
+    """NVRTC's PTX of the source, before registers are allocated."""
     wanted = _arch(task, arch)
     nvrtc = _compiler(task, wanted, given=arch is not None)
     return nvrtc.ptx(_artifact(task, steps, wanted).source, wanted)
 
 
 def machine_code(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
-    """The instructions of the cubin; PTX, with a line that says so, where nvdisasm is missing.
+    """The instructions of the cubin; without nvdisasm PTX, with a line that says so.
 
-    Raises CompileError when nvdisasm fails.
+    Raises CompileError if nvdisasm fails.
     """
     wanted = _arch(task, arch)
     nvrtc = _compiler(task, wanted, given=arch is not None)
@@ -53,18 +53,18 @@ def machine_code(task: Task, steps: tuple[Step, ...], arch: str | None) -> str:
 
 
 def _arch(task: Task, arch: str | None) -> str:
-    """The architecture to compile for: the one asked for, the record's, or the usual one."""
+    """The architecture to compile for: as asked, else the record's, else the default."""
     return arch or task.target.arch or cuda_target().arch
 
 
 def _artifact(task: Task, steps: tuple[Step, ...], arch: str | None) -> CudaArtifact:
     wanted = _arch(task, arch)
-    nearest_arch(wanted, ())  # raises ConfigError for what is no architecture
+    nearest_arch(wanted, ())  # raises ConfigError for an invalid architecture
     return cuda_source_of_candidate(task, steps, replace(task.target, arch=wanted))
 
 
 def _compiler(task: Task, arch: str, *, given: bool) -> Nvrtc:
-    """NVRTC for `arch`; notes say what it compiles for where nobody said so."""
+    """NVRTC for `arch`; notes tell which architecture it compiles for if that was not given."""
     try:
         nvrtc = load_nvrtc(arch)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What `--help` and the bare command say, at any width of a terminal."""
+"""Help texts, of `--help` and of the bare command, for terminals of any width."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autosched.cli.console import plain
 _Formatter: Any = typer.Context.formatter_class  # of click, which typer may bring along itself
 _WIDEST = 80
 _NO_LIMIT = 1000
-_NARROW = 60  # columns, below which an option has lines of its own
+_NARROW = 60  # columns; below that, options get lines of their own
 
 START = """\
 Tune an operator on this machine:
@@ -31,15 +31,15 @@ All commands: autosched --help
 
 
 def examples(*commands: str) -> str:
-    """The end of a command's help: command lines, each on a line of its own, never wrapped."""
+    """The end of a command's help: command lines, one per line, never wrapped."""
     return "\n".join(["\b", "Examples:" if len(commands) > 1 else "Example:", *commands])
 
 
 class _NarrowFormatter(_Formatter):  # type: ignore[misc] # Any: click has no stable place
-    """Options above their descriptions."""
+    """Writes options above their descriptions."""
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *_: Any, **__: Any) -> None:
-        """Write a list of terms and what they mean."""
+        """Write a list of terms and their meanings."""
         for term, text in rows:
             self.write_text(term)
             with self.indentation(), self.indentation():
@@ -58,7 +58,7 @@ def _get_help(command: Any, context: Any) -> str:
 
 
 class Command(TyperCommand):
-    """A command whose help fits the terminal."""
+    """A command with help that fits the terminal."""
 
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""
@@ -66,14 +66,14 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands whose help fits the terminal."""
+    """A group of commands with help that fits the terminal."""
 
     def get_help(self, ctx: Any) -> str:
         """The text of --help."""
         return _get_help(self, ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands; what they do is wrapped, not cut."""
+        """Write the list of commands; descriptions are wrapped, not cut."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, command.get_short_help_str(_NO_LIMIT))
@@ -94,5 +94,5 @@ def fit(app: typer.Typer) -> None:
 
 
 def start() -> None:
-    """Print what most people want, for `autosched` without arguments."""
+    """Print the most common commands, for `autosched` without arguments."""
     plain(START)

@@ -1,6 +1,6 @@
-"""What Ctrl-C does: it ends the process at once, except where a command can save something.
+"""Handling of Ctrl-C: it ends the process at once, unless a command can save something.
 
-There SIGTERM and SIGHUP, a closed terminal, do the same.
+While such a command runs, SIGTERM and SIGHUP (a closed terminal) act like Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from autosched.process.interrupt import ENDING_SIGNALS
 def interrupts_leave() -> None:
     """From now on Ctrl-C ends the process at once, with status 130.
 
-    A KeyboardInterrupt while modules are imported may come out as any other error. Does nothing
-    where interrupts are ignored, as in background jobs.
+    A KeyboardInterrupt during imports could come out as any other error. Does nothing if interrupts
+    are ignored, as in background jobs.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
 
 
 def interrupts_raise() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt, a little later where it would be ignored.
+    """From now on Ctrl-C raises KeyboardInterrupt; if Python would lose it, again a little later.
 
-    So do SIGTERM and SIGHUP, where nobody chose what they do.
+    SIGTERM and SIGHUP do the same, unless something else was chosen for them.
     """
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, _raise)
@@ -38,10 +38,10 @@ def interrupts_raise() -> None:
 
 
 def interrupts_end() -> None:
-    """From now on Ctrl-C does nothing: the process is about to end with its own status.
+    """From now on Ctrl-C does nothing, because the process is about to exit with its own status.
 
-    Only where `interrupts_leave` was called: a program that uses the command line as a library
-    keeps its own handler.
+    Only after `interrupts_leave`: a program that uses the command line as a library keeps its own
+    handler.
     """
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) in (_leave, _raise):

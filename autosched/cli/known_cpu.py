@@ -1,4 +1,4 @@
-"""Refusing code for a CPU that LLVM does not know."""
+"""Refusal of CPUs that LLVM does not know."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autosched.target import Target
 
 
 def require_known_cpu(target: Target) -> None:
-    """Raise ConfigError when this machine's LLVM does not know the target's CPU or its features."""
+    """Raise ConfigError if this machine's LLVM does not know the target's CPU or features."""
     found = ask_llvm(target)
     if not found.unknown and not found.problem:
         return

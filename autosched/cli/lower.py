@@ -1,4 +1,4 @@
-"""`autosched lower`: the lowering pipeline, stage by stage."""
+"""`autosched lower`: show the lowering pipeline, stage by stage."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ def run(
 ) -> None:
     """Lower the workload (or a recorded candidate of it) and print what is asked for.
 
-    For a GPU down to the host and its kernels; without a record a candidate is drawn, since loops
-    that are bound to no threads are no kernel. `target` replaces that of the configuration. With
-    `host` it ends with the function that takes packed arguments, without kernels.
+    For a GPU, lowering goes down to the host function and its kernels. Without a record a candidate
+    is drawn, because loops that are not bound to threads give no kernel. `target` replaces that of
+    the configuration. With `host` lowering ends with the function that takes packed arguments,
+    without kernels.
     """
     if host and passes is not None:
         raise ConfigError("--host: --passes runs passes of your own choice; leave one of them out")
@@ -88,7 +89,7 @@ def run(
     if print_after is not None:
         names = () if print_after == "all" else (print_after,)
         instruments.append(PrintAfter(names, plain))
-    instruments.append(timing)  # last, so that the time of printing is not the pass's
+    instruments.append(timing)  # last, so that a pass's time does not include printing
     start = time.perf_counter()
     schedule, tensors = apply_steps(task.dag, steps, task.layout)
     replayed = time.perf_counter() - start
@@ -117,7 +118,7 @@ def profile(
 ) -> None:
     """Run a recorded candidate with its loops timed, see `cli/profile.py`.
 
-    Raises ConfigError for one of the arguments `unused`, which say what is lowered otherwise.
+    Raises ConfigError if one of the arguments `unused`, which only affect lowering, was given.
     """
     for name, value in unused.items():
         if value is not None:
@@ -138,7 +139,7 @@ def _check_name(print_after: str | None, names: Sequence[str]) -> None:
 
 
 def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
-    """The steps of the record FILE:N, which must be of the same computation and kind of target."""
+    """The steps of the record FILE:N, which must have the same computation and kind of target."""
     if record is None:
         return ()
     path, colon, number = record.rpartition(":")
@@ -158,7 +159,7 @@ def _steps(record: str | None, task: Task) -> tuple[Step, ...]:
 
 
 def _drawn(config: Config, task: Task) -> tuple[Step, ...]:
-    """A candidate within the limits of the GPU, drawn with the seed of the configuration."""
+    """A candidate within the limits of the GPU, drawn with the configuration's seed."""
     options = settings_of(config).options()
     space = SearchSpace(task, options.search, options.sketch_rules)
     found = space.sample(
@@ -184,7 +185,7 @@ def _is_legal(task: Task, steps: tuple[Step, ...], ansor_limits: bool) -> bool:
 
 
 def _computation(task: Task) -> tuple[dict[str, Any], str]:
-    """What steps are made for: layouts are the configuration's."""
+    """What steps depend on, except layouts, which are taken from the configuration."""
     workload = task.workload.to_json()
     workload.pop("layout_free", None)
     return workload, task.target.kind

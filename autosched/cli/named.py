@@ -1,4 +1,4 @@
-"""`--workload CONFIG` and `--workload KEY=CONFIG`: what Ansor's unknown workload keys mean."""
+"""`--workload CONFIG` and `--workload KEY=CONFIG`: the meaning of unknown Ansor workload keys."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from autosched.measure.workload_keys import Computation, WorkloadKeys
 
 
 def workload_keys(options: Sequence[str]) -> WorkloadKeys:
-    """The computations of the configurations that were given, by key.
+    """The computations of the given configurations, by key.
 
-    Raises ConfigError when a configuration is wrong, or when it is not clear which key two are for.
+    Raises ConfigError if a configuration is wrong, or if two are given without keys.
     """
-    if options:  # only then: it costs all commands that read records a quarter of a second
+    if options:  # imported only then: it takes a quarter of a second
         from autosched.cli.read_config import load_config
     named: dict[str, Computation] = {}
     other: Computation | None = None
@@ -37,13 +37,13 @@ def workload_keys(options: Sequence[str]) -> WorkloadKeys:
 
 
 def tell_unused(keys: WorkloadKeys) -> None:
-    """Say which configurations named nothing."""
+    """Print a note about configurations whose key did not occur."""
     for source in keys.unused:
         warn(f"note: --workload {source}: no line has such a workload key; it was not used")
 
 
 def _split(option: str) -> tuple[str, str]:
-    """The key, empty where there is none, and the configuration's path."""
+    """(key, path of the configuration); the key is empty if none is given."""
     if "=" not in option or Path(option).exists():
         return "", option
     key, _, path = option.partition("=")

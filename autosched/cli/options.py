@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Set = Annotated[
     ),
 ]
 Target = Annotated[str | None, typer.Option(help="cpu or cuda.", autocompletion=TARGETS)]
-TUNING = "autosched-1"  # of features.sets, which the front is too light to import
+TUNING = "autosched-1"  # of features.sets, which takes too long to import here
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python files that the records name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of another kind.")]
 Share = Annotated[

@@ -1,4 +1,4 @@
-"""`autosched lower --profile`: where the time of a recorded candidate goes, loop by loop."""
+"""`autosched lower --profile`: the time of a recorded candidate, loop by loop."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from autosched.transform.loops.serialize_loops import SerializeLoops
 from autosched.words import count
 from autosched.workloads.workload import shape_of
 
-_DISTURBED = 0.05  # of a call's time
+_DISTURBED = 0.05  # fraction of a call's time
 _WIDEST = 60  # characters of a loop in the table
 
 
 def run(record: str, depth: int, *, serial: bool, keys: WorkloadKeys | None = None) -> None:
-    """Build the candidate `record` (FILE or FILE:N) with its loops timed, run it, print a table.
+    """Build the candidate `record` (FILE or FILE:N) with timed loops, run it, and print a table.
 
-    Loops inside at most `depth` others are timed, none inside a parallel one unless `serial` runs
-    parallel ones on one thread. Raises ConfigError for a candidate that is not for a CPU.
+    Loops inside at most `depth` others are timed. Loops inside a parallel one are not, unless
+    `serial` runs parallel loops on one thread. Raises ConfigError for a candidate that is not for a
+    CPU.
     """
     if depth < 0:
         raise ConfigError(f"--profile-depth {depth}: expected 0 or more")
@@ -68,7 +69,7 @@ def _record(record: str, keys: WorkloadKeys | None) -> Record:
 
 
 def _lowered(task: Task, made: LayoutRewrite, depth: int | None, *, serial: bool) -> PrimFunc:
-    """The function of a candidate, with its loops bracketed where a `depth` is given."""
+    """The function of a candidate, with timed loops if `depth` is given."""
     config: dict[str, object] = {}
     if serial:
         config["tir.add_lower_pass"] = [[3, SerializeLoops()]]
@@ -110,5 +111,5 @@ def _table(task: Task, profile: Profile) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    """The head of a loop with the middle of a long name left out."""
+    """The head of a loop; the middle of a long one is left out."""
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 33]}...{text[-30:]}"

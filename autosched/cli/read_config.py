@@ -1,6 +1,6 @@
-"""Configurations from YAML files and the command line, checked: what is wrong is said in words.
+"""Reading and checking of configurations from YAML files and the command line, with clear messages.
 
-Nothing in them is evaluated.
+Nothing in a configuration is evaluated as code.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from autosched.cli.yaml_file import parse_yaml, read_yaml
 from autosched.errors import ConfigError
 from autosched.workloads.source import SOURCES
 
-_MOST_BITS = 4096  # of an integer: Python does not write much longer ones as text
+_MOST_BITS = 4096  # of an integer; Python refuses to print much longer ones
 _EXAMPLE = "--set search.trials=128"
 Location = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class Written:
-    """The values of a configuration before they are checked, and where each of them stands.
+    """The unchecked values of a configuration, and where each was written.
 
-    `data` are those of a file, with their lines, or of the command line; `name` is what messages
-    call it. `words` are what the command line says of single keys, which messages quote.
+    `data` are the values of a file, with their lines, or of the command line. `name` is the
+    source's name in messages. `words` maps keys to the words of the command line that set them, for
+    messages.
     """
 
     data: CommentedMap
@@ -40,7 +41,7 @@ class Written:
     words: dict[Location, str] = field(default_factory=dict)
 
     def put(self, location: Sequence[str], value: Any, word: str) -> None:
-        """Set a key, as `word` of the command line says."""
+        """Set a key as the word `word` of the command line asks."""
         node = self.data
         for depth, key in enumerate(location[:-1], 1):
             if not isinstance(node.get(key), CommentedMap):
@@ -51,7 +52,7 @@ class Written:
         self.words[tuple(location)] = word
 
     def where(self, location: Location) -> str:
-        """`mm.yaml:3`, `--set search.trials=many` or `M=many`: where the key stands, or should."""
+        """Where a key stands, or should: `mm.yaml:3`, `--set search.trials=many` or `M=many`."""
         for length in range(len(location), 0, -1):
             if location[:length] in self.words:
                 return self.words[location[:length]]
@@ -61,10 +62,10 @@ class Written:
 
 
 def load_config(path: Path | str, sets: Sequence[str] = (), target: str | None = None) -> Config:
-    """Read and check a YAML file; `sets` are KEY=VALUE that replace some of it.
+    """Read and check a YAML file; `sets` are KEY=VALUE that replace some of its values.
 
-    So does `target`, the kind that --target names. Raises ConfigError with file, line, key, what
-    was found and what is allowed.
+    `target`, the kind given by --target, also replaces that of the file. Raises ConfigError with
+    file, line, key, what was found and what is allowed.
     """
     path = Path(path)
     data = read_yaml(path)
@@ -77,9 +78,9 @@ def load_config(path: Path | str, sets: Sequence[str] = (), target: str | None =
 def checked(
     written: Written, name: str, sets: Sequence[str] = (), target: str | None = None
 ) -> Config:
-    """The configuration; `name` is its name where it has none. Raises ConfigError.
+    """Check a configuration; `name` becomes its name if it has none. Raises ConfigError.
 
-    What is right depends on the kind of target, so --target counts before anything is checked.
+    --target is applied before any check, because what is valid depends on the kind of target.
     """
     for text in sets:
         _set(written, text)
@@ -93,7 +94,7 @@ def checked(
     except ValidationError as error:
         explained = dict.fromkeys(_explain(written, e) for e in error.errors())
         raise ConfigError("\n".join(explained)) from error
-    try:  # the workload itself, so that a wrong argument is reported with its place
+    try:  # build the workload itself, so that wrong arguments are reported with their place
         _ = config.task().dag
     except ConfigError as error:
         place = written.where(_suspect(config.workload, str(error)))
@@ -102,7 +103,7 @@ def checked(
 
 
 def _set(written: Written, text: str) -> None:
-    """Take `KEY=VALUE` of --set, whose value is YAML."""
+    """Apply `KEY=VALUE` of --set; the value is YAML."""
     word = f"--set {text}"
     key, equals, value = text.partition("=")
     location = key.strip().split(".")
@@ -112,7 +113,7 @@ def _set(written: Written, text: str) -> None:
 
 
 def _suspect(workload: WorkloadSection, message: str) -> Location:
-    """The key that `message`, which is about the workload, speaks of."""
+    """The key that `message` about the workload refers to."""
     for start in ("expr", "einsum", "dtype"):
         if message.startswith(f"{start}:") and getattr(workload, start) is not None:
             return ("workload", start)
@@ -186,7 +187,7 @@ def _explain(written: Written, error: Any) -> str:
     if error["type"] == "value_error":
         return f"{where}{key}: {message}"
     message = _EXPECTED.get(error["type"], message)
-    for place, expected in _SEVERAL.items():  # there is an error for each type
+    for place, expected in _SEVERAL.items():  # pydantic reports one error per type
         own = location[: len(place)]
         alike = len(location) > len(own) and location[-1] != "[key]"
         if alike and all(name in (at, "*") for name, at in zip(place, own, strict=True)):
@@ -226,7 +227,7 @@ def _kind(value: Any, whole: bool = False) -> str:
 
 _EXAMPLES = {"workload": ", e.g. workload: {op: matmul, args: {M: 512, N: 512, K: 512}}"}
 
-# What keys take that may have values of several types; `*` is any name.
+# The values that keys of several types take, in words; `*` is any name.
 _SEVERAL = {
     ("workload", "args", "*"): "an integer or a type's name",
     ("workload", "dtype"): "a type, or one for each tensor, e.g. {A: int8, B: float32}",
@@ -259,7 +260,7 @@ def _section(annotation: Any) -> Any:
 
 
 def _nearest(location: Location, known: Sequence[str]) -> str | None:
-    """The key that was meant: one of those `known` at its place, or of that name elsewhere."""
+    """The key that was probably meant: one of `known`, or one of a similar name elsewhere."""
     name = str(location[-1])
     close = difflib.get_close_matches(name, known, 1)
     if close:

@@ -1,4 +1,4 @@
-"""What `autosched records info` says of one task, gathered record by record."""
+"""The summary of one task for `autosched records info`, gathered record by record."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from autosched.session.this_gpu import is_of_this_machine
 from autosched.task import Task
 
 _NOWHERE: Mapping[str, Any] = {}
-_Times = tuple[int, float]  # bytes of the emptied caches, seconds: in the order of preference
-_Machine = tuple[bool, object]  # whether it is this one; of others what tells them apart
+_Times = tuple[int, float]  # (bytes of emptied caches, seconds), in order of preference
+_Machine = tuple[bool, object]  # (whether it is this machine, what tells other machines apart)
 
 
 class Summary:
-    """Counts, and the best records: of this machine, and of all."""
+    """Counts records of one task and keeps the best ones, of this machine and of all others."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._task = task
@@ -37,7 +37,7 @@ class Summary:
     def add(
         self, number: int, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Record `number` of the file, whose environments so far are those."""
+        """Add record `number` of the file; `environments` are those read so far."""
         if not isinstance(found, Glance):
             self._add(number, found, environments)
         elif self._is_slower(found, environments):
@@ -47,7 +47,7 @@ class Summary:
             self._add(number, found.whole(), environments)
 
     def _is_slower(self, found: Glance, environments: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether it only counts: one that was measured on the same CPU is not slower."""
+        """Whether the record is only counted: one measured on the same CPU is at least as fast."""
         best = self._fastest.get(self._machine(found, environments))
         if best is None or best.result.cache_flush != found.cache_flush:
             return False
@@ -56,7 +56,7 @@ class Summary:
     def _machine(
         self, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]
     ) -> _Machine:
-        """The machine that it was measured on; worked out once for those alike."""
+        """The machine of a record; computed once for each task and environment."""
         environment = environments.get(found.environment, _NOWHERE)
         key = id(found.task), id(environment)
         known = self._machines.get(key)
@@ -102,7 +102,7 @@ class Summary:
             self._best[machine] = (times, entry)
 
     def to_json(self) -> dict[str, Any]:
-        """What --json says; docs/semantics/records.md explains the keys."""
+        """The object for --json; docs/semantics/records.md explains the keys."""
         entry: dict[str, Any] = {
             "key": self._task["key"],
             "workload": self._task.get("workload"),
@@ -119,7 +119,7 @@ class Summary:
             time["flops_per_second"] = operations / time["seconds"] if operations > 0 else None
         other = self._best_of(here=False)
         best = self._best_of(here=True) or other
-        # Times that were taken with other caches are not compared.
+        # Times measured with differently emptied caches are not compared.
         faster = best and other and other[0][0] == best[0][0] and other[0] < best[0]
         return {
             **entry,
@@ -133,7 +133,7 @@ class Summary:
         }
 
     def _best_of(self, *, here: bool) -> tuple[_Times, dict[str, Any]] | None:
-        """The best of this machine, or of the fastest other one."""
+        """The best record of this machine, or of the fastest other one."""
         found = [best for machine, best in self._best.items() if machine[0] == here]
         return min(found, key=lambda best: best[0], default=None)
 

@@ -1,4 +1,4 @@
-"""`autosched records`: record files made from others, and summaries."""
+"""`autosched records`: create record files from others, and summarise them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def convert(
     force: bool = False,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Write the records of `source` in another format, or this program's schema, to `output`."""
+    """Write the records of `source` in another format, or in the current schema, to `output`."""
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: expected one of {', '.join(FORMATS)}")
     require_records(source)
@@ -82,7 +82,7 @@ def convert(
 
 
 def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
-    """Print what a record file holds, task by task; no record is kept in memory."""
+    """Print the contents of a record file, task by task; no record is kept in memory."""
     keys = workload_keys(workloads)
     contents = LogContents()
     summaries: dict[str, Summary] = {}
@@ -114,7 +114,7 @@ def info(source: Path, *, as_json: bool = False, workloads: Sequence[str] = ()) 
 
 
 def _accuracy(best: Mapping[str, Any]) -> str:
-    """`, largest relative error 3e-07`, where it is known."""
+    """`, largest relative error 3e-07`; empty if it is not known."""
     error = best["largest_error"]
     if error is None:
         return ""

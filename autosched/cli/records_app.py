@@ -1,4 +1,4 @@
-"""`autosched records`: options in, for each of its commands."""
+"""`autosched records`: the options of its commands."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def merge(
     """
     from autosched.cli import records as command
 
-    interrupts_raise()  # the half of a file that is there then is removed
+    interrupts_raise()  # so that a half-written file is removed
     command.merge(sources, output, force=force, workloads=workload or ())
 
 
@@ -147,5 +147,5 @@ def convert(
     """Write records of an older schema, or Ansor v0.6 logs, anew; or an Ansor v0.6 log."""
     from autosched.cli import records as command
 
-    interrupts_raise()  # the half of a file that is there then is removed
+    interrupts_raise()  # so that a half-written file is removed
     command.convert(source, output, to, force=force, workloads=workload or ())

@@ -1,4 +1,4 @@
-"""`autosched records diff`: the same tasks in two files."""
+"""`autosched records diff`: compare the same tasks in two files."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def diff(
     as_json: bool = False,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Print what the files say of each task that is in both, and which tasks are in one only.
+    """Print a comparison for each task in both files, and the tasks in only one of them.
 
-    With `race` also how the two bests do on this machine, where a GPU may be one to `share`.
+    With `race` the two best candidates also race on this machine; `share` allows a GPU in use by
+    others.
     """
     require_files(("A", a), ("B", b))
     keys = workload_keys(workloads)
@@ -101,7 +102,7 @@ def _json(found: Difference, raced: Raced | None) -> dict[str, Any]:
 
 
 def _raced_text(raced: Raced) -> str:
-    """How the race ended, in one line."""
+    """The result of the race, in one line."""
     if raced.seconds is None or raced.interval is None:
         return f"no race: {raced.why}"
     (a, b), (low, high) = map(seconds_text, raced.seconds), raced.interval
@@ -131,7 +132,7 @@ def _machines(a: Side, b: Side) -> list[str]:
 
 
 def _verdict(found: Difference) -> str:
-    """One sentence about the two bests."""
+    """One sentence that compares the two best candidates."""
     a, b = found.a.best, found.b.best
     if a is None or b is None or found.ratio is None:
         return "nothing to compare: one of them has no valid record"

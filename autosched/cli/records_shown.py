@@ -1,4 +1,4 @@
-"""`autosched records top` and `best`: candidates as tables."""
+"""`autosched records top` and `best`: show candidates as tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BEST = ("task", "time", "95% interval", "rate", "candidates", "checked", "recor
 def top(
     number: int, sources: Sequence[Path], *, as_json: bool = False, workloads: Sequence[str] = ()
 ) -> None:
-    """Print the best candidates of each task and machine, a table for each."""
+    """Print the best candidates of each task and machine, one table for each."""
     require_records(*sources)
     keys = workload_keys(workloads)
     groups = records.top(sources, number, keys=keys, warning=warning)
@@ -75,7 +75,7 @@ def top(
 
 
 def best(sources: Sequence[Path], *, as_json: bool = False, workloads: Sequence[str] = ()) -> None:
-    """Print the best candidate of each task, a line for each."""
+    """Print the best candidate of each task, one line for each."""
     require_records(*sources)
     keys = workload_keys(workloads)
     found = records.best(sources, keys=keys, warning=warning)
@@ -109,13 +109,13 @@ def best(sources: Sequence[Path], *, as_json: bool = False, workloads: Sequence[
 
 
 def interval_text(found: Found) -> str:
-    """`1.2 ms to 1.3 ms`: where its time lies with 95% confidence."""
+    """`1.2 ms to 1.3 ms`: the 95% confidence interval of the time."""
     low, high = map(seconds_text, found.interval)
     return f"{low} to {high}"
 
 
 def _where(found: Found, sources: Sequence[Path]) -> str:
-    """As `autosched lower --record` takes it; the number alone where there is one file."""
+    """The record for `autosched lower --record`; only the number if there is one file."""
     place = found.place
     return f"{place.path}:{place.index}" if len(sources) > 1 else str(place.index)
 

@@ -19,7 +19,7 @@ from autosched.measure.steady import interval
 from autosched.task import Task
 from autosched.words import last_line
 
-# One candidate alone can be given the time of a batch: a disturbance then weighs little.
+# A single candidate can get the time of a batch, so that a disturbance matters little.
 _THOROUGH = RunOptions(min_repeat_ms=1000.0, visits=24)
 
 
@@ -32,7 +32,7 @@ def run(
     as_json: bool,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Replay records, those of CUDA on this machine's GPU; exits with 3 when one fails."""
+    """Replay records, CUDA ones on this machine's GPU; exit with 3 if one fails."""
     rows = []
     keys = workload_keys(workloads)
     records = chosen(path, choice, keys=keys)
@@ -66,12 +66,12 @@ def run(
 
 
 def _tasks(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
-    """The entries of the records' tasks, by their keys."""
+    """The task entries of the records, by key."""
     return {record.task["key"]: record.task for record in records}
 
 
 def _here(task: Task, measurer: Measurer) -> Task:
-    """The task with the settings of what is here. Raises ConfigError where there is no GPU."""
+    """The task with this machine's settings. Raises ConfigError if there is no GPU for it."""
     facts = measurer.gpu()
     return on_this_machine(task) if facts is None else on_this_gpu(task, facts)
 

@@ -1,4 +1,4 @@
-"""`autosched report`: record files as a page of charts."""
+"""`autosched report`: show record files as a page of charts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(
     force: bool = False,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Write the page and say what is in it."""
+    """Write the page and print a summary of it."""
     keys = workload_keys(workloads)
     with written_to(output, ".html") as file:
         page = write(paths, file, warning, measure=measure, keys=keys, overwrite=force)

@@ -1,4 +1,4 @@
-"""Records as samples of a dataset: the bridge between record files and features."""
+"""Records as samples of a dataset: the connection between record files and features."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from autosched.state.steps import Step, steps_to_json
 from autosched.task import Task
 from autosched.words import count, escaped
 
-_AT_ONCE = 2048  # records that are read ahead, and whose rows are worked out together
-_TASKS_AT_ONCE = 16  # whose tables are kept
+_AT_ONCE = 2048  # records read ahead, whose rows are computed together
+_TASKS_AT_ONCE = 16  # tasks whose tables are kept
 _MOST_KNOWN = 8192  # candidates whose rows are kept, 4 kB each
 
-_Candidate = tuple[int, bool, tuple[Step, ...]]  # identity of its task, Ansor's limits, steps
+_Candidate = tuple[int, bool, tuple[Step, ...]]  # (id of the task, Ansor's limits, steps)
 
 
 class _Ahead:
-    """Records that were read ahead; the rows of all are worked out when one asks for its own."""
+    """Records that were read ahead; the rows of all are computed when the first are needed."""
 
     def __init__(self, rows: Callable[[Sequence[tuple[Task, Record]]], list[Rows | None]]) -> None:
         self._rows = rows
@@ -49,14 +49,14 @@ class _Ahead:
 
 
 class RecordSamples:
-    """Every record of the files, in order, as often as it is iterated; few are kept in memory.
+    """Iterates over every record of the files, in order; few records are kept in memory.
 
-    Those of races are left out, for their candidates were recorded before, and those whose times no
-    kernel can have. Records that a run adds
-    meanwhile are left out the later times.
+    Left out are records of races, because their candidates were recorded before, and records with
+    times that no kernel can have. Later iterations also leave out records that a run has added
+    meanwhile.
 
-    What was skipped is reported the first time. `environments` fills up meanwhile. Raises
-    ConfigError when a file holds fewer records than the first time.
+    The first iteration reports what was skipped. `environments` is filled during iteration. Raises
+    ConfigError if a file holds fewer records than the first time.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RecordSamples:
         self._last: tuple[dict[str, Any], Task | None] = {}, None
         self._batched: dict[tuple[int, bool], BatchedFeatures] = {}  # by the identity of a task
         self._known: dict[_Candidate, Rows | None] = {}
-        self._read: list[int] = []  # records of each file, once all were gone through
+        self._read: list[int] = []  # number of records of each file, after the first iteration
         self.environments: dict[str, dict[str, Any]] = {}
 
     def __iter__(self) -> Iterator[Sample]:
@@ -120,11 +120,11 @@ class RecordSamples:
         self._read = read
 
     def _task(self, record: Record, contents: LogContents) -> Task | None:
-        """The record's task; None, noted once, when this installation does not know it."""
+        """The record's task; None, reported once, if this installation does not know it."""
         entry, task = self._last
-        if record.task is entry:  # most are of the task of the one before
+        if record.task is entry:  # most records have the task of the previous one
             return task
-        name = task_hash(record.task)  # machines whose caches differ have tasks of one key
+        name = task_hash(record.task)  # tasks of machines with different caches share a key
         if name not in self._tasks:
             try:
                 self._tasks[name] = Task.from_json(record.task, to_run=False)
@@ -136,7 +136,7 @@ class RecordSamples:
         return self._tasks[name]
 
     def _rows(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
-        """The rows of the records' candidates, those of one that was measured again only once."""
+        """The rows of the records' candidates; each candidate is computed only once."""
         names = [(id(task), record.ansor_limits, record.steps) for task, record in records]
         new: dict[_Candidate, tuple[Task, Record]] = {}
         for name, each in zip(names, records, strict=True):
@@ -150,11 +150,11 @@ class RecordSamples:
         return [rows[name] for name in names]
 
     def _worked_out(self, records: Sequence[tuple[Task, Record]]) -> list[Rows | None]:
-        """The rows of the candidates, those of one task at once where that can be done."""
+        """The rows of the candidates, computed per task at once where possible."""
         found: list[Rows | None] = [None] * len(records)
         by_task: dict[tuple[int, bool], list[int]] = {}
         for k, (task, record) in enumerate(records):
-            legal = record.result.failure is None  # whether others are, lowering them says
+            legal = record.result.failure is None  # lowering tells whether others are legal
             if legal and self._features == ANSOR:
                 by_task.setdefault((id(task), record.ansor_limits), []).append(k)
             else:

@@ -1,4 +1,4 @@
-"""`autosched schema`: the JSON Schema of configuration files, from the models that check them."""
+"""`autosched schema`: print the JSON Schema of configuration files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`autosched show`: one candidate in one of its forms."""
+"""`autosched show`: print one candidate in one of its forms."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def run(
     arch: str | None = None,
     workloads: Sequence[str] = (),
 ) -> None:
-    """Print the chosen record (each task's best one) as `form`; `features` names a feature set.
+    """Print the chosen record (by default each task's best one) as `form`.
 
-    `arch` is the architecture that cuda, ptx and asm of a CUDA candidate are for. Exits with 3 when
-    a candidate has no such form because it is illegal.
+    `features` names a feature set. `arch` is the architecture for cuda, ptx and asm of a CUDA
+    candidate. Exits with 3 if a candidate has no such form because it is illegal.
     """
     show = FORMS.get(form)
     if show is None:
@@ -71,12 +71,12 @@ def run(
 def _title(task: Task, record: Record) -> str:
     """`matmul(M=4, N=4, K=4) on cpu, 1.2 ms`."""
     time = seconds_text(record.result.cost) if record.result.valid else "failed"
-    name = " ".join(task.name.split())  # an expression may have lines
+    name = " ".join(task.name.split())  # expressions may contain newlines
     return f"{name} on {task.target.kind}, {time}"
 
 
 def _tell_layouts(task: Task, record: Record) -> None:
-    """Say, beside the output, how the inputs of a layout rewrite are stored."""
+    """Print notes about how the inputs of a layout rewrite are stored."""
     if task.layout == LayoutOption.NO_REWRITE:
         return
     changes = {c.name: c for c in _rewritten(task, record).changes}
@@ -132,7 +132,7 @@ def _tir(task: Task, record: Record) -> None:
 
 
 def python_of(task: Task) -> str:
-    """The Python expression that makes the task again."""
+    """A Python expression that creates the task again."""
     entry = pformat(task.to_json(), width=90, sort_dicts=False).replace("\n", "\n    ")
     trust = ",\n    trust=True,  # runs the file that it names" if task.runs_code else ""
     return f"Task.from_json(\n    {entry}{trust}\n)"
@@ -157,7 +157,7 @@ def _asm(task: Task, record: Record, arch: str | None = None) -> None:
 
 def _features(features: FeatureSet, task: Task, record: Record) -> None:
     as_ansor = features.as_ansor
-    # A record may be of a space with other limits.
+    # The record may be of a space with other limits.
     func = lower_for_features(task.dag, record.steps, task.target, as_ansor, verified=False)
     rows, buffers = features.with_buffers(func, task.target)
     plain(feature_table(features.groups, buffers, rows.tolist(), width=out.width))
@@ -188,14 +188,14 @@ def _is_gpu_code(form: str, task: Task) -> bool:
 
 
 def _for_arch(form: str, arch: str) -> Callable[[Task, Record], None]:
-    """The form for `arch`, which only generated code is for."""
+    """The function for `form` and `arch`. Raises ConfigError if the form is not generated code."""
     if form not in _OF_AN_ARCH:
         raise ConfigError(f"--arch {arch}: --as {form} is for none; {', '.join(_OF_AN_ARCH)} are")
     return partial(_OF_AN_ARCH[form], arch=arch)
 
 
 def _host(task: Task) -> Target:
-    """The target itself, or this machine where an Ansor record says nothing of its CPU."""
+    """The target itself, or this machine if an Ansor record does not state its CPU."""
     return task.target if task.target.is_gpu or task.target.cpu else cpu_target()
 
 

@@ -1,4 +1,4 @@
-"""Tables of plain text that fit a terminal."""
+"""Plain text tables that fit a terminal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def table(
     width: int | None,
     less_telling: Sequence[str] = (),
 ) -> list[str]:
-    """The lines of a table. Columns without an entry are left out, and so is a head of no words.
+    """The lines of a table, without empty columns; a head without words is left out, too.
 
-    Where it is wider than `width`, columns of `less_telling` are left out, the first one first;
-    then the first column gets lines of its own:
+    If it is wider than `width`, the columns of `less_telling` are dropped, in this order. If that
+    is not enough, the first column gets lines of its own:
 
         matmul(M=512, N=512, K=512)
             808 us  330.4 GFLOP/s
@@ -45,7 +45,7 @@ def table(
 
 
 def _packed(cells: Sequence[str], width: int) -> list[str]:
-    """The cells, as many on a line as fit."""
+    """Pack the cells into lines, as many per line as fit."""
     lines: list[str] = []
     for cell in filter(None, cells):
         if lines and len(lines[-1]) + len(_GAP) + len(cell) <= width:

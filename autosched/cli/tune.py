@@ -47,9 +47,9 @@ def run(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Tune the workloads that are asked for; docs/configuration.md has the exit statuses.
+    """Tune the requested workloads; docs/configuration.md has the exit statuses.
 
-    Several are tuned together, with one record file.
+    Several workloads are tuned together, with one record file.
     """
     configs = [on_hosts(config, overrides.hosts) for config in asked.configs(overrides.target)]
     many.of(configs)
@@ -79,7 +79,7 @@ def run(
 
 
 def _import_xgboost() -> None:
-    """Without scikit-learn, which XGBoost imports where it finds it: eight times as long.
+    """Import XGBoost without scikit-learn, which it would import: that takes eight times as long.
 
     A model of the user's own may need both.
     """

@@ -1,4 +1,4 @@
-"""The report of several tasks that were tuned together: a table or JSON."""
+"""The report on several tasks that were tuned together: a table or JSON."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def report_many(
 ) -> None:
     """Print a table of the tasks, or everything as JSON.
 
-    `known` has the yardsticks of tasks by their keys; `others` says what records of other CPUs were
-    used for. The objective is a weighted sum of times, in seconds, unless it is the user's own.
+    `known` maps task keys to yardsticks. `others` tells what records of other CPUs were used for.
+    The objective is a weighted sum of times, in seconds, unless it is the user's own.
     """
     if as_json:
         objective = "objective" if own_objective else "objective_seconds"

@@ -1,4 +1,4 @@
-"""The report of one tuned task: text or JSON."""
+"""The report on one tuned task: text or JSON."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from autosched.words import in_shell
 def report(
     result: TuneResult, path: Path, known: Yardsticks, others: str = "", *, as_json: bool
 ) -> None:
-    """Print what was found: the best kernel, its rate, failures and where the records are.
+    """Print the result: the best kernel, its rate, failures and the record file.
 
-    `others` says what records of other CPUs were used for.
+    `others` tells what records of other CPUs were used for.
     """
     if as_json:
         print_json({**summary(result, path, known), "other_cpus": others or None})
@@ -69,20 +69,20 @@ def report(
     labelled("trials", _trials_text(progress))
     labelled("time", spent)
     plain(f"records   {path}")
-    if not result.failed:  # the file may hold nothing yet, and the reason says how to go on
+    if not result.failed:  # the file may be empty, and the reason says how to go on
         plain(next_line([progress.task], path))
     if result.reason != "all trials were used":
         warn(f"stopped: {result.reason}")
 
 
 def next_line(tasks: Sequence[Task], path: Path) -> str:
-    """What to type next; records that name Python files are replayed where that is allowed."""
+    """The next command to type; with --trust if the records name Python files."""
     trust = " --trust" if any(task.runs_code for task in tasks) else ""
     return f"next      autosched replay {in_shell(path)}{trust}"
 
 
 def quality_text(quality: Quality) -> str:
-    """`rank accuracy 0.68, top-8 recall 0.75`; of eight candidates or less all are recalled."""
+    """`rank accuracy 0.68, top-8 recall 0.75`; the recall only for more than eight candidates."""
     text = f"rank accuracy {quality.rank_accuracy:.2f}"
     return text + (f", top-8 recall {quality.top8_recall:.2f}" if quality.candidates > 8 else "")
 
@@ -97,7 +97,7 @@ def _trials_text(progress: Progress) -> str:
 
 
 def _nothing(result: TuneResult) -> str:
-    """Why there is no best candidate."""
+    """The reason why there is no best candidate."""
     if result.interrupted:
         return "interrupted before a candidate was measured successfully"
     if not result.records:
@@ -106,7 +106,7 @@ def _nothing(result: TuneResult) -> str:
 
 
 def show_reasons(result: TuneResult) -> None:
-    """One example message of every kind of failure."""
+    """Print one example message for every kind of failure."""
     shown: set[str] = set()
     for record in result.records:
         failure = record.result.failure
@@ -118,7 +118,7 @@ def show_reasons(result: TuneResult) -> None:
 
 
 def summary(result: TuneResult, path: Path, known: Yardsticks) -> dict[str, Any]:
-    """The JSON object of one task."""
+    """The JSON object for one task."""
     progress, best, final = result.progress, result.best, known.final
     race = None if final is None else final.race
     return {

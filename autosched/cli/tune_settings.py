@@ -1,4 +1,4 @@
-"""What the command line and configuration files ask of a tuning session."""
+"""Settings of a tuning session, from the command line and configuration files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHER_FILE = "Give another file with --records, or start a new one with --fresh
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Flags of the command line that replace settings of the file; None keeps a setting."""
+    """Command line flags that replace settings of the file; None keeps a setting."""
 
     trials: int | None = None
     target: str | None = None
@@ -43,7 +43,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class ModelFlags:
-    """Flags of the command line about the cost model."""
+    """Command line flags about the cost model."""
 
     load: Path | None = None
     save: Path | None = None
@@ -51,9 +51,9 @@ class ModelFlags:
     workloads: Sequence[str] = ()
 
     def files(self, config: Config) -> tuple[Path | None, Path | None]:
-        """What is loaded and saved: `cost_model.file` is loaded when it exists, and saved.
+        """(file to load, file to save); `cost_model.file` is saved, and loaded if it exists.
 
-        Raises ConfigError where one of the model's files is a folder.
+        Raises ConfigError if one of the model's files is a folder.
         """
         file = None if config.cost_model.file is None else Path(config.cost_model.file)
         named = (
@@ -69,14 +69,14 @@ class ModelFlags:
 
 @dataclass(frozen=True, slots=True)
 class ManyFlags:
-    """Flags that only several tasks have a use for."""
+    """Command line flags that only matter for several tasks."""
 
     strategy: str = "gradient"
     weights: str | None = None
     objective: str | None = None
 
     def of(self, configs: Sequence[Config]) -> list[float]:
-        """The weight of each task. ConfigError when a flag is wrong, also for one task."""
+        """The weight of each task. Raises ConfigError if a flag is wrong, also for one task."""
         if self.strategy not in STRATEGIES:
             raise ConfigError(
                 f"--strategy {self.strategy!r}: expected one of {', '.join(STRATEGIES)}"
@@ -109,7 +109,7 @@ class ManyFlags:
 
 
 def on_hosts(config: Config, hosts: str | None) -> Config:
-    """The configuration, for the cluster that --ray names, if it does."""
+    """The configuration, for the cluster given by --ray, if any."""
     if hosts is None:
         return config
     require_address("--ray", hosts)
@@ -126,7 +126,7 @@ def settings_of(
     records: Path | None = None,
     force: bool = False,
 ) -> TuneSettings:
-    """A configuration, with the flags that replace some of it, as `autosched.tune` takes it."""
+    """The settings for `autosched.tune` from a configuration and the flags that override it."""
     overrides, model, many = overrides or Overrides(), model or ModelFlags(), many or ManyFlags()
     section, measure = config.search, config.measure
     ansor = {name: getattr(section, name) for name in SearchOptions.__dataclass_fields__}
@@ -172,7 +172,7 @@ def session_of(
 ) -> Session:
     """The session that tunes the configurations together. Raises ConfigError.
 
-    `force` lets it replace files of other kinds.
+    With `force` it may replace files of other kinds.
     """
     _same_settings(configs, overrides)
     weights = many.of(configs)
@@ -191,8 +191,9 @@ def session_of(
 def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool) -> Path:
     """The record file of the run; with `fresh` one that does not exist yet.
 
-    A file that nobody named and that other tasks have (a size was changed since) is left to them:
-    these get one with their keys in its name, which a later run continues.
+    If nobody named a file and the default one belongs to other tasks (say, a size was changed), it
+    is left alone. The run then gets a file with the tasks' key in its name, which a later run
+    continues.
     """
     path = overrides.records or _given_path(configs)
     require_named(("--records", path))
@@ -202,7 +203,7 @@ def records_path(configs: Sequence[Config], overrides: Overrides, *, fresh: bool
 
 
 def require_unread(paths: Sequence[Path], records: Path, model: Path | None) -> None:
-    """Raise ConfigError when a configuration that is read would be written to, --force or not."""
+    """Raise ConfigError if a configuration of this run would be overwritten, even with --force."""
     require_apart(
         [("the record file", records), ("the saved cost model", model)],
         [("a configuration of this run", path) for path in paths],
@@ -210,7 +211,7 @@ def require_unread(paths: Sequence[Path], records: Path, model: Path | None) -> 
 
 
 def own_file(path: Path, tasks: Sequence[Task]) -> Path:
-    """`path`, or `<stem>-<key>.jsonl` where `path` holds records of other tasks only."""
+    """`path`, or `<stem>-<key>.jsonl` if `path` holds only records of other tasks."""
     keys = [task.key for task in tasks]
     if not path.is_file():
         return path
@@ -229,7 +230,7 @@ def own_file(path: Path, tasks: Sequence[Task]) -> Path:
 
 
 def _given_path(configs: Sequence[Config]) -> Path | None:
-    """The record file that the configurations name, if they do."""
+    """The record file that the configurations name, None if they name none."""
     given = {config.records for config in configs if config.records is not None}
     if len(given) > 1:
         raise ConfigError("the configurations name different record files; give one by --records")
@@ -246,7 +247,7 @@ def _default_path(configs: Sequence[Config]) -> Path:
 
 
 def _same_settings(configs: Sequence[Config], overrides: Overrides) -> None:
-    """One run has one cost model, one way of measuring, one size of batches and one time budget."""
+    """Raise ConfigError unless all configurations share the settings that exist once per run."""
     first = configs[0]
     shared = {"batch": "--set search.batch=16", "time_budget_s": "--time-budget"}
     if overrides.time_budget is not None:

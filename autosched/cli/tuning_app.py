@@ -1,4 +1,4 @@
-"""`autosched tune` and `autosched lower`, of a workload: options in."""
+"""`autosched tune` and `autosched lower`: their options."""
 
 from __future__ import annotations
 

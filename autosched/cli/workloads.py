@@ -1,4 +1,4 @@
-"""`autosched workloads`: the built-in operators."""
+"""`autosched workloads`: list the built-in operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from autosched.cli.table import table
 
 
 def run(name: str | None) -> None:
-    """List all workloads, or show one with its computation for small arguments."""
+    """List all workloads, or describe the one called `name`."""
     if name is None:
         rows = [(each.name, each.doc) for each in workloads.WORKLOADS.values()]
         for line in table(("", ""), rows, text_width()):

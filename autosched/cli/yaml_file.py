@@ -1,4 +1,4 @@
-"""YAML files that may hold anything: what would take forever to read is refused before it is."""
+"""Reading of untrusted YAML files; those that would take forever are refused first."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from autosched.words import in_shell
 MOST_BYTES = 1 << 20
 DEEPEST = 32
 MOST_VALUES = 20_000
-"""Of a file, where every alias counts for what it stands for."""
+"""Limit for the values of a file, where every alias counts like the values it stands for."""
 
 
 def read_yaml(path: Path) -> Any:
-    """What the file holds, as ruamel's round-trip values, which know their lines.
+    """The contents of a file, as ruamel's round-trip values, which know their lines.
 
-    Raises ConfigError with file and line when it cannot be read, is no YAML, or is so large, deep
-    or full of aliases that no configuration can be meant.
+    Raises ConfigError with file and line if the file cannot be read, is not YAML, or is too large,
+    deep or full of aliases to be a configuration.
     """
     try:
         if path.exists() and not path.is_file():
@@ -59,9 +59,9 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str, where: Callable[[int], str]) -> Any:
-    """The value that `text` is, for messages called `name`, and `where(line)` at a line of it.
+    """The value of `text`; `name` is its name in messages, `where(line)` the name of a line.
 
-    Raises ConfigError as `read_yaml` does.
+    Raises ConfigError like `read_yaml`.
     """
     try:
         _check_size(where, text)
@@ -73,16 +73,16 @@ def parse_yaml(text: str, name: str, where: Callable[[int], str]) -> Any:
         place = where(mark.line + 1) if mark is not None else name
         problem = getattr(error, "problem", None) or str(error).strip().partition("\n")[0]
         raise ConfigError(f"{place}: not valid YAML: {problem:.200}") from error
-    except Exception as error:  # of odd numbers, dates, tags and merges, ruamel raises many kinds
+    except Exception as error:  # for odd numbers, dates, tags and merges ruamel raises many kinds
         said = str(error).strip().partition("\n")[0] or "it cannot be read"
         kind = type(error).__name__
         raise ConfigError(f"{name}: not valid YAML: {said:.200} ({kind})") from error
 
 
 def _check_size(place: Callable[[int], str], text: str) -> None:
-    """Raise ConfigError at the first value that is too deep or too much, or holds itself."""
-    finished: dict[str, int] = {}  # the values that an anchor stands for
-    open_: list[tuple[str | None, int]] = []  # anchors of what is not finished, values before
+    """Raise ConfigError at the first value beyond the limits, or that contains itself."""
+    finished: dict[str, int] = {}  # number of values that an anchor stands for
+    open_: list[tuple[str | None, int]] = []  # unfinished anchors, values before
     values = 0
     for event in YAML(typ="rt").parse(text):
         where = place(event.start_mark.line + 1)

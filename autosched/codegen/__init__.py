@@ -1,1 +1,1 @@
-"""Code generation for the CPU: a flat PrimFunc becomes LLVM assembly, then object code."""
+"""Code generation: a flat PrimFunc becomes LLVM assembly and object code, or CUDA C and a cubin."""

@@ -1,4 +1,4 @@
-"""Words that C, C++ or their headers have a meaning for, so that nothing may be called by them."""
+"""Words that have a meaning in C, C++ or their headers, so that no name may be one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Alignas _Alignof _Atomic _BitInt _Bool _Complex _Decimal32 _Decimal64 _Decimal1
 _Imaginary _Noreturn _Static_assert _Thread_local
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
-"""Of C up to C23, and of C++ up to C++20."""
+"""Keywords of C up to C23 and of C++ up to C++20."""
 
 _MACROS = """
 linux unix main NULL EOF BUFSIZ I NAN INFINITY HUGE_VAL RAND_MAX CLOCKS_PER_SEC
@@ -43,8 +43,7 @@ WTERMSIG WUNTRACED alloca be16toh be32toh be64toh htobe16 htobe32 htobe64 htole1
 le16toh le32toh le64toh math_errhandling
 """
 MACROS = frozenset(_MACROS.split())
-"""Of C's headers, with what glibc adds, and those that compilers define by themselves in their own
-dialects."""
+"""Macros of C's headers and of glibc, and those that compilers define in their own dialects."""
 
 _TYPES = """
 FILE DIR va_list fd_mask u_char u_int u_long u_short uint ulong ushort blkcnt_t blksize_t caddr_t
@@ -56,7 +55,7 @@ pthread_spinlock_t pthread_t ptrdiff_t quad_t sigset_t size_t ssize_t suseconds_
 uid_t wchar_t wint_t mbstate_t wctype_t wctrans_t div_t ldiv_t lldiv_t imaxdiv_t sig_atomic_t
 """
 TYPES = frozenset(_TYPES.split())
-"""Of C's headers, and of POSIX."""
+"""Types of C's headers and of POSIX."""
 
 _HEADERS = """
 assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
@@ -71,7 +70,7 @@ unwind values varargs wait
 cpuid immintrin mm_malloc omp openacc quadmath x86intrin cuda
 """
 HEADERS = frozenset(_HEADERS.split())
-"""Of C up to C23, of POSIX, and those that they, C libraries and compilers bring, without `.h`."""
+"""Headers of C up to C23, of POSIX, of C libraries and of compilers, without `.h`."""
 
 _PATTERNS = re.compile(
     r"__\w*|u?int\w*_t|[A-Z]\w*_(MAX|MIN|C)|"
@@ -80,7 +79,7 @@ _PATTERNS = re.compile(
 
 
 def has_meaning(word: str) -> bool:
-    """Whether it is a keyword, or a type or macro of C's headers.
+    """Whether `word` is a keyword, or a type or macro of C's headers.
 
     >>> [word for word in ("A", "namespace", "uint8_t", "INT8_MAX", "errno") if has_meaning(word)]
     ['namespace', 'uint8_t', 'INT8_MAX', 'errno']

@@ -1,8 +1,9 @@
 """Cubins kept in a folder, so that no source is compiled twice.
 
-The key says everything that the cubin depends on: source, options (with the architecture), version
-and size of the compiler. An entry is one file, written under another name and renamed, so several
-processes may share the folder; a file that is cut short or of another format counts as missing.
+The key covers everything that the cubin depends on: source, options (with the architecture),
+version and size of the compiler. An entry is one file, written under another name and renamed, so
+that several processes may share the folder. A file that is cut short or has another format counts
+as missing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SUFFIX = ".cubin"
 
 @dataclass(frozen=True, slots=True)
 class CubinCache:
-    """At most about `max_bytes` of cubins in `folder`; those unused for longest go first."""
+    """At most about `max_bytes` of cubins in `folder`; the least recently used ones go first."""
 
     folder: Path
     max_bytes: int = 1 << 28
@@ -39,10 +40,10 @@ class CubinCache:
         extra: Sequence[str] = (),
         statements: Mapping[int, str] | None = None,
     ) -> Compiled:
-        """What `nvrtc.compile` returns, from the folder when it is there (then 0 seconds)."""
+        """The result of `nvrtc.compile`, from the folder if it is there (then in 0 seconds)."""
         chosen = nearest_arch(arch, nvrtc.archs)
         if chosen is None:
-            return nvrtc.compile(source, arch, extra, statements)  # which says what is wrong
+            return nvrtc.compile(source, arch, extra, statements)  # this says what is wrong
         key = cache_key(source, nvrtc.options(chosen, extra), nvrtc.build)
         found = self.get(key)
         if found is None:
@@ -55,13 +56,13 @@ class CubinCache:
         path = self.folder / (key + _SUFFIX)
         try:
             data = path.read_bytes()
-            os.utime(path)  # used now
+            os.utime(path)  # marks it as just used
         except OSError:
             return None
         return _read(data)
 
     def put(self, key: str, compiled: Compiled) -> None:
-        """Keeps an entry. A folder that cannot be written leaves the cache as it is."""
+        """Keeps an entry; if the folder cannot be written, the cache stays as it is."""
         header = json.dumps({"log": compiled.log, "arch": compiled.arch}).encode()
         data = _MAGIC + struct.pack("<QQ", len(header), len(compiled.cubin))
         with suppress(OSError):
@@ -91,7 +92,7 @@ class CubinCache:
 
 
 def cache_key(source: str, options: Sequence[str], build: str) -> str:
-    """The name of an entry: a hash of all that decides the cubin."""
+    """The name of an entry: a hash of everything that determines the cubin."""
     parts = json.dumps([source, list(options), build])
     return hashlib.sha256(parts.encode()).hexdigest()
 

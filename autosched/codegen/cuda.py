@@ -3,9 +3,9 @@
     source = emit_cuda([kernel])
     Nvrtc(...).compile(source.text, "sm_80", statements=source.statements)
 
-A device function is flat and has the thread axes of its launch as attributes; SplitHostDevice
-makes it. Its parameters stand in the order of the function; floats of 8 and 16 bits and bools that
-are scalars are passed as the unsigned integers of their bits.
+A device function is flat and has the thread axes of its launch as attributes; SplitHostDevice makes
+it. Its parameters keep the order of the function. Scalars that are bools or floats of 8 or 16 bits
+are passed as the unsigned integers of their bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from autosched.tir.walk import all_exprs, stmts
 from autosched.transform.device.shared_layout import product_tiles
 
 MIN_BLOCKS = "min_blocks"
-"""The attribute of a function that asks for so many blocks on a multiprocessor."""
+"""The attribute of a function that asks for this many blocks on a multiprocessor."""
 
 _THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 _BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -47,7 +47,7 @@ _MOST_THREADS = 1024
 
 @dataclass(frozen=True, slots=True)
 class CudaSource:
-    """CUDA C, and the statement that each line (from 1) was made from where there is one."""
+    """CUDA C, and for each line (from 1) the statement that it was made from, if there is one."""
 
     text: str
     statements: dict[int, str]
@@ -66,7 +66,7 @@ class Launch:
 def emit_cuda(kernels: Sequence[PrimFunc], debug: bool = False) -> CudaSource:
     """The source of the device functions `kernels`; with `debug`, assertions trap.
 
-    Raises CompileError for what has no meaning on a GPU and for launches beyond its limits.
+    Raises CompileError for code that has no meaning on a GPU and for launches beyond its limits.
     """
     lines: list[str] = []
     origins: list[str] = []
@@ -163,7 +163,7 @@ def _written(kernel: PrimFunc, deciding: frozenset[Var], debug: bool) -> Writer:
 
 
 def _parameters(w: Writer, kernel: PrimFunc) -> tuple[list[str], list[str]]:
-    """The declarations of the parameters, and of what is made of them at the top."""
+    """The declarations of the parameters, and of variables that are made from them at the top."""
     written = written_pointers(kernel)
     alone = "__restrict__ " if kernel.noalias else ""
     declared: list[str] = []

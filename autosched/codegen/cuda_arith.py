@@ -1,8 +1,9 @@
 """Operators, comparisons and conversions in CUDA C, with the meaning they have on the CPU.
 
-Integers wrap: sums and products of data are computed in an unsigned type (signed overflow is
-undefined in C), those of indices, which stay in their type, as they are. 16-bit floats are computed
-in float and rounded once. Operands of what jumps (`tir/jumps.py`) are rounded by themselves.
+Integers wrap. Sums and products of data are computed in an unsigned type, because signed overflow
+is undefined in C. Sums and products of indices stay in their type and are computed in it. 16-bit
+floats are computed in float and rounded once. Operands of operations that jump, such as floor
+(`tir/jumps.py`), are rounded separately.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _OPERATORS: dict[type[Expr], tuple[str, Level]] = {
     Or: ("||", Level.OR),
 }
 _ROUNDED: dict[type[Expr], str] = {Add: "add", Sub: "sub", Mul: "mul"}
-"""What CUDA calls operations that nothing is fused with, whatever statements they stand in."""
+"""CUDA's names for operations that are never fused, whatever statements they stand in."""
 _STRONGER = {level: Level(level + 1) for level in Level if level < Level.PRIMARY}
 
 
@@ -68,12 +69,12 @@ def arithmetic(w: Writer, e: Expr) -> Text:
 
 
 def wraps(e: Expr) -> bool:
-    """True when the sum or product `e` may leave its type, as C does not allow."""
+    """Whether the sum or product `e` may overflow its type, which C does not allow."""
     return not e.dtype.is_index or is_data(e)
 
 
 def _modular(w: Writer, e: Expr, kind: str) -> Text:
-    """`e` modulo 2**bits in the unsigned type `kind`; whole trees of sums at once."""
+    """`e` modulo 2**bits in the unsigned type `kind`; a tree of sums and products at once."""
     if isinstance(e, Add | Sub | Mul):
         return _joined(type(e), _modular(w, e.a, kind), _modular(w, e.b, kind))
     value = w.value(e)
@@ -94,7 +95,7 @@ def _joined(kind: type[Expr], a: Text, b: Text) -> Text:
 
 
 def division(w: Writer, e: Expr) -> Text:
-    """Div and Mod: exact on floats, toward zero on integers; integers by 0 are 0."""
+    """Div and Mod: exact on floats, toward zero on integers; dividing an integer by 0 gives 0."""
     assert isinstance(e, BinaryExpr)
     if e.dtype.is_float and isinstance(e, Mod):
         name = "fmod" if e.dtype.bits == 64 else "fmodf"
@@ -113,7 +114,7 @@ def division(w: Writer, e: Expr) -> Text:
 
 
 def floor_division(w: Writer, e: Expr) -> Text:
-    """FloorDiv and FloorMod of floats; those of integers are lowered before."""
+    """FloorDiv and FloorMod of floats; those of integers have been lowered before."""
     assert isinstance(e, FloorDiv | FloorMod)
     if not e.dtype.is_float:
         raise CompileError(
@@ -143,7 +144,7 @@ def negation(w: Writer, e: Expr) -> Text:
 
 
 def extremum(w: Writer, e: Expr) -> Text:
-    """Min and Max; a NaN among floats is the result."""
+    """Min and Max; the result is NaN if an operand is."""
     assert isinstance(e, Min | Max)
     name = "min" if isinstance(e, Min) else "max"
     a, b = w.widened(e.a).text, w.widened(e.b).text

@@ -110,18 +110,18 @@ def _shift(w: Writer, e: Expr) -> Text:
 
 
 def _fitted(value: Text, dtype: DType) -> Text:
-    """Small types come back from int, to which C promotes them."""
+    """`value` as the small type `dtype`, from int, to which C promotes it."""
     if dtype.bits >= 32:
         return value
     return Text(f"({value_type(dtype)}){value.within(Level.UNARY)}", Level.UNARY)
 
 
 def _count(w: Writer, e: Expr) -> Text:
-    """clz and popcount of the argument's own width."""
+    """clz and popcount in the width of the argument's type."""
     assert isinstance(e, Call)
     source = e.args[0].dtype
     long = "ll" if source.bits == 64 else ""
-    # Leading zeros and ones come from the type's own bits alone.
+    # An unsigned type, so that no sign bits are added in front.
     plain = source if source.is_bool else DType(f"uint{source.bits}")
     bits = convert(w, w.value(e.args[0]), source, plain).within(Level.UNARY)
     if e.op == "popcount":

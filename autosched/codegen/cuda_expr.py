@@ -61,7 +61,7 @@ def _select(w: Writer, e: Expr) -> Text:
 
 
 def _let(w: Writer, e: Expr) -> Text:
-    """A function of the variable, called at once: the value is computed once, and only here."""
+    """A lambda of the variable, called at once: the value is computed once, and only here."""
     assert isinstance(e, Let)
     if isinstance(e.value, Var | IntImm | FloatImm):
         return w.value(substitute(e.body, {e.var: e.value}))

@@ -3,7 +3,7 @@
     __device__ __forceinline__ float f8e5m2_to_f32(f8e5m2 x) { return ...; }
     __device__ __forceinline__ f8e5m2 f32_to_f8e5m2(float x) { return ...; }
 
-The instructions of sm_89 and later saturate, which a cast does not.
+The conversion instructions of sm_89 and later are not used: they saturate, which a cast does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TYPES = ("float8_e4m3fn", "float8_e5m2")
 
 
 def float8_conversions(used: Iterable[str]) -> str:
-    """The functions among the parts `used`, which follow the prelude; empty when there are none."""
+    """The text of the conversions among the parts `used`, to follow the prelude; empty for none."""
     wanted = set(used)
     texts = (text for name in _TYPES for part, text in _functions(DType(name)) if part in wanted)
     return "".join(f"{text}\n" for text in texts)

@@ -32,7 +32,7 @@ def store(w: Writer, buffer: Buffer, index: Expr, value: Expr) -> str:
 
 
 def vector(w: Writer, e: Expr) -> str:
-    """A vector: a variable, what is loaded, or lanes put together.
+    """A vector: a variable, a load, a broadcast, a shuffle of scalars, or a choice between two.
 
     Raises CompileError for a computation on vectors, which SplitWideVectors takes apart.
     """

@@ -1,4 +1,4 @@
-"""Names of C: identifiers, different from each other, from keywords and from what CUDA provides."""
+"""Identifiers of C that differ from each other, from keywords and from names that CUDA provides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MATH = re.compile(
 
 
 class Names:
-    """Gives out names; each one once."""
+    """Gives out identifiers, each of them once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

@@ -1,8 +1,8 @@
-"""What a kernel needs in front of it, without any header: one text per part.
+"""The prelude of a CUDA source, which takes the place of headers: one text for each part.
 
-A source gets the parts that its kernels use and those that these use, in the order of the table.
-Conversions and extrema mean what they do in compiled CPU code: floats round to nearest, ties to
-even; floats that become integers saturate and NaN becomes 0; minimum and maximum propagate NaN.
+A source gets the parts that its kernels use and the parts that these need, in the order of the
+table. Conversions and extrema mean the same as in compiled CPU code: floats round to nearest, ties
+to even; floats that become integers saturate and NaN becomes 0; minimum and maximum propagate NaN.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ template <class T> __device__ __forceinline__ T remainder_int(T a, T b) {
   return b == 0 || ((T)-1 < (T)0 && b == (T)-1) ? (T)0 : (T)(a % b);
 }"""
 
-# NumPy's, of floats. What is rounded by name is not fused with what the operands are made of.
+# The floor division and remainder of NumPy's floats. Functions that name their rounding, such as
+# __fadd_rn, are not fused with the computation of their operands.
 _FLOORMOD_F32 = """\
 __device__ __forceinline__ float floormod_f32(float a, float b) {
   float m = fmodf(a, b);
@@ -114,7 +115,7 @@ __device__ __forceinline__ float floordiv_f32(float a, float b) {
 
 
 def _of_doubles(text: str) -> str:
-    """The same function of float64."""
+    """The float64 version of a function of float32."""
     text = re.sub(r"(fmod|floor|copysign)f\b", r"\1", text.replace("_f32", "_f64"))
     text = re.sub(r"__f(\w+_rn)", r"__d\1", text.replace("float", "double"))
     return re.sub(r"(\d\.\d)f\b", r"\1", text)
@@ -188,11 +189,11 @@ _NEEDS = {
     "f32_to_f8e5m2": ("f8e5m2", "bit_cast"),
     **PTX_NEEDS,
 }
-"""What a part needs besides. The conversions of 8-bit floats are printed (`cuda_float8.py`)."""
+"""The parts that a part needs. The conversions of 8-bit floats are printed (`cuda_float8.py`)."""
 
 
 def prelude(used: Iterable[str]) -> str:
-    """The text of the parts `used` and of those they need; empty when there are none."""
+    """The text of the parts `used` and of the parts that they need; empty if there are none."""
     wanted: set[str] = set()
     for part in used:
         wanted.update((part, *_NEEDS.get(part, ())))
@@ -200,7 +201,7 @@ def prelude(used: Iterable[str]) -> str:
 
 
 def identifiers() -> frozenset[str]:
-    """The names that the prelude gives to types and functions, and those that it uses."""
+    """The names that the prelude gives to types and functions, and the names that it uses."""
     words = re.findall(r"[A-Za-z_]\w*", "\n".join(PARTS.values()))
-    # What is local to one of its functions is a short word.
+    # Names that are local to a function of the prelude have no underscore.
     return frozenset((*(word for word in words if "_" in word or word in PARTS), *_NEEDS))

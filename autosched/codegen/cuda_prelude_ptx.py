@@ -1,6 +1,7 @@
-"""The prelude's parts that are instructions of PTX which C has no words for.
+"""Parts of the prelude for instructions of PTX that C cannot express.
 
-What touches memory has a "memory" clobber, so that the compiler moves no access across it.
+Instructions that touch memory have a "memory" clobber, so that the compiler moves no access across
+them.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ template <bool TRANSPOSED> __device__ __forceinline__ void ldmatrix_x1(
 
 
 def _wider(count: int) -> str:
-    """ldmatrix of more matrices."""
+    """ldmatrix of `count` matrices."""
     places = ", ".join(f"%{k}" for k in range(count))
     outputs = ", ".join(f'"=r"(r[{k}])' for k in range(count))
     text = _LDMATRIX.replace("x1", f"x{count}").replace("r[1]", f"r[{count}]")
@@ -76,9 +77,9 @@ def _wider(count: int) -> str:
 
 
 def _mma(shape: str, kind: str, result: str, register: str, a: int, b: int) -> str:
-    """mma.sync of `a` and `b` registers of operands; tf32 is rounded on the way.
+    """mma.sync of `a` and `b` registers of operands; operands of tf32 are rounded first.
 
-    `kind` is the type of both operands, or those of A and B: u8_s8.
+    `kind` is the type of both operands, or the types of A and B (u8_s8).
     """
     name = f"mma_{shape}_{kind}"
     left_type, _, right_type = kind.partition("_")
@@ -133,9 +134,10 @@ template <int N> __device__ __forceinline__ void wgmma_wait() {
 
 
 def _wgmma(columns: int, kind: str) -> str:
-    """128 bytes of terms of 64 rows and `columns` columns, by four instructions that run on.
+    """wgmma of 64 rows, `columns` columns and 128 bytes of terms: four asynchronous instructions.
 
-    `kind` is the type of both operands, or those of A and B: u8_s8. Bytes cannot be turned.
+    `kind` is the type of both operands, or the types of A and B (u8_s8). Operands of bytes cannot
+    be transposed.
     """
     left, _, right = kind.partition("_")
     of_bytes = left in ("s8", "u8")
@@ -277,4 +279,4 @@ PTX_NEEDS = {
     "fragments": ("lane_of_warp",),
     **{f"fragment_mma_{t}": (t, f"mma_m16n8k16_{t}") for t in ("f16", "bf16")},
 }
-"""The parts that parts need."""
+"""The parts that each part needs."""

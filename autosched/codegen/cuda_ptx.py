@@ -22,7 +22,7 @@ READ_POINTERS = {
     "ptx_wgmma": WGMMA_TILES,
     "tvm_load_matrix_sync": (5,),
 }
-"""The arguments of calls that are pointers which are only read through."""
+"""By call, the positions of the pointer arguments that the call only reads through."""
 
 
 def _ldg32(w: Writer, e: Expr) -> Text:
@@ -169,7 +169,7 @@ def _mma_fragments(w: Writer, e: Expr) -> Text:
 
 
 def _values(w: Writer, e: Call, k: int, at: int, shape: bool = True) -> str:
-    """The values that a lane holds of fragment number `args[at]` in `args[k]`."""
+    """The address of a lane's values of fragment number `args[at]` in `args[k]`."""
     data = e.args[k]
     if not isinstance(data, Var) or data.scope not in _FRAGMENT:
         raise CompileError(f"argument {k} of {e.op} must be a fragment: {e!r}")
@@ -181,7 +181,7 @@ def _values(w: Writer, e: Call, k: int, at: int, shape: bool = True) -> str:
 
 
 def _address(w: Writer, pointer: Expr, offset: Expr | None, dtype: DType) -> str:
-    """The address `offset` elements of `dtype` behind a pointer."""
+    """The address `offset` elements of `dtype` after a pointer."""
     zero = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
     match pointer:
         case Var():
@@ -195,7 +195,7 @@ def _address(w: Writer, pointer: Expr, offset: Expr | None, dtype: DType) -> str
 
 
 def _pointer(w: Writer, e: Expr) -> tuple[str, DType]:
-    """A pointer that a call gets, and the type of the elements it points to."""
+    """The name of a pointer that a call gets, and the type of the elements it points to."""
     found = w.pointers.get(e) if isinstance(e, Var) else None
     if found is None:
         raise CompileError(f"the pointer {e!r} is used where it is not allocated")
@@ -203,7 +203,7 @@ def _pointer(w: Writer, e: Expr) -> tuple[str, DType]:
 
 
 def _element(w: Writer, pointer: Expr, offset: Expr, dtype: DType | None) -> str:
-    """The element `offset` behind a pointer, as one of `dtype` (None: as it is)."""
+    """The element `offset` elements after a pointer, as one of `dtype`; None keeps its own type."""
     name, own = _pointer(w, pointer)
     if dtype is not None and dtype is not own:
         if is_half(dtype):

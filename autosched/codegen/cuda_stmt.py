@@ -37,7 +37,7 @@ from autosched.transform.device.alignment import WIDEST
 _WITHOUT_MEANING = frozenset(
     (
         *("reduce_scope", "volatile_scope", "storage_alignment", "realize_scope", "target"),
-        "async_scope",  # copies that were not made asynchronous are made at once
+        "async_scope",  # copies that were not made asynchronous are plain stores
         *("fragment_shape", "fragment_layout"),
     )
 )
@@ -223,7 +223,7 @@ def _for(w: Writer, stmt: For) -> None:
 
 
 def _prefetch(w: Writer, stmt: Prefetch) -> None:
-    """A hint, which a GPU's caches have no use for."""
+    """Write nothing: a prefetch is a hint, which a GPU's caches have no use for."""
 
 
 _HANDLERS: dict[type[Stmt], Callable[..., None]] = {

@@ -51,7 +51,7 @@ def memory_type(dtype: DType) -> str:
 
 
 def unsigned(dtype: DType) -> str:
-    """The C type in which integers of type `dtype` are added without undefined overflow."""
+    """The unsigned C type in which integers of type `dtype` are added, with defined overflow."""
     return "unsigned long long" if dtype.bits == 64 else "unsigned"
 
 
@@ -61,7 +61,7 @@ def vector_type(dtype: DType) -> str:
 
 
 def is_half(dtype: DType) -> bool:
-    """True for the floats on which CUDA C without headers computes nothing."""
+    """Whether `dtype` is a float of up to 16 bits, which CUDA C without headers cannot compute."""
     return dtype.is_float and dtype.bits <= 16
 
 
@@ -94,7 +94,7 @@ def float_constant(value: float, dtype: DType) -> str:
 
 
 def _decimal(value: float) -> str | None:
-    """A short decimal text that is exactly `value`."""
+    """A short decimal text that is exactly `value`; None if there is none."""
     text = repr(value)
     exact = "e" not in text and len(text) <= _SHORT and Decimal(text) == Decimal(value)
     return text if exact else None

@@ -1,4 +1,4 @@
-"""The state of printing one kernel: lines, names, the prelude's parts in use, where a line is from.
+"""The state of writing one kernel: lines, names, used parts of the prelude, origins of lines.
 
 Expressions are texts with the precedence of their outermost operator, so that parentheses stand
 only where C needs them (and around a right operand, since floating point is not associative).
@@ -39,7 +39,7 @@ class Level(IntEnum):
 
 
 class Text(NamedTuple):
-    """An expression of C."""
+    """An expression of C, and the precedence of its outermost operator."""
 
     text: str
     level: Level = Level.PRIMARY
@@ -64,17 +64,17 @@ class Writer:
         deciding: frozenset[Var] = frozenset(),
     ) -> None:
         self.debug = debug
-        self.vector_pointers = vector_pointers  # those that vectors are loaded from or stored to
-        self.multiplies_tiles = multiplies_tiles  # wgmma reads shared memory by itself
-        self.may_fuse = True  # a product and a sum may be rounded once; not where a float jumps
-        self.deciding = deciding  # variables and pointers: operands of what jumps are made of them
+        self.vector_pointers = vector_pointers  # vectors are loaded or stored through these
+        self.multiplies_tiles = multiplies_tiles  # by wgmma, which reads shared memory itself
+        self.may_fuse = True  # a product and a sum may be rounded once; off in operands of `jumps`
+        self.deciding = deciding  # variables and pointers that operands of jumps depend on
         self.names = Names()
         self.lines: list[str] = []
         self.origins: list[str] = []
         self.parts: set[str] = set()
         self.values: dict[Var, Text] = {}
         self.pointers: dict[Var, tuple[str, DType]] = {}
-        self.read_only: set[Var] = set()  # pointers to what is const
+        self.read_only: set[Var] = set()  # pointers to const
         self._handlers = handlers
         self._indent = 1
         self._path: list[str] = []
@@ -88,7 +88,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str, origin: str) -> Iterator[None]:
-        """Braces after `head`; what is written inside belongs to `origin`."""
+        """Writes braces after `head`; `origin` names the statement of the lines inside."""
         self.line(f"{head} {{", origin)
         self._indent += 1
         self._path.append(origin)
@@ -100,7 +100,7 @@ class Writer:
     # -- values -------------------------------------------------------------------------------
 
     def value(self, e: Expr) -> Text:
-        """The scalar `e`. Raises CompileError for what has no meaning on a GPU."""
+        """The scalar `e`. Raises CompileError for an expression that has no meaning on a GPU."""
         known = self.values.get(e) if isinstance(e, Var) else None
         if known is not None:
             return known
@@ -118,13 +118,13 @@ class Writer:
         return text
 
     def bound_value(self, var: Var, value: Expr) -> Text:
-        """`value`, which `var` is to stand for: exact where jumps depend on it."""
+        """`value`, which `var` stands for: exact if jumps depend on `var`."""
         with self.exact_for(var):
             return self.value(value)
 
     @contextmanager
     def exact_for(self, var: Var | None) -> Iterator[None]:
-        """What is written inside is exact where jumps depend on `var`, or on its memory."""
+        """Code written inside is exact if jumps depend on `var`, or on its memory."""
         saved = self.may_fuse
         self.may_fuse = saved and var not in self.deciding
         yield
@@ -135,11 +135,11 @@ class Writer:
         return self.value(e).within(level)
 
     def text(self, e: Expr) -> str:
-        """`e` where nothing around it binds."""
+        """`e` for a place where no operator is around it."""
         return self.value(e).text
 
     def use(self, part: str) -> None:
-        """A part of the prelude is needed."""
+        """Notes that a part of the prelude is needed."""
         self.parts.add(part)
 
     def call(self, part: str, *args: str) -> Text:
@@ -148,21 +148,21 @@ class Writer:
         return Text(f"{part}({', '.join(args)})")
 
     def type(self, dtype: DType) -> str:
-        """The C type of a value of `dtype`, and its part of the prelude."""
+        """The C type of a value of `dtype`; notes the part of the prelude that it needs."""
         name = value_type(dtype)
         if is_half(dtype):
             self.use(name)
         return name
 
     def widened(self, e: Expr) -> Text:
-        """The float of a float `e` of at most 16 bits; other values as they are."""
+        """`e`, converted to float if it is a float of at most 16 bits."""
         value = self.value(e)
         if not is_half(e.dtype):
             return value
         return self.call(f"{value_type(e.dtype)}_to_f32", value.text)
 
     def narrowed(self, value: Text, dtype: DType) -> Text:
-        """A float as a value of `dtype` when that is one of at most 16 bits, else as it is."""
+        """The float `value`, converted to `dtype` if that is a float of at most 16 bits."""
         if not is_half(dtype):
             return value
         return self.call(f"f32_to_{value_type(dtype)}", value.text)

@@ -1,4 +1,4 @@
-"""What code is generated for: accesses to flat memory."""
+"""Accesses to flat memory, the only accesses that code is generated for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from autosched.tir.expr import Expr
 
 
 def only_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The index of flat memory. CompileError when there are several, or elements lie apart."""
+    """The index of an access to flat memory.
+
+    Raises CompileError if there are several indices, or if the buffer has strides.
+    """
     if len(indices) != 1 or buffer.strides:
         what = "strides" if buffer.strides else f"{len(indices)} indices"
         raise CompileError(f"an access to {buffer.name} has {what}: flatten storage first")

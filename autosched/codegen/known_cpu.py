@@ -1,4 +1,4 @@
-"""Whether LLVM knows the CPU that a target names: asked in a process that may be aborted."""
+"""Ask LLVM whether it knows the CPU that a target names, in a process that may be aborted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from autosched.target import Target, cpu_target
 
-# Of an unknown CPU LLVM warns, and then it may end the process ("64-bit code requested on a
-# subtarget that doesn't support it"). An unknown triple is CompileError's to explain.
+# LLVM warns of an unknown CPU, and then it may end the process ("64-bit code requested on a
+# subtarget that doesn't support it"). An unknown triple is no problem here: compiling raises
+# CompileError for it.
 _PROBE = """
 import sys
 import llvmlite.binding as llvm
@@ -30,10 +31,11 @@ _UNKNOWN = re.compile(r"^'(.*)' is not a recognized (?:processor|feature)", re.M
 
 
 class Answer(NamedTuple):
-    """What LLVM says of a CPU: names that it does not know, and why it makes no code at all.
+    """The answer of LLVM about a CPU: names that it does not know, and why it makes no code at all.
 
-    `unknown` are the CPU's and those of features that are to be used; `unused` those of features
-    that are not (`-avx10.1`), which newer versions of LLVM name: without them code is the same.
+    `unknown` has the CPU's name and the names of features that are to be used. `unused` has the
+    names of features that are not (`-avx10.1`), which newer versions of LLVM know: code is the same
+    without them. `problem` is empty if LLVM makes code.
     """
 
     unknown: tuple[str, ...] = ()
@@ -42,7 +44,7 @@ class Answer(NamedTuple):
 
 
 def ask_llvm(target: Target) -> Answer:
-    """What this machine's LLVM says of the target's CPU and features."""
+    """The answer of this machine's LLVM about the target's CPU and features."""
     here = cpu_target()
     if (target.cpu, target.features) in (("", ""), (here.cpu, here.features)):
         return Answer()

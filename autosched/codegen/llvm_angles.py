@@ -1,9 +1,9 @@
 """Trigonometric functions of float32 and float64 registers, and their inverses.
 
-Of float32, results err by 0.51 units in the last place where they are computed in float64, as in
-codegen/llvm_wide_math.py; sines and cosines of up to 12,800 radians are computed in float32 and err
-by 2.5. Of float64, they err by up to 2.5, tan by 3.5. The library has what is beyond 2**25 radians.
-The polynomials are minimax (Remez), highest power first.
+Errors are in units in the last place. Functions of float32 err by 0.51 where they are computed in
+float64, as in codegen/llvm_wide_math.py; sines and cosines of up to 12,800 radians are computed in
+float32 and err by 2.5. Functions of float64 err by up to 2.5, tan by 3.5. Beyond 2**25 radians the
+C library computes them. The polynomials are minimax (Remez), highest power first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from autosched.codegen.llvm_lanes import Lanes
 from autosched.codegen.llvm_wide_math import Tier
 
-# sin(r) = r + r**3 P(r**2) on |r| <= pi / 2: relative error 2**-35, and 2**-27
+# sin(r) = r + r**3 P(r**2) on |r| <= pi / 2: relative error 2**-35, of the short one 2**-27
 _SIN = (
     -2.3888909339630063e-8,
     2.7525384409815244e-6,
@@ -32,7 +32,7 @@ _SHORT_SIN = (
 # cos(r) = 1 - r**2 / 2 + r**4 P(r**2) on |r| <= pi / 4, relative error 2**-33
 _COS = (2.4438472543812462e-5, -1.3887367712559272e-3, 4.1666646870466485e-2)
 
-# Both on |r| <= pi / 4, relative errors 2**-58 and 2**-64
+# The same functions on |r| <= pi / 4, relative errors 2**-58 and 2**-64
 _FULL_SIN = (
     1.589682770588441e-10,
     -2.5050758648799914e-8,
@@ -52,9 +52,12 @@ _FULL_COS = (
 
 
 class _Turns(NamedTuple):
-    """How arguments lose multiples of pi in a type: pi in parts, all but the last of whose products
-    with such a multiple are exact, how many radians may be counted, and polynomials of the sine and
-    the cosine."""
+    """Reduction of arguments by multiples of pi in a type, and the polynomials of what is left.
+
+    `parts` add up to pi; the products of all but the last part with such a multiple are exact.
+    `most` is the largest number of radians that may be reduced. `sine` and `cosine` are the
+    polynomials of these functions.
+    """
 
     parts: tuple[float, ...]
     most: float
@@ -62,37 +65,40 @@ class _Turns(NamedTuple):
     cosine: tuple[float, ...] = ()
 
     def is_far(self, f: Lanes, x: str) -> str:
-        """The lanes whose argument is too large."""
+        """The lanes whose argument is too large to be reduced."""
         return f.test("ogt", f.intrinsic("fabs", x), f.const(self.most))
 
     def less(self, f: Lanes, x: str, n: str, unit: float = 1.0) -> str:
-        """x - n pi unit, for a power of two `unit` and a whole number or half of one."""
+        """x - n pi unit; `unit` is a power of two, n a whole number or half of one."""
         for part in self.parts:
             x = f.fma(n, f.const(-part * unit), x)
         return x
 
     def sine_of(self, f: Lanes, r: str) -> str:
-        """sin(r) of an r for which the polynomial was made."""
+        """sin(r) for an r in the range of the polynomial."""
         square = f.mul(r, r)
         return f.fma(f.mul(r, square), f.polynomial(square, self.sine), r)
 
     def sin(self, f: Lanes, x: str) -> str:
-        """(-1)**n sin(|x| - n pi), with the sign of x (of -0, too)."""
+        """The sine of x: (-1)**n sin(|x| - n pi), with the sign of x (of -0, too)."""
         size = f.intrinsic("fabs", x)
         shifted = f.fma(size, f.const(1 / math.pi), f.const(f.whole))
         n = f.sub(shifted, f.const(f.whole))
         return _signed(f, _flipped(f, self.sine_of(f, self.less(f, size, n)), shifted), x)
 
     def cos(self, f: Lanes, x: str) -> str:
-        """(-1)**n sin((n + 1/2) pi - x)."""
+        """The cosine of x: (-1)**n sin((n + 1/2) pi - |x|)."""
         x = f.intrinsic("fabs", x)
         shifted = f.add(f.fma(x, f.const(1 / math.pi), f.const(-0.5)), f.const(f.whole))
         n = f.add(f.sub(shifted, f.const(f.whole)), f.const(0.5))
         return _flipped(f, self.sine_of(f, f.neg(self.less(f, x, n))), shifted)
 
     def _quarter(self, d: Lanes, x: str) -> tuple[str, str, str, str]:
-        """The nearest quarter of a turn to |x|, to which `whole` was added, whether it is odd, and
-        sine and cosine of what is left."""
+        """Reduce |x| by quarters of a turn.
+
+        Returns the number of the nearest quarter plus `whole`, the lanes where this number is odd,
+        and the sine and cosine of what is left.
+        """
         size = d.intrinsic("fabs", x)
         shifted = d.fma(size, d.const(2 / math.pi), d.const(d.whole))
         r = self.less(d, size, d.sub(shifted, d.const(d.whole)), 0.5)
@@ -102,18 +108,18 @@ class _Turns(NamedTuple):
         return shifted, odd, self.sine_of(d, r), d.fma(square, curve, d.const(1.0))
 
     def tan(self, d: Lanes, x: str) -> str:
-        """sin / cos of what is left, or -cos / sin."""
+        """The tangent of x: sin / cos of what is left, or -cos / sin where the quarter is odd."""
         shifted, odd, sine, cosine = self._quarter(d, x)
         ratio = d.div(d.choose(odd, cosine, sine), d.choose(odd, sine, cosine))
         return _signed(d, _flipped(d, ratio, shifted), x)
 
     def sin_by_quarters(self, d: Lanes, x: str) -> str:
-        """sin, cos, -sin, -cos of what is left, with the sign of x."""
+        """The sine of x: by the quarter, sin, cos, -sin or -cos of what is left; the sign of x."""
         shifted, odd, sine, cosine = self._quarter(d, x)
         return _signed(d, _flipped(d, d.choose(odd, cosine, sine), shifted, 1), x)
 
     def cos_by_quarters(self, d: Lanes, x: str) -> str:
-        """cos, -sin, -cos, sin of what is left."""
+        """The cosine of x: by the quarter, cos, -sin, -cos or sin of what is left."""
         shifted, odd, sine, cosine = self._quarter(d, x)
         return _flipped(d, d.choose(odd, sine, cosine), d.add(shifted, d.const(1.0)), 1)
 
@@ -141,7 +147,10 @@ _FULL_TURNS = _Turns(
 
 
 def _flipped(f: Lanes, x: str, n: str, bit: int = 0) -> str:
-    """-x where that bit of n, a number that stands in the last bits, is set, else x."""
+    """-x where bit `bit` of the whole number n is set, else x.
+
+    `whole` was added to n, so that n stands in the last bits of its float.
+    """
     sign = f.int_op("shl", f.bits(n), f.int_const(f.dtype.bits - 1 - bit))
     return _signed(f, x, f.from_bits(sign))
 
@@ -213,8 +222,10 @@ _EIGHTH = math.sqrt(2.0) - 1.0
 
 
 class _Arcs(NamedTuple):
-    """The angles of ratios: polynomials of the tangent's inverse, up to an eighth of pi where
-    `eighths`, else up to a quarter, and of the sine's."""
+    """Inverse functions: the polynomials of the arctangent and of the arcsine.
+
+    `tangent` is for angles up to an eighth of pi with `eighths`, and up to a quarter of pi without.
+    """
 
     tangent: tuple[float, ...]
     sine: tuple[float, ...]
@@ -225,18 +236,18 @@ class _Arcs(NamedTuple):
         steep = d.test("ogt", high, wide)
         top, base = d.choose(steep, wide, high), d.choose(steep, high, wide)
         angle = self._by_eighths(d, top, base) if self.eighths else self._near(d, d.div(top, base))
-        # Of two zeros the angle is 0, of two infinities that between the axes.
+        # The angle of two zeros is 0, that of two infinities lies between the axes.
         same = d.choose(d.test("oeq", high, d.const(0.0)), high, d.const(math.pi / 4))
         angle = d.choose(d.test("oeq", high, wide), same, angle)
         return d.choose(steep, d.sub(d.const(math.pi / 2), angle), angle)
 
     def _near(self, d: Lanes, t: str) -> str:
-        """The angle whose tangent is a t for which the polynomial was made."""
+        """The angle whose tangent is t, for a t in the range of the polynomial."""
         square = d.mul(t, t)
         return d.fma(d.mul(t, square), d.polynomial(square, self.tangent), t)
 
     def _by_eighths(self, d: Lanes, top: str, base: str) -> str:
-        """That of top / base <= 1: tan(a - pi / 4) = (tan a - 1) / (tan a + 1)."""
+        """The angle of top / base <= 1, by tan(a - pi / 4) = (tan a - 1) / (tan a + 1)."""
         beyond = d.test("ogt", top, d.mul(base, d.const(_EIGHTH)))
         less, more = d.sub(top, base), d.add(top, base)
         angle = self._near(d, d.div(d.choose(beyond, less, top), d.choose(beyond, more, base)))
@@ -255,7 +266,7 @@ class _Arcs(NamedTuple):
         return d.intrinsic("copysign", angle, y)
 
     def _half(self, d: Lanes, x: str) -> tuple[str, str]:
-        """The lanes with |x| > 1/2, and asin |x|, there asin sqrt((1 - |x|) / 2)."""
+        """The lanes with |x| > 1/2, and asin |x|; in these lanes asin sqrt((1 - |x|) / 2)."""
         size = d.intrinsic("fabs", x)
         large = d.test("ogt", size, d.const(0.5))
         rest = d.fma(size, d.const(-0.5), d.const(0.5))
@@ -296,7 +307,7 @@ ANGLES: dict[str, tuple[Tier, ...]] = {
 
 
 def _is_tall(d: Lanes, y: str, x: str) -> str:
-    """The lanes whose sum may be infinite where neither is."""
+    """The lanes in which |x| + |y| may be infinite though neither of them is."""
     sizes = d.intrinsic("fabs", y), d.intrinsic("fabs", x)
     most = d.const(2.0**1022)
     return d.either(d.test("ogt", sizes[0], most), d.test("ogt", sizes[1], most))
@@ -311,4 +322,4 @@ FULL_ANGLES: dict[str, tuple[Tier, ...]] = {
     "asin": (Tier(_FULL_ARCS.asin),),
     "acos": (Tier(_FULL_ARCS.acos),),
 }
-"""Those of float64."""
+"""Functions of float64 in the same form."""

@@ -1,9 +1,9 @@
 """Arithmetic, comparisons and conversions.
 
-Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them, but not in operands
-of what jumps (`tir/jumps.py`), where the last bit of a float decides; nothing is reassociated.
-Minimum and maximum propagate NaN, as NumPy's do. Integers wrap. Conversions of floats to integers
-saturate and send NaN to 0.
+Floating point: `fmul` and `fadd` carry `contract`, so that LLVM may fuse them. They do not in
+operands of operations that jump, such as floor (`tir/jumps.py`), where the last bit of a float
+decides. Nothing is reassociated. Minimum and maximum propagate NaN, as NumPy's do. Integers wrap.
+Conversions of floats to integers saturate and send NaN to 0.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FLOAT_OPS: dict[type[Expr], str] = {
 }
 _INT_OPS: dict[type[Expr], str] = {Add: "add", Sub: "sub", Mul: "mul", And: "and", Or: "or"}
 _BOOL_OPS: dict[type[Expr], str] = {Add: "or", Mul: "and", And: "and", Or: "or"}
-"""Of truth values, whose sum in one bit would be the exclusive or."""
+"""Operations on truth values, whose sum in one bit would be the exclusive or."""
 _FLOAT_COMPARE: dict[type[Expr], str] = {
     EQ: "oeq",
     NE: "une",
@@ -60,21 +60,21 @@ _INT_COMPARE: dict[type[Expr], str] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", G
 
 
 def widen(b: FunctionBuilder, value: str, source: DType) -> str:
-    """The float32 register equal to the bits of a float that is only stored."""
+    """The float32 register of the number whose bits, in a storage-only float type, are `value`."""
     name = Var("bits", source)
     b.bind_here(name, value)
     return b.value(float_bits.widen(name, float32))
 
 
 def round_to(b: FunctionBuilder, value: str, target: DType) -> str:
-    """The bits of a float32 register as `target`, a float that is only stored."""
+    """The bits of a float32 register rounded to `target`, a storage-only float type."""
     name = Var("value", float32_like(target))
     b.bind_here(name, value)
     return b.value(float_bits.narrow(name, target))
 
 
 def operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
-    """Both operand registers and their type; floats that are only stored come as float32."""
+    """Both operand registers and their type; storage-only floats are converted to float32."""
     dtype = e.a.dtype
     first, second = b.value(e.a), b.value(e.b)
     if dtype.is_storage_float:
@@ -88,12 +88,12 @@ def float32_like(dtype: DType) -> DType:
 
 
 def flags_type(dtype: DType) -> str:
-    """What a comparison of values of this type gives."""
+    """The LLVM type of a comparison of values of this type."""
     return "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
 
 
 def finish(b: FunctionBuilder, e: Expr, result: str) -> str:
-    """The result of `e`, rounded where its type is narrower than what is computed in."""
+    """The result of `e`, rounded if the type of `e` is narrower than the computation."""
     return round_to(b, result, e.dtype) if e.dtype.is_storage_float else result
 
 
@@ -112,18 +112,19 @@ def binary(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _mixes_bytes(e: Mul) -> bool:
-    """Whether int32 is made of uint8 times int8."""
+    """Whether `e` is an int32 product of uint8 and int8."""
     if e.dtype.element is not int32 or not isinstance(e.a, Cast) or not isinstance(e.b, Cast):
         return False
     return {e.a.value.dtype.element.name, e.b.value.dtype.element.name} == {"int8", "uint8"}
 
 
 def _product_of_bytes(b: FunctionBuilder, e: Mul) -> str:
-    """uint8 times int8 in int16, which holds it.
+    """uint8 times int8 in int16, which can hold the product.
 
-    In int32 LLVM 22 takes the sum over 8 lanes or more for a `vpdpbusd` and, where halves of the
-    vector are added, forgets to add up what that leaves in several lanes (combineVPDPBUSDPattern
-    counts the stages of the narrowed vector). It makes such vectors of scalars, too.
+    In int32, LLVM 22 takes the sum over 8 lanes or more for a `vpdpbusd`. Where halves of the
+    vector are added, it then forgets to add up what `vpdpbusd` leaves in several lanes
+    (combineVPDPBUSDPattern counts the stages of the narrowed vector). LLVM makes such vectors of
+    scalars, too.
     """
     half = DType("int16").with_lanes(e.dtype.lanes)
     first, second = (
@@ -147,7 +148,7 @@ def compare(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 _LEAST_LANES = 4
-"""float32 in the smallest vector register: what has fewer lanes is left to LLVM's own form."""
+"""Lanes of float32 in the smallest vector register; fewer lanes are left to LLVM's own form."""
 
 
 def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
@@ -171,7 +172,7 @@ def extremum(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _chain(b: FunctionBuilder, e: BinaryExpr) -> list[Expr]:
-    """The operands of extremes of extremes in vectors on x86; none elsewhere."""
+    """The operands of nested extremes of one kind in vectors on x86; none elsewhere."""
     native = e.dtype.lanes >= _LEAST_LANES and e.dtype.is_float and e.dtype.bits in (32, 64)
     if not b.module.has_gather or not native:
         return []
@@ -186,10 +187,10 @@ def _chain(b: FunctionBuilder, e: BinaryExpr) -> list[Expr]:
 def _extremum_of_chain(
     b: FunctionBuilder, chain: Sequence[Expr], dtype: DType, smaller: bool
 ) -> str:
-    """The extremum of three or more: two instructions for each but the first, not three.
+    """The extremum of three operands or more: two instructions for each but the first, not three.
 
-    The processor's own extremum is its second operand where one is NaN: that of the first comes
-    through. Of the others, one comparison finds the NaN of two.
+    The processor's extremum instruction returns its second operand if one operand is NaN, so that a
+    NaN of the first value comes through. For the other values, one comparison finds the NaN of two.
     """
     kind, flags = llvm_type(dtype), flags_type(dtype)
     bits = llvm_type(DType(f"int{dtype.bits}").with_lanes(dtype.lanes))
@@ -204,10 +205,11 @@ def _extremum_of_chain(
 
 
 def _masked_chain(b: FunctionBuilder, chain: Sequence[Expr], dtype: DType, smaller: bool) -> str:
-    """The same with masks of lanes: one comparison for two, the last extremum under its mask.
+    """`_extremum_of_chain` with masks of lanes: one comparison for two operands.
 
-    The NaN of the last operand comes through by itself. That of the first, an accumulator, is
-    looked for alone: where it begins with a constant, LLVM knows that this is none.
+    The last extremum is under the mask. The NaN of the last operand comes through by itself. The
+    first operand, an accumulator, is compared alone: where it begins with a constant, LLVM knows
+    that it is not NaN.
     """
     kind, flags = llvm_type(dtype), flags_type(dtype)
     first, *others, last = [b.value(e) for e in chain]
@@ -222,8 +224,10 @@ def _masked_chain(b: FunctionBuilder, chain: Sequence[Expr], dtype: DType, small
 def _second_where_nan(
     b: FunctionBuilder, first: str, others: Sequence[str], dtype: DType, smaller: bool
 ) -> str:
-    """The extremum as the processor's instruction takes it, one after the other: a NaN of `first`
-    comes through, one of the others is lost."""
+    """The extremum by the processor's instruction, one operand after the other.
+
+    A NaN of `first` comes through, a NaN of the others is lost.
+    """
     kind, flags = llvm_type(dtype), flags_type(dtype)
     extreme = first
     for other in others:
@@ -233,14 +237,14 @@ def _second_where_nan(
 
 
 def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:
-    """Two at a time; the last of an odd number with itself."""
+    """The values in pairs; the last one of an odd number is paired with itself."""
     return list(zip(values[::2], [*values[1::2], *values[-1:]], strict=False))
 
 
 def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:
     """Whether `_extremum_of_numbers` is shorter than LLVM's own form.
 
-    It needs masks of lanes. LLVM's form is as short where one side is a constant.
+    It needs masks of lanes. LLVM's form is as short if one side is a constant.
     """
     sides = [side.value if isinstance(side, Broadcast) else side for side in (e.a, e.b)]
     vector = b.module.has_masks and e.dtype.lanes >= _LEAST_LANES and e.dtype.bits >= 32
@@ -250,10 +254,10 @@ def _masks_nan(b: FunctionBuilder, e: BinaryExpr) -> bool:
 def _extremum_of_numbers(
     b: FunctionBuilder, first: str, second: str, dtype: DType, smaller: bool
 ) -> str:
-    """The extremum where `second` is no NaN, elsewhere `second`: two instructions, not three.
+    """The extremum where `second` is not NaN, elsewhere `second`: two instructions, not three.
 
-    The processor's own extremum is its second operand where one is NaN, so that a NaN of `first`
-    comes through as well. What waits for `first`, an accumulator, is one instruction.
+    The processor's extremum instruction returns its second operand if one operand is NaN, so that a
+    NaN of `first` comes through as well. Only one instruction waits for `first`, an accumulator.
     """
     kind, flags = llvm_type(dtype), flags_type(dtype)
     extreme = _second_where_nan(b, first, [second], dtype, smaller)
@@ -310,10 +314,10 @@ def _convert_float(b: FunctionBuilder, value: str, source: DType, target: DType)
 
 
 def _round_to_odd(b: FunctionBuilder, value: str, source: DType, target: DType) -> str:
-    """float64 as float32: of the two next to it that whose last bit is 1, unless it is one itself.
+    """float64 rounded to an odd float32: if inexact, to the neighbour whose last bit is 1.
 
-    What is rounded again, to float16, is as if it was rounded once (Boldo and Melquiond, Emulation
-    of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd, 2008).
+    Rounding this again, to float16, gives the same result as rounding once (Boldo and Melquiond,
+    Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd, 2008).
     """
     f, ints = Lanes(b, source), DType("int32").with_lanes(source.lanes)
     near = _convert_float(b, value, source, target)
@@ -343,7 +347,7 @@ def _float_to_int(b: FunctionBuilder, value: str, source: DType, target: DType) 
 
 
 def _vector_to_int(f: Lanes, x: str, target: DType) -> str:
-    """The same by comparisons: LLVM takes the lanes of its own form one by one."""
+    """Floats to integers by comparisons, because LLVM's own form takes the lanes one by one."""
     number, least, most = f.test("ord", x, x), int(target.min_value), int(target.max_value)
     whole = target if target.bits >= 32 else int32.with_lanes(target.lanes)
     kind = llvm_type(whole)

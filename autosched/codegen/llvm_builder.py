@@ -35,20 +35,22 @@ from autosched.tir.stmt import BufferStore, Stmt
 from autosched.tir.walk import free_vars
 
 _FUSED = bits_of(Mul, Div)
-"""What is computed in another way where nothing is to be fused."""
+"""Operations that are computed in another way where nothing is to be fused."""
 
 
 class FunctionBuilder:
     """One function: blocks, open regions and the values of variables.
 
     `values` maps a variable to its register, `wide` an integer variable to the same value as i64,
-    `depth` a variable to the index of the region that defines it, `pointers` a pointer variable to
-    its register. `multiples` has, for the variable of each open innermost loop, the registers that
-    hold it times a constant. `mask` is the register and width of the condition under which memory
-    may be read. `unmasked` are arrays that no mask is used for. `may_fuse`: a product and a sum may
-    be rounded once, but in operands of jumps (`tir/jumps.py`), of which `rounded` are those that
-    are rounded to whole numbers. `slots` hold the workspace pointers that the exit block frees,
-    `slot_of` says which of them a pointer's register is in; `last` are further lines of that block.
+    `depth` a variable to the index of the region that defines it, and `pointers` a pointer variable
+    to its register. `multiples` has, for the variable of each open innermost loop, the registers
+    that hold its products with constants. `mask` is the register and width of the condition under
+    which memory may be read. No mask is used for the arrays `unmasked`.
+
+    `may_fuse` says that a product and a sum may be rounded once. It is off in operands of jumps,
+    which are discontinuous operations such as floor (`tir/jumps.py`); `rounded` has those operands
+    that are rounded to whole numbers. `slots` has the workspace pointers that the exit block frees,
+    and `slot_of` the slot of a pointer's register. `last` has further lines of the exit block.
     """
 
     def __init__(self, module: ModuleBuilder, *, inside_parallel: bool = False) -> None:
@@ -136,7 +138,7 @@ class FunctionBuilder:
         return block
 
     def resume(self, block: Block) -> None:
-        """Continues the innermost region in `block`: what was read from memory is forgotten."""
+        """Continues the innermost region in `block` and forgets values read from memory."""
         self.inner.block = block
         self.inner.loads = {}
 
@@ -158,7 +160,8 @@ class FunctionBuilder:
         self.values[var] = value
 
     def _unbind(self, var: Var) -> None:
-        # The variable was bound before (its statement was copied): what used it is out of date.
+        # The variable was bound before (its statement was copied): registers of expressions that
+        # use it are out of date.
         for region in self.regions:
             for values in (region.values, region.exact):
                 for e in [e for e in values if var in free_vars(e)]:
@@ -196,14 +199,14 @@ class FunctionBuilder:
         return known
 
     def _known(self, e: Expr, region: Region) -> dict[Expr, str]:
-        """The registers among which that of `e` is: it may be fused, or not, or is for now only."""
+        """The table with the register of `e`: of fused or of exact values, or a temporary one."""
         if self.may_fuse or not e.dtype.is_float or not kinds(e) & _FUSED:
             return region.values
-        # Where it is rounded to a whole number its quotients may be products.
+        # Quotients may be products where `e` is rounded to a whole number, but only there.
         return {} if e in self.rounded else region.exact
 
     def _written(self, handler: Callable[..., str], e: Expr) -> str:
-        """What `handler` writes for `e`; nothing is fused in the operands of what jumps."""
+        """The result of `handler` for `e`; operands of an operation that jumps are not fused."""
         if not jumps(e):
             return handler(self, e)
         saved = self.may_fuse, self.rounded
@@ -213,7 +216,7 @@ class FunctionBuilder:
         return result
 
     def bound_value(self, var: Var, value: Expr) -> str:
-        """The register of `value`, which `var` is to stand for: exact where jumps depend on it."""
+        """The register of `value`, which `var` stands for: exact if jumps depend on `var`."""
         saved = self.may_fuse
         self.may_fuse = saved and var not in self.module.deciding()
         result = self.value(value)
@@ -221,7 +224,7 @@ class FunctionBuilder:
         return result
 
     def stored_value(self, stmt: BufferStore) -> str:
-        """The register of what `stmt` stores: exact where jumps depend on it, but not in sums."""
+        """The register of the value `stmt` stores: exact if jumps depend on it, except in sums."""
         data = stmt.buffer.data
         if data not in self.module.deciding() or is_sum(stmt):
             return self.value(stmt.value)
@@ -246,8 +249,10 @@ class FunctionBuilder:
         return result
 
     def multiple(self, e: Expr, factor: int) -> str | None:
-        """The register of `e` times `factor` where `e` is the variable of an innermost loop, else
-        None. Where an addressing mode multiplies, there is none either."""
+        """The register of `e` times `factor`, if `e` is the variable of an innermost loop.
+
+        None for other expressions, and for factors by which addressing modes multiply.
+        """
         known = self.multiples.get(e)
         if known is None or factor in (1, 2):
             return None
@@ -271,10 +276,10 @@ class FunctionBuilder:
         self.at = saved
         return result
 
-    # -- what may be moved --------------------------------------------------------------------
+    # -- code motion --------------------------------------------------------------------------
 
     def is_pure(self, e: Expr) -> bool:
-        """True when `e` may be computed earlier and once: no memory, no trap, no binding."""
+        """Whether `e` may be computed earlier and once: no memory access, trap or binding."""
         known = self.module.pure.get(e)
         if known is None:
             known = self.module.pure[e] = _movable(e) and all(map(self.is_pure, e.children()))

@@ -60,7 +60,7 @@ def _likely(b: FunctionBuilder, e: Call) -> str:
 
 
 def _cheap(e: Expr) -> bool:
-    """True when computing `e` needlessly costs less than a branch."""
+    """Whether computing `e` needlessly costs less than a branch."""
     match e:
         case IntImm() | FloatImm():
             return True
@@ -74,7 +74,7 @@ def _cheap(e: Expr) -> bool:
 
 
 def _trap_free(b: FunctionBuilder, e: Expr) -> bool:
-    """True when `e` reads memory only by loads that `_cheap` accepts, at indices that are pure."""
+    """Whether `e` reads memory only by loads that `_cheap` accepts, at pure indices."""
     match e:
         case BufferLoad():
             return all(b.is_pure(i) for i in e.indices)
@@ -86,7 +86,7 @@ def _trap_free(b: FunctionBuilder, e: Expr) -> bool:
 
 
 def _asks_for_null(condition: Expr) -> bool:
-    """Whether a pointer that the arms read may be null, so that nothing can be read instead."""
+    """Whether a pointer that the arms read may be null: nothing else can be read instead then."""
     return any(isinstance(e, Call) and e.op == "isnullptr" for e in pre_order(condition))
 
 
@@ -107,7 +107,7 @@ def _if_then_else(b: FunctionBuilder, e: Call) -> str:
         b.enter(block)
         result = b.value(arm)
         results.append(f"[ {result}, %{b.leave(f'br label %{join.label}').label} ]")
-    # The join must follow the arms' own blocks in the text only for readability.
+    # The join follows the arms' blocks in the text only for readability.
     b.blocks.remove(join)
     b.blocks.append(join)
     b.resume(join)
@@ -115,7 +115,7 @@ def _if_then_else(b: FunctionBuilder, e: Call) -> str:
 
 
 def _masked_arms(b: FunctionBuilder, e: Call) -> str:
-    """Both arms are computed, each under the mask of the lanes that take it, then selected."""
+    """Both arms, each computed under the mask of the lanes that take it, and selected."""
     condition, first, second = e.args
     test, lanes = b.value(condition), condition.dtype.lanes
     flags = llvm_type(condition.dtype)
@@ -149,7 +149,7 @@ def _bits(b: FunctionBuilder, e: Call) -> str:
 
 
 def _shift(b: FunctionBuilder, e: Call) -> str:
-    """Shifts take their count modulo the bits of the type; LLVM's have no value beyond."""
+    """A shift by its count modulo the bits of the type; LLVM's has no value for larger counts."""
     first, second = (b.value(a) for a in e.args)
     name = "shl" if e.op == "shift_left" else "ashr" if e.dtype.code == "int" else "lshr"
     kind, bits = llvm_type(e.dtype), e.dtype.bits
@@ -237,7 +237,7 @@ def _prefetch(b: FunctionBuilder, e: Call) -> str:
     return "0"
 
 
-# -- functions outside --------------------------------------------------------------------------
+# -- external functions -------------------------------------------------------------------------
 
 
 def _extern(b: FunctionBuilder, e: Call) -> str:
@@ -245,7 +245,7 @@ def _extern(b: FunctionBuilder, e: Call) -> str:
 
 
 def extern(b: FunctionBuilder, e: Call, result: str) -> str:
-    """A call of a C function with this result, or `void`. CompileError without a name."""
+    """A call of a C function with this result, or `void`; CompileError unless its name is given."""
     if not isinstance(e.args[0], StringImm):
         raise CompileError(f"{e.op} needs the function's name as its first argument: {e!r}")
     name, args = e.args[0].value, e.args[1:]
@@ -263,7 +263,7 @@ def extern(b: FunctionBuilder, e: Call, result: str) -> str:
 
 
 def _local(b: FunctionBuilder, name: str, args: tuple[Expr, ...]) -> str:
-    """A call of another function of the module; where that fails, so does the caller."""
+    """A call of another function of the module; if it fails, so does the caller."""
     values = ["ptr %status", *(f"{llvm_type(a.dtype)} {b.value(a)}" for a in args)]
     b.line(f"call void @{name}.body({', '.join(values)})")
     b.forget_all()
@@ -280,7 +280,7 @@ def _extern_argument(b: FunctionBuilder, e: Expr) -> tuple[str, str]:
 
 
 _TAKES_BFLOAT = frozenset(("llvm.aarch64.neon.bfmmla",))
-"""Intrinsics whose operands are LLVM's `bfloat`, which are 16 bits everywhere else."""
+"""Intrinsics whose operands have LLVM's type `bfloat`; everywhere else these are 16 bits."""
 
 
 def _llvm_intrinsic(b: FunctionBuilder, e: Call) -> str:

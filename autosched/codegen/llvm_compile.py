@@ -1,10 +1,10 @@
 """From LLVM assembly to object code.
 
-Two levels of optimisation. `light` suits code that is explicit already (vectors and unrolled
-register tiles): promotion of stack slots to registers, and unrolling where emit_llvm asks for it; a
-tenth of the time of `full`. `full` is LLVM's O3. `auto` takes light for modules whose innermost
-loops compute vectors, short ones too: O3 joins none to longer ones. On a Zen 3 such modules take
-0.44 of the time to compile and their kernels as long.
+There are two levels of optimisation. `light` suits code that is explicit already (vectors and
+unrolled register tiles): it promotes stack slots to registers, unrolls where emit_llvm asks for it,
+and takes a tenth of the time of `full`. `full` is LLVM's O3. `auto` takes `light` for modules whose
+innermost loops compute vectors, even short ones, because O3 joins none to longer ones. On a Zen 3
+such modules take 0.44 of the time to compile, and their kernels take as long.
 """
 
 from __future__ import annotations
@@ -22,28 +22,40 @@ from autosched.errors import CompileError
 from autosched.target import Target
 
 LARGE = 1200
-"""Lines of assembly beyond which `full` is O1 with loop vectorisation: O3 takes over half a second
-on unrolled scalar code, and its result is often slower."""
+"""Lines of assembly beyond which `full` is O1 with loop vectorisation.
+
+O3 takes over half a second on unrolled scalar code, and its result is often slower.
+"""
 
 _EFFORT = 1
-"""Of code generation, 3 the most: kernels of 236 random candidates of six operators took 0.998 to
-1.003 of the time with 1, and generating their code 0.78 to 0.96 (Zen 5)."""
+"""Effort of code generation, at most 3.
+
+Kernels of 236 random candidates of six operators took 0.998 to 1.003 of the time with 1, and
+generating their code 0.78 to 0.96 (Zen 5).
+"""
 
 _UNNEEDED, _WIDE = "-disable-lsr", 64
-"""The pass of code generation that is left out for vectors of 64 bytes, LLVM's loop strength
-reduction: emit_llvm adds up addresses from round to round itself. Without it code is generated in
-0.66 to 0.77 of the time and kernels take as long (Zen 4); code for AVX2 takes 1.01 of the time."""
+"""The pass of code generation, loop strength reduction, left out for vectors of `_WIDE` bytes.
+
+emit_llvm adds up addresses from round to round itself. Without the pass, code is generated in 0.66
+to 0.77 of the time and kernels take as long (Zen 4); code for AVX2 takes 1.01 of the time.
+"""
 _options = Lock()
 
 Level = Literal["auto", "light", "full"]
 _UNROLLED = re.compile(r"llvm\.loop\.unroll\.(?:count|full)")
 _BRANCHES = "\nthen"
-"""Of what is written to registers in branches instruction combining makes one load or value each;
-without it a padded window that lives in registers takes 1.4 times as long. Straight code is none
-the better for it."""
+"""The label of branches, which instruction combining improves.
+
+It makes one load or value of each value that branches write to registers. Without it a padded
+window that lives in registers takes 1.4 times as long. Straight code gains nothing from it.
+"""
 _FROM_UNSIGNED = re.compile(r"= uitofp i(?:16|32|64) ")
-"""Scalars that LLVM 22 gets wrong where it joins them to vectors (SLP): it computes in as few bits
-as an integer takes, and then makes 2^32 - 1 of a -1 that has become an uint64."""
+"""Conversions of scalars that LLVM 22 gets wrong where it joins them to vectors (SLP).
+
+It computes in as few bits as an integer takes, and then makes 2^32 - 1 of a -1 that has become an
+uint64.
+"""
 _LOCAL_ARRAY = re.compile(r"^ +(%\S+) = alloca \[(\d+) x (\w+)\].*$", re.MULTILINE)
 _SMALL = 256  # elements of a local array that may become one vector
 
@@ -115,9 +127,10 @@ def _optimized(ir_text: str, target: Target, level: Level) -> Any:
 def _promoted(ir_text: str, target: Target) -> Any:
     """The module with its local arrays in registers, where they can be (SROA).
 
-    LLVM 22 joins vectors that are stored to parts of an array, and loaded as one, right before the
-    store of the last part, though a part may be stored later: values are then used before they
-    are defined. An array that is stored to as a whole first is not joined so, at no cost.
+    LLVM 22 joins vectors that are stored to parts of an array and loaded as one. It does so right
+    before the store of the last part, though another part may be stored later, so that values are
+    used before they are defined. If an array is stored to as a whole first, LLVM does not join its
+    parts, at no cost.
     """
     for text in (ir_text, _stored_as_wholes(ir_text)):
         module = _parse(text, target)
@@ -135,7 +148,7 @@ def _promoted(ir_text: str, target: Target) -> Any:
 
 
 def _stored_as_wholes(ir_text: str) -> str:
-    """The module with a store of no value to each small local array."""
+    """The module with a store of poison to each small local array."""
 
     def stored(found: re.Match[str]) -> str:
         line, name, count, element = found.group(0, 1, 2, 3)
@@ -147,7 +160,7 @@ def _stored_as_wholes(ir_text: str) -> str:
 
 
 def is_explicit(ir_text: str) -> bool:
-    """True when emit_llvm found no innermost loop of scalars in the module."""
+    """Whether emit_llvm found no innermost loop of scalars in the module."""
     return ir_text.startswith("; innermost loops of scalars: 0\n")
 
 
@@ -176,9 +189,9 @@ def assembly(ir_text: str, target: Target, level: Level = "auto") -> str:
 
 @contextmanager
 def _without_unneeded(target: Target) -> Iterator[None]:
-    """Code generation without `_UNNEEDED`, where `target` can do without it.
+    """Generate code without the pass `_UNNEEDED`, if `target` can do without it.
 
-    LLVM's options are the process's, so others who use LLVM in it find them as they were.
+    LLVM's options belong to the process, so they are set back for its other users.
     """
     if target.vector_bytes < _WIDE:
         yield

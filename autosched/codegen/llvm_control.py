@@ -11,15 +11,20 @@ from autosched.tir.stmt import BufferStore, Evaluate, For, ForKind, Stmt, While
 from autosched.tir.walk import stmts
 
 FULL, MOST_OF_MANY, MANY = 16, 2, 4
-"""Statements that a loop of vectors becomes at most where it is unrolled whole; and statements of
-one that is unrolled `MANY` times where it is longer. More gains nothing, and its code takes as long
-to generate as that of the kernel's hot loops."""
+"""Limits of unrolling a loop of vectors.
+
+A loop is unrolled whole if that makes at most `FULL` statements. A longer loop of at most
+`MOST_OF_MANY` statements is unrolled `MANY` times. More gains nothing, and its code takes as long
+to generate as that of the kernel's hot loops.
+"""
 
 MOST_PRODUCTS_OF_BYTES = 8
-"""Products of single bytes in a round of a loop with strides, beyond which LLVM is told to make no
-vectors of its rounds. It would gather each byte of 64 rounds alone: compiling takes 4 s with 12
-products, over 20 s with 32 and 0.1 s without. Rounds of sums, and of products of wider integers, it
-leaves as they are itself (Cascade Lake)."""
+"""Products of single bytes in a loop with strides, beyond which LLVM may not vectorise it.
+
+LLVM would gather each byte of 64 rounds separately: compiling takes 4 s with 12 products, over 20 s
+with 32, and 0.1 s without vectors. LLVM itself leaves sums, and products of wider integers, as they
+are (Cascade Lake).
+"""
 
 
 def conditional(
@@ -28,7 +33,7 @@ def conditional(
     then: Callable[[], None],
     otherwise: Callable[[], None] | None = None,
 ) -> None:
-    """`then` when `condition` holds, else `otherwise`; each writes its own blocks."""
+    """Branches to `then` if `condition` holds, else to `otherwise`; each writes its own blocks."""
     test = b.value(condition)
     then_block = b.new_block("then")
     b.branch("")
@@ -78,7 +83,7 @@ def serial_loop(b: FunctionBuilder, stmt: For, body: StmtFn) -> None:
 
 
 def run_loop(b: FunctionBuilder, stmt: For, low: str, high: str, body: StmtFn) -> None:
-    """The loop over [low, high) (i64 registers or literals), which is not empty."""
+    """The loop over [low, high), i64 registers or literals; the range is not empty."""
     block = b.new_block("loop")
     before = b.branch(f"br label %{block.label}")
     counter, following = b.fresh("i"), b.fresh("next")
@@ -95,7 +100,7 @@ def run_loop(b: FunctionBuilder, stmt: For, low: str, high: str, body: StmtFn) -
     multiples = b.multiples.pop(stmt.loop_var, {})
     for factor, register in multiples.items():
         b.line(f"{register}.next = add nsw i64 {register}, {factor}")
-    exact = "nuw nsw" if _not_negative(stmt.min) else "nsw"  # from -1 to 0 an unsigned one wraps
+    exact = "nuw nsw" if _not_negative(stmt.min) else "nsw"  # from -1 to 0 an unsigned sum wraps
     b.line(f"{following} = add {exact} i64 {counter}, 1")
     test = b.emit(f"icmp slt i64 {following}, {high}")
     done = b.new_block("done")
@@ -124,7 +129,8 @@ def _not_negative(low: Expr) -> bool:
 def _note_scalar_work(b: FunctionBuilder, stmt: For) -> None:
     """Counts innermost loops that compute scalars, which LLVM's passes can improve.
 
-    It joins no vectors to longer ones, and the zeros around an image stay what they are.
+    The passes join no vectors to longer ones. Stores of constants, such as the zeros around an
+    image, do not count, because they stay what they are.
     """
     for s in stmts(stmt.body):
         if (
@@ -141,7 +147,7 @@ _SCALAR = '!"llvm.loop.vectorize.enable", i1 false'
 
 
 def _unrolling(b: FunctionBuilder, stmt: For, innermost: bool, strided: bool) -> str:
-    """What LLVM is told of unrolling the loop, and of making vectors of it."""
+    """The metadata that tells LLVM whether to unroll the loop and to make vectors of it."""
     count = stmt.annotations.get("unroll_count", 0)
     if innermost and strided and _products_of_bytes(stmt) > MOST_PRODUCTS_OF_BYTES:
         _note_scalar_work(b, stmt)
@@ -165,7 +171,7 @@ def _times(count: int) -> str:
 
 
 def _as_short(stmt: For) -> str:
-    """The hint for an innermost loop that nothing else is known of."""
+    """The hint for an innermost loop without an `unroll_count`."""
     work = sum(isinstance(s, BufferStore | Evaluate) for s in stmts(stmt.body))
     if isinstance(stmt.extent, IntImm) and stmt.extent.value * work <= FULL:
         return _WHOLE
@@ -173,7 +179,7 @@ def _as_short(stmt: For) -> str:
 
 
 def _products_of_bytes(stmt: For) -> int:
-    """Products of scalars of 8 bits in a round of an innermost loop."""
+    """The number of products of 8-bit scalars in a round of an innermost loop."""
     products = exprs_with(stmt.body, bits_of(Mul))
     return sum(
         isinstance(e, Mul) and e.dtype.is_integral and e.dtype.bits == 8 and e.dtype.lanes == 1

@@ -1,7 +1,7 @@
 """Quotients and remainders, truncated and rounded down.
 
-Division of integers never ends the process: as in NumPy, dividing by 0 gives 0 (so does its
-remainder), the least number by -1 itself.
+Division of integers never ends the process. As in NumPy, dividing by 0 gives 0 (so does its
+remainder), and dividing the least number by -1 gives that number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from autosched.tir.op import broadcast, call, const, div, lt, mul, select
 
 
 def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """Div: rounded on floats, but by one number; toward zero on integers."""
+    """Div: toward zero on integers; rounded on floats, except a vector divided by one number."""
     first, second, dtype = operands(b, e)
     if dtype.is_float and _is_shared(b, e):
         return _divide_by_one(b, e, first, dtype)
@@ -45,15 +45,17 @@ def divide(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 LEAST_SHARED = 8
-"""Lanes of a vector whose division by one number becomes products: dividing sixteen takes as long
-as 32 products on Intel's cores."""
+"""Fewest lanes of a vector whose division by one number becomes products.
+
+Dividing sixteen lanes takes as long as 32 products on Intel's cores.
+"""
 
 
 def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
-    """Whether a vector is divided by one number, which is known before the loop.
+    """Whether a vector is divided by one number that is known before the loop.
 
-    In operands of jumps only one that is rounded to a whole number: what products err by where a
-    quotient is very small is no matter there.
+    In operands of jumps (`tir/jumps.py`) only quotients that are rounded to a whole number count:
+    the error of the products for very small quotients does not matter there.
     """
     divisor = e.b
     if not b.may_fuse and e not in b.rounded:
@@ -66,14 +68,14 @@ def _is_shared(b: FunctionBuilder, e: BinaryExpr) -> bool:
 def _divide_by_one(b: FunctionBuilder, e: BinaryExpr, x: str, dtype: DType) -> str:
     """x / s by the reciprocal of s: two products, of which the first is by a power of two.
 
-    With x' = x sign(s) (a very small s and x are scaled up first, very large ones down) and
-    r = 1 / |s|, the quotient q = x' r errs by less than two units in the last place. Where it is
-    rounded to a whole number it is corrected by r times the remainder q |s| - x', which is exact,
-    so that it is the rounded quotient (Markstein, Computation of Elementary Functions on the IBM
-    RISC System/6000 Processor, 1990). The sign of a zero is that of q. What is no finite remainder
-    (infinities, zeros) leaves q. Where x or the quotient is so small that the remainder is
-    subnormal (below 2**-100), or the quotient next to the largest number, the last place may
-    differ from the division's.
+    With x' = x sign(s) (very small s and x are scaled up first, very large ones down) and r = 1 /
+    |s|, the quotient q = x' r errs by less than two units in the last place. If it is rounded to a
+    whole number, it is corrected by r times the remainder q |s| - x', which is exact, so that it
+    becomes the rounded quotient (Markstein, Computation of Elementary Functions on the IBM RISC
+    System/6000 Processor, 1990). The sign of a zero is that of q. If the remainder is not finite
+    (infinities, zeros), q stays. If x or the quotient is so small that the remainder is subnormal
+    (below 2**-100), or if the quotient is next to the largest number, the last place may differ
+    from the division's.
     """
     assert isinstance(e.b, Broadcast)
     s, lanes, kind = e.b.value, dtype.lanes, llvm_type(dtype)
@@ -130,10 +132,10 @@ def _int_divide(
 
 
 def _divide_as_floats(b: FunctionBuilder, name: str, first: str, second: str, dtype: DType) -> str:
-    """The same of vectors, for which there is no instruction, in floats of twice the bits or more.
+    """The quotient or remainder of integer vectors, in floats of twice the bits or more.
 
-    a / b is at least 1 / b away from whole numbers that it is not, a part of 1 / a of itself: too
-    much for rounding to reach one.
+    There is no instruction for integers. A quotient a / b that is not whole is at least 1 / b away
+    from whole numbers, which is 1 / a of itself: too much for rounding to reach one.
     """
     kind = llvm_type(dtype)
     floats = DType("float64" if dtype.bits == 32 else "float32").with_lanes(dtype.lanes)
@@ -164,7 +166,7 @@ def _float_remainder(b: FunctionBuilder, first: str, second: str, dtype: DType) 
 
 
 def nonnegative(b: FunctionBuilder, e: Expr) -> bool:
-    """True when the integer `e` is known not to be negative."""
+    """Whether the integer `e` is known not to be negative."""
     if e.dtype.code in ("uint", "bool"):
         return True
     match e:
@@ -209,7 +211,7 @@ def floor_divide(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _floor_divide_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """NumPy's: (a - fmod(a, b)) / b, next to a whole number, and that number.
+    """NumPy's floor division: (a - fmod(a, b)) / b, as the whole number next to it.
 
     1.0 // 0.1 is 9, though 1.0 / 0.1 rounds to 10.
     """
@@ -232,7 +234,7 @@ def _floor_divide_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """FloorMod: it has the sign of the divisor."""
+    """FloorMod: the remainder has the sign of the divisor."""
     if e.dtype.is_float:
         return _floor_remainder_of_floats(b, e)
     first, second, dtype = operands(b, e)
@@ -251,7 +253,7 @@ def floor_remainder(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _floor_remainder_of_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
-    """NumPy's: fmod(a, b), and b more where the signs differ; a zero has the sign of b."""
+    """NumPy's remainder: fmod(a, b), plus b where the signs differ; a zero has the sign of b."""
     first, second, dtype = _float_operands(b, e)
     kind, f = llvm_type(dtype), Lanes(b, dtype)
     rest = _float_remainder(b, first, second, dtype)
@@ -264,7 +266,7 @@ def _floor_remainder_of_floats(b: FunctionBuilder, e: BinaryExpr) -> str:
 
 
 def _float_operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]:
-    """The operands, in float32 at least."""
+    """The operands, in float32 or wider."""
     first, second, dtype = operands(b, e)
     if dtype.bits >= 32:
         return first, second, dtype
@@ -273,7 +275,7 @@ def _float_operands(b: FunctionBuilder, e: BinaryExpr) -> tuple[str, str, DType]
 
 
 def _adjustment(b: FunctionBuilder, rest: str, divisor: str, dtype: DType) -> str:
-    # The truncated result is one too large when a remainder has the other sign.
+    # The truncated quotient is one too large if the remainder has the sign opposite to the divisor.
     kind = llvm_type(dtype)
     nonzero = b.emit(f"icmp ne {kind} {rest}, {splat(0, dtype)}")
     signs = b.emit(f"xor {kind} {rest}, {divisor}")

@@ -1,8 +1,7 @@
-"""Powers of e, 2 and 10 of registers: a polynomial, or of float32 a table of sixteen powers and a
-shorter one.
+"""Powers of e, 2 and 10 of registers, by a polynomial or, for float32, by a table.
 
-Results overflow to infinity and underflow through the subnormals to zero by themselves. NaN goes
-through all steps.
+The table has sixteen powers and needs a shorter polynomial. Results overflow to infinity and
+underflow through the subnormals to zero by themselves. NaN passes through all steps.
 """
 
 from __future__ import annotations
@@ -16,8 +15,12 @@ from autosched.codegen.llvm_log import LN2, LOG10_2
 
 
 class _Width(NamedTuple):
-    """What depends on the type: the polynomial of exp(r) on |r| <= ln2 / 2, highest power first,
-    and powers of two beyond which results are zero and infinite, and still two floats' product."""
+    """Constants that depend on the type.
+
+    `polynomial` is that of exp(r) on |r| <= ln2 / 2, highest power first. `least` and `most` are
+    exponents of two beyond which results are zero and infinite, and whose powers are still products
+    of two floats.
+    """
 
     polynomial: tuple[float, ...]
     least: float
@@ -56,22 +59,25 @@ _WIDTHS = {
 
 _POWERS = tuple(2.0 ** (k / 16) for k in range(16))
 _SIXTEENTHS = 1.5 * 2.0**19
-"""A float32 added to this becomes a multiple of 1/16, whose last four bits are the sixteenths."""
+"""A float32 added to this becomes a multiple of 1/16, and the last four bits are the sixteenths."""
 
 # exp(r) = 1 + r + r**2 (a + b r) on |r| <= ln2 / 32: minimax, relative error 2**-29.
 _SHORT = (0.16666721, 0.50001617)
 
 
 class _Base(NamedTuple):
-    """The number of which powers are computed: its natural logarithm and, in parts, the logarithm
-    of two to that base, by the bits of the type. Products of the first part with the multiples of
-    1/16 that are taken off are exact (Cody and Waite)."""
+    """The base of which powers are computed.
+
+    `ln` is its natural logarithm. `two` has the logarithm of two to that base in parts, by the bits
+    of the type. Products of the first part with the multiples of 1/16 that are subtracted are exact
+    (Cody and Waite).
+    """
 
     ln: float
     two: Mapping[int, tuple[float, ...]]
 
     def rest(self, f: Lanes, x: str, n: str, low: str | None = None) -> str:
-        """(x - n log 2 + low) ln."""
+        """(x - n log 2 + low) ln, with the logarithm to this base."""
         for part in self.two[f.dtype.bits]:
             x = f.fma(n, f.const(-part), x)
         x = x if low is None else f.add(x, low)
@@ -94,7 +100,7 @@ def exp2(f: Lanes, x: str) -> str:
 
 
 def exp2_of_sum(f: Lanes, x: str, low: str) -> str:
-    """2**(x + low) with what rounding took from the sum."""
+    """2**(x + low); `low` is what rounding took from the sum x."""
     return _by_polynomial(f, x, _TWO, low)
 
 
@@ -104,8 +110,10 @@ def exp10(f: Lanes, x: str) -> str:
 
 
 def exp_by_polynomial(f: Lanes, x: str) -> str:
-    """The exponential of each lane, as a sigmoid needs it: by the table one would err by 3 units in
-    the last place."""
+    """The exponential of each lane by the polynomial, for a sigmoid.
+
+    By the table a sigmoid would err by 3 units in the last place.
+    """
     return _by_polynomial(f, x, _E)
 
 
@@ -117,8 +125,8 @@ def _by_polynomial(f: Lanes, x: str, base: _Base, low: str | None = None) -> str
     """x ln = n ln2 + r with |r| <= ln2 / 2; a polynomial in r, times 2**n.
 
     The exponential errs by 0.89 units in the last place (1.15 without fused multiply-adds), by the
-    table by 0.99. In float32 it takes eighteen instructions where none scales, eleven of them
-    multiplications.
+    table by 0.99. In float32 it takes eighteen instructions if no instruction scales, eleven of
+    them multiplications.
     """
     log2, width = base.ln / math.log(2.0), _WIDTHS[f.dtype.bits]
     limited = f.limit(x, width.least / log2, width.most / log2)
@@ -134,8 +142,8 @@ def _by_polynomial(f: Lanes, x: str, base: _Base, low: str | None = None) -> str
 def _by_table(f: Lanes, x: str, base: _Base) -> str:
     """x ln = n ln2 + r where n is a multiple of 1/16 and |r| <= ln2 / 32: eleven instructions.
 
-    2**n is a power out of a table times one that the scaling applies, which takes the floor of n.
-    Where x is so large that r is none of its own (infinities too), the limit makes it one, and n
+    2**n is a power from the table times one that the scaling applies, which takes the floor of n.
+    If x is so large that r is out of range (infinities, too), limiting r brings it back, and n
     decides.
     """
     shifted = f.fma(x, f.const(base.ln / math.log(2.0)), f.const(_SIXTEENTHS))

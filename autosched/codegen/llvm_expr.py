@@ -90,7 +90,7 @@ def _let(b: FunctionBuilder, e: Let) -> str:
 
 
 def _shuffle_two(b: FunctionBuilder, e: Shuffle) -> str:
-    """Two vectors of one type: one instruction of LLVM's."""
+    """A shuffle of two vectors of one type, which is one instruction of LLVM's."""
     kind = llvm_type(e.vectors[0].dtype)
     first, second = (b.value(v) for v in e.vectors)
     numbers = ", ".join(f"i32 {i.value}" for i in e.indices if isinstance(i, IntImm))
@@ -102,10 +102,11 @@ def _shuffle_two(b: FunctionBuilder, e: Shuffle) -> str:
 
 
 def _shuffle_four(b: FunctionBuilder, e: Shuffle) -> str:
-    """Four vectors of one type: put together, then one shuffle.
+    """A shuffle of four vectors of one type, which are put together first.
 
-    LLVM makes ten instructions of what interleaves four rows of bytes. AVX512-VBMI has one; an
-    empty statement of assembly hides the order from LLVM, which would take the one apart again.
+    LLVM makes ten instructions of a shuffle that interleaves four rows of bytes. AVX512-VBMI has
+    one instruction for it. An empty statement of inline assembly hides the order from LLVM, which
+    would split the shuffle again.
     """
     lanes, scalar = e.vectors[0].dtype.lanes, scalar_type(e.dtype)
     parts = [b.value(v) for v in e.vectors]

@@ -1,8 +1,8 @@
-"""float64 functions of exp(x) - 1, the error function, powers, roots and remainders; angles are in
-codegen/llvm_angles.py.
+"""float64 functions: expm1, hyperbolic functions, erf, powers, roots and remainders.
 
-Remainders are exact; the others err by 1.0 (powers, the error function) to 3.5 (tan) units in the
-last place. The polynomials are minimax (Remez), highest power first.
+Angles are in codegen/llvm_angles.py. Remainders are exact; the other functions err by 1.0 (powers,
+the error function) to 3.5 (tan) units in the last place. The polynomials are minimax (Remez),
+highest power first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEAR = (
 
 _CENTRE = 2.45
 _LAST = 5.95
-"""erf rounds to 1 from there."""
+"""The least x whose erf rounds to 1."""
 
 # erf(x) = 1 - exp(-x**2) Q((x - 2.45) / (x + 2.45)) on [1, 5.95], error 2**-56 of the result
 _FAR = (
@@ -87,24 +87,24 @@ _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 _LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 
 _Pair = tuple[str, str]
-"""A number as the sum of two registers: one that it rounds to, and what that lacks."""
+"""A number as the sum of two registers: its rounded value and the rest."""
 
 
 def _added(d: Lanes, x: str, y: str, low: str) -> _Pair:
-    """x + y + low for |x| >= |y|, or x = 0."""
+    """x + y + low as a pair, for |x| >= |y| or x = 0."""
     total = d.add(x, y)
     return total, d.add(d.add(d.sub(x, total), y), low)
 
 
 def _times(d: Lanes, x: _Pair, y: _Pair) -> _Pair:
-    """x y, of which the product of the lower parts is left out."""
+    """x y as a pair, without the product of the lower parts."""
     high = d.mul(x[0], y[0])
     low = d.fma(x[0], y[0], d.neg(high))
     return high, d.fma(x[1], y[0], d.fma(x[0], y[1], low))
 
 
 def _ratio(d: Lanes, m: str) -> _Pair:
-    """m / (2 + m)."""
+    """m / (2 + m) as a pair."""
     base = d.add(m, d.const(2.0))
     inverse = d.div(d.const(1.0), base)
     s, base_low = d.mul(m, inverse), d.sub(m, d.sub(base, d.const(2.0)))
@@ -113,7 +113,7 @@ def _ratio(d: Lanes, m: str) -> _Pair:
 
 
 def _log2(d: Lanes, x: str) -> _Pair:
-    """The logarithm to base 2 of a positive x to about 2**-65 of its value."""
+    """The logarithm to base 2 of a positive x as a pair, to about 2**-65 of its value."""
     e, m = exponent_and_rest(d, x)
     s = _ratio(d, m)
     z = _times(d, s, s)
@@ -126,13 +126,13 @@ def _log2(d: Lanes, x: str) -> _Pair:
 
 
 def _pow(d: Lanes, x: str, y: str) -> str:
-    """2**(y log2 |x|)."""
+    """pow(x, y) = 2**(y log2 |x|)."""
     size = d.intrinsic("fabs", x)
     high, low = _log2(d, size)
     high = at_ends(d, size, high)
     p = d.mul(y, high)
     rest = d.fma(y, low, d.fma(y, high, d.neg(p)))
-    # Beyond what is zero or infinite, and where p is no number, the rest may be none.
+    # Where the result is zero or infinite, or p is NaN, the rest may be NaN.
     near = d.test("olt", d.intrinsic("fabs", p), d.const(1100.0))
     result = exp2_of_sum(d, p, d.choose(near, rest, d.const(0.0)))
     return signed_power(d, x, y, result)
@@ -142,7 +142,7 @@ def _pow(d: Lanes, x: str, y: str) -> str:
 
 
 def _hypot(d: Lanes, x: str, y: str) -> str:
-    """The root of squares that neither overflow nor vanish; infinite beside NaN, too."""
+    """The root of scaled squares, which neither overflow nor vanish; infinite beside NaN, too."""
     one, x, y = d.const(1.0), d.intrinsic("fabs", x), d.intrinsic("fabs", y)
     largest = d.choose(d.test("ogt", x, y), x, y)
     large = d.test("ogt", largest, d.const(2.0**500))
@@ -155,11 +155,14 @@ def _hypot(d: Lanes, x: str, y: str) -> str:
 
 
 _COUNTED = 2.0**52
-"""Quotients below this are known to one."""
+"""Quotients below this are wrong by one at most."""
 
 
 def _fmod(d: Lanes, x: str, y: str) -> str:
-    """x - q |y|: where rounding took the quotient q to the next whole number, one |y| less."""
+    """|x| - q |y|, plus |y| where rounding took the quotient q up to the next whole number.
+
+    The result has the sign of x.
+    """
     size, unit = d.intrinsic("fabs", x), d.intrinsic("fabs", y)
     quotient = d.intrinsic("trunc", d.div(size, unit))
     rest = d.fma(d.neg(quotient), unit, size)

@@ -1,7 +1,7 @@
-"""Loads and stores of the lanes that a mask of data allows, in parts where lanes are many.
+"""Loads and stores under a mask that is computed from data, in parts if there are many lanes.
 
-Where the CPU has no instruction for them, LLVM makes a branch of each lane, which hands on all of
-them: 512 lanes of float32 took 41 s.
+If the CPU has no instruction for them, LLVM makes a branch for each lane, and each branch passes on
+all lanes: 512 lanes of float32 took 41 s.
 
     load 128 lanes   ->   load 64 lanes, load 64 lanes, shuffle
 """
@@ -18,11 +18,11 @@ from autosched.tir.dtype import bool_
 
 T = TypeVar("T")
 AT_ONCE = 64
-"""Lanes of a part."""
+"""The number of lanes of a part."""
 
 
 def guarded_load(b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int, mask: str) -> str:
-    """Neighbours in the lanes of `mask`, 0 in the others."""
+    """Load consecutive elements in the lanes of `mask`; the other lanes are 0."""
 
     def load(first: int, count: int, own: str) -> str:
         kind, name = _named(b, buffer, "load", count)
@@ -39,7 +39,7 @@ def guarded_load(b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int, m
 def guarded_store(
     b: FunctionBuilder, buffer: Buffer, pointer: str, stored: str, lanes: int, mask: str
 ) -> None:
-    """Neighbours in the lanes of `mask`."""
+    """Store to consecutive elements in the lanes of `mask`."""
 
     def store(first: int, count: int, own: str) -> None:
         kind, name = _named(b, buffer, "store", count)
@@ -55,7 +55,7 @@ def guarded_store(
 
 
 def gather(b: FunctionBuilder, buffer: Buffer, pointers: str, lanes: int, mask: str | None) -> str:
-    """Elements anywhere in the lanes of `mask`, 0 in the others; without one, all of them."""
+    """Load elements at any addresses in the lanes of `mask`, or in all; the other lanes are 0."""
 
     def load(first: int, count: int, own: str) -> str:
         kind, name = _named(b, buffer, "gather", count)
@@ -74,7 +74,7 @@ def gather(b: FunctionBuilder, buffer: Buffer, pointers: str, lanes: int, mask: 
 def scatter(
     b: FunctionBuilder, buffer: Buffer, pointers: str, stored: str, lanes: int, mask: str | None
 ) -> None:
-    """Elements anywhere in the lanes of `mask`; without one, all of them."""
+    """Store to elements at any addresses in the lanes of `mask`, or in all without a mask."""
 
     def store(first: int, count: int, own: str) -> None:
         kind, name = _named(b, buffer, "scatter", count)
@@ -93,7 +93,7 @@ def scatter(
 
 
 def _named(b: FunctionBuilder, buffer: Buffer, access: str, lanes: int) -> tuple[str, str]:
-    """The type of `lanes` elements, and LLVM's function for them."""
+    """The type of `lanes` elements, and LLVM's masked intrinsic for this access to them."""
     dtype = buffer.dtype.with_lanes(lanes)
     elements = f"v{lanes}i8" if dtype.is_bool else suffix(dtype)
     pointer = f"v{lanes}p0" if access in ("gather", "scatter") else "p0"
@@ -103,7 +103,7 @@ def _named(b: FunctionBuilder, buffer: Buffer, access: str, lanes: int) -> tuple
 def _parts(
     b: FunctionBuilder, lanes: int, mask: str, access: Callable[[int, int, str], T]
 ) -> list[T]:
-    """What `access` makes of the first lane, the number and the mask of each part."""
+    """The results of `access` for the first lane, the number of lanes and the mask of each part."""
     found = []
     for first in range(0, lanes, AT_ONCE):
         count = min(AT_ONCE, lanes - first)
@@ -112,7 +112,7 @@ def _parts(
 
 
 def _lanes(b: FunctionBuilder, element: str, lanes: int, x: str, first: int, count: int) -> str:
-    """The `count` lanes from `first` on of a register of `lanes`."""
+    """The `count` lanes from `first` on of a register of `lanes` lanes."""
     if count == lanes:
         return x
     kind, order = f"<{lanes} x {element}>", ", ".join(f"i32 {first + k}" for k in range(count))
@@ -120,7 +120,7 @@ def _lanes(b: FunctionBuilder, element: str, lanes: int, x: str, first: int, cou
 
 
 def _joined(b: FunctionBuilder, buffer: Buffer, lanes: int, parts: Sequence[str]) -> str:
-    """The register of `lanes` whose parts these are."""
+    """The register of `lanes` lanes that `parts` make up."""
     if len(parts) == 1:
         return parts[0]
     element = memory_type(buffer.dtype)
@@ -137,7 +137,7 @@ def _joined(b: FunctionBuilder, buffer: Buffer, lanes: int, parts: Sequence[str]
 
 
 def _moved(b: FunctionBuilder, buffer: Buffer, pointer: str, count: int) -> str:
-    """The address that many elements on."""
+    """The address `count` elements further on."""
     if not count:
         return pointer
     return b.emit(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {count}")

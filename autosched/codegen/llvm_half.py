@@ -1,7 +1,7 @@
 """The functions that LLVM calls to convert float16 where the CPU has no instruction for it.
 
-They are in the libraries of some compilers only, and in no running Python: a module with halves
-brings its own.
+Only libraries of some compilers have these functions, and no running Python does. A module with
+halves therefore brings its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ define linkonce_odr hidden half @__truncdfhf2(double %x) {
   ret half %half
 }
 """
-"""What LLVM calls where it finds the sign of a double copied to a half, as in a float64 that is
-rounded to 8 bits and made a float16; of the result it takes the sign. Every CPU needs it."""
+"""The conversion of a double, which every CPU needs.
+
+LLVM calls it where it finds the sign of a double copied to a half, as in a float64 that is rounded
+to 8 bits and made a float16. LLVM uses only the sign of the result.
+"""
 
 _TO_FLOAT = """\
 define linkonce_odr hidden float @__extendhfsf2(half %x) {
@@ -44,7 +47,11 @@ define linkonce_odr hidden float @__extendhfsf2(half %x) {
   ret float %result
 }
 """
-"""The exponent grows by 112; a subnormal is one from 2**-14 on less 2**-14, which is exact."""
+"""The conversion to float.
+
+The exponent grows by 112. A subnormal becomes a number from 2**-14 on, from which 2**-14 is
+subtracted exactly.
+"""
 
 _TO_HALF = """\
 define linkonce_odr hidden half @__truncsfhf2(float %x) {
@@ -75,14 +82,20 @@ define linkonce_odr hidden half @__truncsfhf2(float %x) {
   ret half %result
 }
 """
-"""To the nearest, of two the even one, with the exponent less 112. What is below 2**-14 is rounded
-by adding 0.5, whose last bit is that of a subnormal half."""
+"""The conversion to half, rounded to nearest, ties to even.
+
+The exponent shrinks by 112. Numbers below 2**-14 are rounded by adding 0.5, whose last bit is that
+of a subnormal half.
+"""
 
 _HALF, _DOUBLE = re.compile(r"\bhalf\b"), re.compile(r"\bdouble\b")
 
 
 def half_functions(text: str, converts: bool) -> str:
-    """The functions that a module of `text` needs, for a CPU that `converts` itself or does not."""
+    """The functions that a module of `text` needs; none if the CPU `converts` halves itself.
+
+    The conversion of a double is needed on every CPU.
+    """
     if not _HALF.search(text):
         return ""
     found = {}

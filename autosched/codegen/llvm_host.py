@@ -5,8 +5,7 @@ A function with packed arguments (calling_conv 1) is exported as
     i32 symbol(ptr args, ptr arg_type_ids, i32 num_args, ptr out_value, ptr out_code, ptr resource)
 
 and returns 0, the 1-based number of the assertion that failed (`module_messages`) or a negative
-number of the runtime's. Other functions can be called from within the module only, by
-`call_extern`.
+status of the runtime. Other functions can only be called from within the module, by `call_extern`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _CALLS = ("call_extern", "call_pure_extern", "call_packed_lowered", "call_cpacke
 def emit_host(module: IRModule, target: Target) -> str:
     """LLVM assembly of the module's functions for `target`, a CPU.
 
-    Raises CompileError for what has no meaning there.
+    Raises CompileError for code that has no meaning on a CPU.
     """
     builder: ModuleBuilder | None = None
     for name, func in module.functions.items():
@@ -41,7 +40,7 @@ def emit_host(module: IRModule, target: Target) -> str:
         if builder is None:
             builder = own
             builder.local = frozenset(module.functions)
-        # What a function outside does to the memory of the arguments is not known.
+        # A function outside of the module may access the memory of the arguments.
         calls = any(True for _ in _called(func))
         builder.symbol, builder.noalias = name, own.noalias and not calls
         builder.addressed, builder.updated = own.addressed, own.updated
@@ -56,19 +55,19 @@ def emit_host(module: IRModule, target: Target) -> str:
 
 
 def module_messages(module: IRModule) -> tuple[str, ...]:
-    """The messages of all assertions, by the status they return (from 1)."""
+    """The messages of all assertions, in the order of their statuses (from 1)."""
     return tuple(m for func in module.functions.values() for m in assertion_messages(func))
 
 
 def called_outside(module: IRModule) -> tuple[str, ...]:
-    """The C functions that the module calls and does not hold."""
+    """The C functions that the module calls and does not contain."""
     calls = [found for f in module.functions.values() for found in _called(f)]
     names = [name for op, name in calls if op != "call_packed_lowered"]
     return tuple(name for name in dict.fromkeys(names) if name not in module.functions)
 
 
 def _called(func: PrimFunc) -> Iterator[tuple[str, str]]:
-    """How functions outside are called, and their names."""
+    """The operation and the function name of each call of a function by its name."""
     for e in unique_exprs(func.body):
         if isinstance(e, Call) and e.op in _CALLS and isinstance(e.args[0], StringImm):
             yield e.op, e.args[0].value

@@ -1,4 +1,4 @@
-"""Registers of floats of one width, and the instructions that polynomials of them need."""
+"""Registers of floats of one width, and the instructions that their polynomials need."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from autosched.codegen.llvm_types import constant, llvm_type, splat, suffix
 from autosched.tir.dtype import DType, bool_
 
 _TABLE = 16
-"""Lanes of an AVX-512 register of float32, which holds a table of so many entries."""
+"""Lanes of an AVX-512 register of float32, and entries of a table that it holds."""
 
 
 class Lanes:
-    """float32 or float64 registers of one width, with a method for each instruction that the
-    polynomials need. Tables and `limit_size` are for float32."""
+    """Writes the instructions that polynomials of float32 or float64 registers need.
+
+    All registers have one width. Tables and `limit_size` are for float32.
+    """
 
     def __init__(self, b: FunctionBuilder, dtype: DType) -> None:
         self.b = b
@@ -24,7 +26,8 @@ class Lanes:
         self.int_kind = llvm_type(self.ints)
         self.flags = llvm_type(bool_.with_lanes(dtype.lanes))
         self.field = 23 if dtype.bits == 32 else 52  # bits below the exponent
-        # A number that makes whole numbers of what is added to it: they stand in its last bits.
+        # Adding this number to a float rounds the float to a whole number, which stands in the last
+        # bits of the sum.
         self.whole = 1.5 * 2.0**self.field
 
     def const(self, value: float) -> str:
@@ -32,7 +35,7 @@ class Lanes:
         return splat(value, self.dtype)
 
     def int_const(self, value: int) -> str:
-        """The same of integers."""
+        """The literal with the integer `value` in each lane."""
         return splat(value, self.ints)
 
     def _op(self, name: str, x: str, y: str) -> str:
@@ -106,8 +109,10 @@ class Lanes:
         return self.choose(self.test("olt", x, self.const(high)), x, self.const(high))
 
     def limit(self, x: str, low: float, high: float) -> str:
-        """x limited to [low, high]; NaN stays: one instruction for each, which prefers the second
-        operand."""
+        """x limited to [low, high]; NaN stays.
+
+        Each limit is one instruction, which returns its second operand if one of them is NaN.
+        """
         x = self.choose(self.test("ogt", self.const(low), x), self.const(low), x)
         return self.choose(self.test("olt", self.const(high), x), self.const(high), x)
 
@@ -117,7 +122,7 @@ class Lanes:
         return self.b.module.scales and self.dtype.lanes > 1
 
     def scale(self, x: str, n: str) -> str:
-        """x 2**n for whole numbers n, where `scales_at_once`: in registers of 128 to 512 bits."""
+        """x 2**n for whole numbers n, in registers of 128 to 512 bits; needs `scales_at_once`."""
         bits = self.dtype.bits
         width = next((w for w in (128 // bits, 256 // bits) if self.dtype.lanes <= w), 512 // bits)
         part, rest = self._register(width), _unmasked(width * bits, width)
@@ -131,17 +136,19 @@ class Lanes:
 
     @property
     def scale_bias(self) -> int:
-        """What `scale_by_bits` expects its exponents to be too large by: the bias of two."""
+        """By how much the exponents for `scale_by_bits` are too large: the bias of two floats."""
         return 254 if self.dtype.bits == 32 else 2046
 
     def scale_by_bits(self, x: str, n: str) -> str:
-        """x 2**k for whole numbers k from that of half the least subnormal to that of infinity,
-        where the last bits of the floats n hold k + `scale_bias`: six instructions.
+        """x 2**k in six instructions, where the last bits of the floats n hold k + `scale_bias`.
 
-        2**k may be no float, so that it is applied in two halves, k >> 1 and the rest. The bits of
-        n moved to the exponent, one place further right, are those of the first half, and below
-        them the last bit of k, which is cleared. What the first half leaves of k is the second.
-        NaN stays NaN whatever n is.
+        The whole number k reaches from the exponent of half the least subnormal to that of
+        infinity.
+
+        2**k may not be a float, so that it is applied in two halves, k >> 1 and the rest. The bits
+        of n moved to the exponent, one place further right, are the exponent of the first half.
+        Below it stands the last bit of k, which is cleared. The second half is what the first
+        leaves of k. NaN stays NaN whatever n is.
         """
         bits = self.bits(n)
         first = self.int_op("shl", bits, self.int_const(self.field - 1))
@@ -152,12 +159,12 @@ class Lanes:
 
     @property
     def has_tables(self) -> bool:
-        """Whether a register can hold a table of sixteen numbers, and the lanes fill one."""
+        """Whether a register can hold a table of sixteen numbers, and over eight lanes use it."""
         of_floats = self.dtype.bits == 32 and self.dtype.lanes > _TABLE // 2
         return self.b.module.scales and of_floats
 
     def look_up(self, table: Sequence[float], x: str) -> str:
-        """The entries of `table`, sixteen, that the last four bits of the lanes of x name."""
+        """The entries of `table`, which has sixteen, at the last four bits of each lane of x."""
         part = self._register(_TABLE)
         entries = f"<{', '.join(f'float {constant(v, self.dtype.element)}' for v in table)}>"
 
@@ -170,12 +177,12 @@ class Lanes:
         return self._in_registers((x,), _TABLE, found)
 
     def limit_size(self, x: str, most: float) -> str:
-        """x between -most and most in one instruction; NaN becomes one of them."""
+        """x limited to [-most, most] in one instruction; NaN becomes one of the limits."""
         part = self._register(_TABLE)
         bound = splat(most, self.dtype.element.with_lanes(_TABLE))
 
         def limited(registers: Sequence[str]) -> str:
-            smaller = ("i32", "2")  # of the magnitudes, with the sign of the first
+            smaller = ("i32", "2")  # the smaller magnitude, with the sign of the first operand
             operands = [(part, registers[0]), (part, bound), smaller, (part, "zeroinitializer")]
             name = "llvm.x86.avx512.mask.range.ps.512"
             return self.b.call(name, part, [*operands, *_unmasked(512, _TABLE)])
@@ -185,7 +192,7 @@ class Lanes:
     def _in_registers(
         self, values: Sequence[str], width: int, one: Callable[[Sequence[str]], str]
     ) -> str:
-        """What `one` makes of registers of `width` lanes, for all lanes of `values`."""
+        """The result of `one` for all lanes of `values`, in registers of `width` lanes each."""
         lanes, total = self.dtype.lanes, ""
         for start in range(0, lanes, width):
             parts = [self._shuffle(v, lanes, range(start, start + width)) for v in values]
@@ -193,7 +200,7 @@ class Lanes:
         return self._shuffle(total, -(-lanes // width) * width, range(lanes))
 
     def _joined(self, total: str, part: str, count: int, width: int) -> str:
-        """The lanes of `part` behind the `count` lanes of `total`."""
+        """The `count` lanes of `total`, and the lanes of `part` behind them."""
         if not count:
             return part
         both, wide = self._register(count), self._shuffle(part, width, range(count))
@@ -203,7 +210,7 @@ class Lanes:
         )
 
     def _shuffle(self, x: str, lanes: int, order: range) -> str:
-        """The lanes `order` of x, which has `lanes`; those beyond are anything."""
+        """The lanes `order` of x, which has `lanes` lanes; lanes beyond these are undefined."""
         if order == range(lanes):
             return x
         chosen = ", ".join(f"i32 {k}" if k < lanes else "i32 poison" for k in order)
@@ -220,7 +227,7 @@ class Lanes:
         return self.choose(self.test("uno", x, x), x, y)
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        """Horner's rule, highest power first."""
+        """The polynomial at x by Horner's rule; coefficients come highest power first."""
         total = self.const(coefficients[0])
         for c in coefficients[1:]:
             total = self.fma(total, x, self.const(c))
@@ -228,7 +235,9 @@ class Lanes:
 
 
 def _unmasked(bits: int, lanes: int) -> list[tuple[str, str]]:
-    """The last operands of AVX-512's functions on registers of so many bits: all lanes, rounded as
-    everywhere."""
+    """The last operands of AVX-512's functions on registers of `bits` bits.
+
+    They select all lanes and the default rounding.
+    """
     mask = ("i16" if lanes == 16 else "i8", "-1")
     return [mask, ("i32", "4")] if bits == 512 else [mask]

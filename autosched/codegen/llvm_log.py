@@ -1,6 +1,6 @@
 """Logarithms to base e, 2 and 10 of registers, and of 1 + x, by one polynomial for each type.
 
-Subnormal numbers are scaled first. log(0) is -inf, that of a negative number NaN.
+Subnormal numbers are scaled first. log(0) is -inf, and the logarithm of a negative number is NaN.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from autosched.codegen.llvm_lanes import Lanes
 
-# Constants in two parts by the bits of the type: products of the first with exponents are exact
-# (Cody and Waite; Cephes, logf.c and log10f.c).
+# Constants in two parts, by the bits of the type: products of the first part with exponents are
+# exact (Cody and Waite; Cephes, logf.c and log10f.c).
 
 LN2 = {32: (0.693359375, -2.12194440e-4), 64: (0.6931471805598903, 5.497923018708371e-14)}
-"""log(2)."""
+"""log(2) in two parts, by the bits of the type."""
 
 LOG10_2 = {
     32: (0.30078125, math.log10(2.0) - 0.30078125),
     64: (0.30102999566395283, 2.8363394551044964e-14),
 }
-"""log10(2)."""
+"""log10(2) in two parts, by the bits of the type."""
 
 _LOG10_E = {
     32: (0.43359375, math.log10(math.e) - 0.43359375),
@@ -58,7 +58,7 @@ _ONE = 1023 << 52
 """The bits of 1.0 in float64."""
 
 _BIASED = float(2**52 + 1023)
-"""An exponent below the bits of 2**52 is a number larger by this."""
+"""A float that has an exponent behind the bits of 2**52 exceeds the exponent by this."""
 
 
 class _Parts(NamedTuple):
@@ -76,7 +76,7 @@ def log(f: Lanes, x: str) -> str:
 
 
 def log1p(f: Lanes, x: str) -> str:
-    """The natural logarithm of one more than each lane, whose sign it has."""
+    """log(1 + x) of each lane, with the sign of x."""
     y = f.add(x, f.const(1.0))
     return f.intrinsic("copysign", at_ends(f, y, _natural(f, _parts(f, y, x))), x)
 
@@ -89,7 +89,7 @@ def _natural(f: Lanes, parts: _Parts) -> str:
     return f.fma(e, f.const(high), f.add(m, y))
 
 
-# What is multiplied by a rounded factor is the smaller part of the result (Cephes, log2f.c).
+# Only the smaller part of the result is multiplied by a rounded factor (Cephes, log2f.c).
 _LOG2_E = math.log2(math.e) - 1.0
 
 
@@ -114,7 +114,7 @@ def log10(f: Lanes, x: str) -> str:
 
 
 def _parts(f: Lanes, x: str, less: str | None = None) -> _Parts:
-    """The parts of x. `less` is x - 1 with the digits that rounding took from x."""
+    """The parts of x. `less` is x - 1 with the digits that x has lost by rounding."""
     e, m = exponent_and_rest(f, x)
     if less is not None:
         m = f.choose(f.test("oeq", e, f.const(0.0)), less, m)
@@ -140,7 +140,7 @@ def exponent_and_rest(f: Lanes, x: str) -> tuple[str, str]:
 
 
 def _halves(f: Lanes, x: str) -> tuple[str, str]:
-    """`exponent_and_rest` of a normal float32."""
+    """`exponent_and_rest` for a normal float32."""
     bits = f.bits(x)
     shifted = f.int_op("sub", bits, f.int_const(_SQRT_HALF[32]))
     exponent = f.int_op("ashr", shifted, f.int_const(23))
@@ -150,7 +150,7 @@ def _halves(f: Lanes, x: str) -> tuple[str, str]:
 
 
 def split(d: Lanes, x: str) -> tuple[str, str]:
-    """`exponent_and_rest` of a normal float64."""
+    """`exponent_and_rest` for a normal float64."""
     bits = d.bits(x)
     rounded = d.int_op("add", bits, d.int_const(_ONE - _SQRT_HALF[64]))
     biased = d.int_op("lshr", rounded, d.int_const(d.field))
@@ -161,7 +161,7 @@ def split(d: Lanes, x: str) -> tuple[str, str]:
 
 
 def at_ends(f: Lanes, x: str, result: str) -> str:
-    """The logarithm `result` of x, and what it is of 0, infinity, NaN, and negative numbers."""
+    """`result`, the logarithm of x, corrected for 0, infinity, NaN and negative numbers."""
     result = f.choose(f.test("oeq", x, f.const(math.inf)), x, result)
     result = f.choose(f.test("oeq", x, f.const(0.0)), f.const(-math.inf), result)
     return f.choose(f.test("oge", x, f.const(0.0)), result, f.const(math.nan))

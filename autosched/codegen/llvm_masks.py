@@ -1,7 +1,7 @@
-"""Vectors that LLVM takes apart are loaded and stored by one instruction with a mask.
+"""Vectors that LLVM would split are loaded and stored by one instruction with a mask.
 
-14 lanes are loads of 8, 4 and 2 lanes and two shuffles to LLVM; AVX-512 loads the 16 lanes that
-begin there, without touching the last two.
+LLVM loads 14 lanes as 8, 4 and 2 lanes with two shuffles. AVX-512 loads the 16 lanes that begin
+there, without touching the last two.
 """
 
 from __future__ import annotations
@@ -17,22 +17,27 @@ from autosched.tir.stmt import Allocate, BufferStore, Stmt
 from autosched.tir.walk import stmts
 
 LEAST_PARTS = 3
-"""Powers of two that the lanes are the sum of: 7 and 14 have three. For two (9, 12) a mask gains
-nothing: 64 bytes that begin anywhere touch two lines, the parts often one each.
+"""Fewest powers of two that the number of lanes is the sum of: 7 and 14 have three.
+
+For two (9, 12) a mask gains nothing: 64 bytes that begin anywhere touch two cache lines, the parts
+often one each.
 
 On a Sapphire Rapids core convolutions by channels of 7 and 14 columns took 0.86 of their time.
 """
 
 NEAR_ELEMENTS = 256
-"""Arrays of fewer elements have often just been stored: a load with a mask waits until they have
-left the core, others of no more than one store do not."""
+"""Arrays of fewer elements have often just been stored.
+
+A load with a mask waits until the stores have left the core; other loads of no more than one store
+do not.
+"""
 
 
 def updated_buffers(body: Stmt) -> frozenset[Var]:
     """The buffers that are loaded and stored at one place.
 
-    What was stored there a moment ago is taken from the store by LLVM or by the core, but not from
-    one with a mask: such rows took up to four times as long (Sapphire Rapids).
+    A value that was stored there a moment ago is taken from the store by LLVM or by the core, but
+    not from a store with a mask: such rows took up to four times as long (Sapphire Rapids).
     """
     found = exprs_with(body, bits_of(BufferLoad))
     loaded = {(e.buffer.data, e.indices) for e in found if isinstance(e, BufferLoad)}
@@ -41,8 +46,11 @@ def updated_buffers(body: Stmt) -> frozenset[Var]:
 
 
 def near_arrays(sizes: Mapping[Allocate, int], addressed: set[Var]) -> set[Var]:
-    """Of allocations with their bytes those that masks would slow down: what becomes registers
-    (all but `addressed`) would stay memory, and small arrays are read just after they are made."""
+    """The allocations, given with their bytes, that masks would slow down.
+
+    Memory that becomes registers (all but `addressed`) would stay memory, and small arrays are read
+    just after they are stored.
+    """
     return {
         stmt.buffer_var
         for stmt, size in sizes.items()
@@ -51,7 +59,7 @@ def near_arrays(sizes: Mapping[Allocate, int], addressed: set[Var]) -> set[Var]:
 
 
 def is_masked(b: FunctionBuilder, buffer: Buffer, lanes: int) -> bool:
-    """Whether that many neighbours are loaded or stored by one instruction with a mask."""
+    """Whether `lanes` consecutive elements are loaded or stored by one instruction with a mask."""
     return (
         lanes.bit_count() >= LEAST_PARTS
         and b.module.has_masks
@@ -62,7 +70,7 @@ def is_masked(b: FunctionBuilder, buffer: Buffer, lanes: int) -> bool:
 
 
 def masked_load(b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int) -> str:
-    """The first `lanes` of a vector of the next power of two; nothing else is read."""
+    """The first `lanes` lanes of a vector of the next power of two; nothing else is read."""
     width, kind = _whole(buffer, lanes)
     name = f"llvm.masked.load.{suffix(buffer.dtype.with_lanes(width))}.p0"
     b.module.declare(name, f"{kind} @(ptr, i32, <{width} x i1>, {kind})")
@@ -75,7 +83,7 @@ def masked_load(b: FunctionBuilder, buffer: Buffer, pointer: str, lanes: int) ->
 
 
 def masked_store(b: FunctionBuilder, buffer: Buffer, pointer: str, stored: str, lanes: int) -> None:
-    """`stored` as the first `lanes` of a vector of the next power of two."""
+    """Stores `stored` as the first `lanes` lanes of a vector of the next power of two."""
     width, kind = _whole(buffer, lanes)
     own = memory_type(buffer.dtype.with_lanes(lanes))
     order = ", ".join([f"i32 {k}" if k < lanes else "i32 poison" for k in range(width)])

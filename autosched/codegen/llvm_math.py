@@ -1,11 +1,11 @@
 """Elementwise mathematics on registers.
 
-The C library's functions take one element at a time: 3 to 25 times as long as what float32 and
-float64 have here (benchmarks/functions.py). Exponentials, logarithms, tanh, sigmoid and erf of
-float32 are polynomials (llvm_exp.py, llvm_log.py), and so are sines and cosines (llvm_angles.py);
-its rarer functions are computed in float64 (llvm_wide_math.py). float64 has polynomials of its own,
-in the same files and llvm_full_math.py; the library has its inverse hyperbolic functions, lane by
-lane. Infinities, NaN and signs of zeros are the library's.
+The C library's functions take one element at a time: 3 to 25 times as long as the code for float32
+and float64 here (benchmarks/functions.py). Exponentials, logarithms, tanh, sigmoid and erf of
+float32 are polynomials (llvm_exp.py, llvm_log.py), and so are sines and cosines (llvm_angles.py).
+The rarer functions of float32 are computed in float64 (llvm_wide_math.py). float64 has polynomials
+of its own, in the same files and in llvm_full_math.py; its inverse hyperbolic functions are the
+library's, lane by lane. Infinities, NaN and signs of zeros are the library's.
 
 Worst errors over the whole range, in units in the last place, of float32: exp, exp2, exp10, log and
 log10 1.1, log2 1.3, log1p and sigmoid 2.4, sin and cos 2.5, tan 1.4, tanh 4, erf 8 (36 on subnormal
@@ -53,7 +53,7 @@ def apply(
 ) -> str:
     """The function `op` of float32 or float64 registers (integers for fabs).
 
-    `types` are the arguments' types, `result` the call's.
+    `types` has the types of the arguments, and `result` is the type of the call.
     """
     dtype = types[0]
     if op in ("isnan", "isinf", "isfinite"):
@@ -93,8 +93,11 @@ def _classify(b: FunctionBuilder, op: str, x: str, dtype: DType) -> str:
 
 
 def _in_tiers(b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType) -> str:
-    """A function that has ways to be computed. Where one of them does not have all lanes, vectors
-    are computed by a function of their own, which branches, and single numbers by the library."""
+    """A function that has several ways to be computed.
+
+    If the first way is wrong for some lanes, vectors are computed by a helper function, which
+    branches, and single numbers by the library.
+    """
     tiers = TIERS[dtype.bits][op]
     near, is_far, bits, fused = tiers[0]
     possible = b.module.fuses or not fused
@@ -113,7 +116,7 @@ def _in_tiers(b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType) ->
 
 
 def _computed(b: FunctionBuilder, near: Near, args: Sequence[str], dtype: DType, bits: int) -> str:
-    """What a function of registers whose floats have `bits` makes of others."""
+    """The result of `near`, a function of floats of `bits` bits, for registers of `dtype`."""
     own = DType(f"float{bits}").with_lanes(dtype.lanes)
     result = near(Lanes(b, own), *(convert(b, a, dtype, own) for a in args))
     return convert(b, result, own, dtype)
@@ -122,7 +125,7 @@ def _computed(b: FunctionBuilder, near: Near, args: Sequence[str], dtype: DType,
 def _lane_by_tier(
     b: FunctionBuilder, op: str, args: Sequence[str], dtype: DType, tiers: Sequence[Tier]
 ) -> str:
-    """Each lane by the first of the ways that has it, at the last the library's."""
+    """Each lane by the first way that is right for it, in the end by the library."""
     if not tiers:
         return _library(b, op, args, [dtype] * len(args), dtype)
     (near, is_far, bits, _), *others = tiers
@@ -194,7 +197,7 @@ def _tanh(f: Lanes, x: str) -> str:
 
 
 def _sigmoid(f: Lanes, x: str) -> str:
-    """1 / (1 + exp(-x)) for x >= 0, exp(x) / (1 + exp(x)) below, where it is as accurate."""
+    """1 / (1 + exp(-x)) for x >= 0, exp(x) / (1 + exp(x)) below 0, where it is as accurate."""
     small = exp_by_polynomial(f, f.neg(f.intrinsic("fabs", x)))
     upper = f.div(f.const(1.0), f.add(f.const(1.0), small))
     return f.choose(f.test("olt", x, f.const(0.0)), f.mul(small, upper), upper)
@@ -240,4 +243,4 @@ _OF_BOTH: dict[str, Callable[[Lanes, str], str]] = {
     "sigmoid": _sigmoid,
 }
 POLYNOMIALS = {32: _OF_BOTH | {"tanh": _tanh, "erf": _erf}, 64: _OF_BOTH}
-"""The frequent functions by the bits of floats."""
+"""The frequent functions, by the bits of floats."""

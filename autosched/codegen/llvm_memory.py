@@ -18,10 +18,10 @@ from autosched.tir.lanes import lane_offsets
 from autosched.tir.linear import combine, linear
 
 MOST_DEALT, LEAST_DEALT = 4, 4
-"""Strides up to which lanes are dealt out of neighbouring vectors, and the fewest lanes.
+"""Largest stride with which lanes are shuffled out of contiguous vectors, and fewest lanes.
 
-Each vector takes a load and a shuffle, that is one cycle or two; a gather loads every lane by
-itself (Intel 64 and IA-32 Architectures Optimization Reference Manual, on AVX2 gathers).
+Each vector takes a load and a shuffle, which is one cycle or two. A gather loads every lane
+separately (Intel 64 and IA-32 Architectures Optimization Reference Manual, on AVX2 gathers).
 """
 
 
@@ -38,9 +38,9 @@ def base_pointer(b: FunctionBuilder, data: Var) -> str:
 def address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
     """The address of `buffer[index]` for a scalar index.
 
-    Terms are added outermost variable first, so each partial address is computed once, in the loop
-    that defines its last variable, and the constant part stays in the addressing mode. What an
-    innermost loop's variable is multiplied by is added up from round to round.
+    Terms are added outermost variable first, so that each partial address is computed once, in the
+    loop that defines its last variable, and the constant part stays in the addressing mode. The
+    product of an innermost loop's variable with its factor is added up from round to round.
     """
     element = memory_type(buffer.dtype)
     constant, terms = linear(index)
@@ -91,8 +91,10 @@ def _partial(b: FunctionBuilder, data: Var, element: str, terms: Terms) -> str:
 
 
 def load(b: FunctionBuilder, e: BufferLoad) -> str:
-    """`buffer[index]`; lanes where the predicate (or the enclosing mask) is false are not read,
-    unless they were already."""
+    """`buffer[index]`, or the register of an earlier load of it.
+
+    Lanes where the predicate or the enclosing mask is false are not read, unless they were already.
+    """
     index = only_index(e.buffer, e.indices)
     known = b.inner.loads.get(e.buffer.data)
     if known is not None and (found := known.get(e)) is not None:
@@ -148,15 +150,15 @@ def _load(b: FunctionBuilder, e: BufferLoad, index: Expr) -> str:
 
 
 def _deals(stride: int, lanes: int) -> bool:
-    """Whether every `stride`-th element is better read by loads of all of them."""
+    """Whether every `stride`-th element is better read by loads of all elements."""
     return 1 < stride <= MOST_DEALT and lanes >= LEAST_DEALT
 
 
 def _dealt_load(b: FunctionBuilder, buffer: Buffer, base: Expr, stride: int, lanes: int) -> str:
-    """Every `stride`-th of the elements from `base` on, out of vectors of neighbours.
+    """Every `stride`-th element from `base` on, shuffled out of contiguous vectors.
 
-    Vectors of a power of two, because LLVM takes others apart. The last one ends with the last
-    element that is wanted, so that nothing behind it is read.
+    The vectors have a power of two of lanes, because LLVM splits others. The last vector ends with
+    the last element that is wanted, so that nothing behind it is read.
 
         A[ramp(i, 2, 4)]   ->   shuffle(A[i:i + 4], A[i + 3:i + 7], (0, 2, 5, 7))
     """
@@ -179,18 +181,18 @@ def _dealt_load(b: FunctionBuilder, buffer: Buffer, base: Expr, stride: int, lan
 
 
 def _runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """(first lane, lanes) of each run of lanes that follow each other in memory."""
+    """(first lane, number of lanes) of each run of lanes that are consecutive in memory."""
     starts = [0, *(i for i in range(1, len(offsets)) if offsets[i] != offsets[i - 1] + 1)]
     return [(a, z - a) for a, z in zip(starts, [*starts[1:], len(offsets)], strict=True)]
 
 
 def _is_in_runs(offsets: Sequence[int]) -> bool:
-    """Whether lanes come in runs of at least two on average, each better loaded as a whole."""
+    """Whether lanes come in runs of two or more on average, so that it pays to load by runs."""
     return 2 * len(_runs(offsets)) <= len(offsets)
 
 
 def _load_of_runs(b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Sequence[int]) -> str:
-    """Lanes at known distances, out of a load for each run of neighbours.
+    """Lanes at known offsets, by one load for each run of consecutive elements.
 
     A[i + (0, 1, 28, 29)]   ->   shuffle(A[i:i + 2], A[i + 28:i + 30], (0, 1, 2, 3))
     """
@@ -215,16 +217,16 @@ def _load_of_runs(b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Seque
 
 
 def _is_near(offsets: Sequence[int]) -> bool:
-    """Whether all lanes lie in as many elements as two vectors have, and are not one."""
+    """Whether the lanes span at least two elements, and no more than two vectors have."""
     return 0 < max(offsets) - min(offsets) < 2 * len(offsets)
 
 
 def _load_of_neighbours(
     b: FunctionBuilder, buffer: Buffer, base: Expr, offsets: Sequence[int]
 ) -> str:
-    """Lanes out of all elements between the first and the last of them, which both are read.
+    """Lanes out of all elements from the first lane's to the last lane's, both of which are read.
 
-    Vectors of a power of two, because LLVM takes others apart: one, or two that overlap.
+    The vectors have a power of two of lanes, because LLVM splits others: one, or two that overlap.
 
         A[i + (0, 0, 1, 1, 2, 2)]   ->   shuffle(A[i:i + 2], A[i + 1:i + 3], (0, 0, 1, 1, 3, 3))
     """
@@ -243,7 +245,7 @@ def _load_of_neighbours(
 
 
 def from_memory(b: FunctionBuilder, raw: str, dtype: DType) -> str:
-    """The register value of what memory holds: bool bytes become i1."""
+    """The register of a value from memory: bytes of bool become i1."""
     if not dtype.is_bool:
         return raw
     return b.emit(
@@ -259,7 +261,7 @@ def spread(b: FunctionBuilder, scalar: str, element: str, lanes: int) -> str:
 
 
 def mask_of(b: FunctionBuilder, predicate: Expr | None, lanes: int) -> str | None:
-    """The register of the lanes that may touch memory, or None when all may."""
+    """The register of the lanes that may touch memory; None if all may."""
     outer = None
     if b.mask is not None:
         register, width = b.mask
@@ -268,7 +270,7 @@ def mask_of(b: FunctionBuilder, predicate: Expr | None, lanes: int) -> str | Non
         elif width == 1:
             outer = spread(b, register, "i1", lanes)
         else:
-            # A narrower access under a wider condition is needed when any lane is.
+            # A narrower access is made if any lane of the wider condition holds.
             outer = b.call(
                 f"llvm.vector.reduce.or.v{width}i1", "i1", [(f"<{width} x i1>", register)]
             )
@@ -314,8 +316,8 @@ def _lane_addresses(b: FunctionBuilder, buffer: Buffer, index: Expr) -> str:
 def _each_address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> Iterator[str]:
     """The address of each lane of a vector index.
 
-    Those at known distances from one base are constant parts of addressing modes: taken out of a
-    vector of addresses each costs an extraction.
+    Lanes at known offsets from one base use the constant parts of addressing modes. Each address
+    taken out of a vector of addresses would cost an extraction.
     """
     known = lane_offsets(index)
     if known is not None:
@@ -329,11 +331,11 @@ def _each_address(b: FunctionBuilder, buffer: Buffer, index: Expr) -> Iterator[s
 
 
 def _is_worth_one(b: FunctionBuilder, buffer: Buffer, index: Expr) -> bool:
-    """Whether one instruction reads or writes lanes that lie apart as fast as one for each of them.
+    """Whether one instruction for scattered lanes is as fast as one instruction for each lane.
 
-    AMD's Zen does not where they are at known distances (Software Optimization Guide for the AMD
-    Zen4 Microarchitecture, 2.11.2): 16 lanes a gather take twice as long as loads, and what
-    overlapping vectors share is loaded once.
+    It is not on AMD's Zen if the lanes are at known distances (Software Optimization Guide for the
+    AMD Zen4 Microarchitecture, 2.11.2): 16 lanes of a gather take twice as long as loads, and
+    elements that overlapping vectors share are loaded once.
     """
     if buffer.dtype.bytes < 4 or index.dtype.lanes < 4:
         return False
@@ -360,7 +362,7 @@ def _gather(b: FunctionBuilder, buffer: Buffer, index: Expr, mask: str | None) -
 def store(
     b: FunctionBuilder, buffer: Buffer, index: Expr, stored: str, dtype: DType, mask: str | None
 ) -> None:
-    """`buffer[index] = stored`, where `stored` has type `dtype`; in lane order."""
+    """Stores `stored`, of type `dtype`, to `buffer[index]`, in lane order."""
     if dtype.is_bool:
         stored = b.emit(f"zext {llvm_type(dtype)} {stored} to {memory_type(dtype)}")
     kind, align, lanes = memory_type(dtype), buffer.dtype.bytes, index.dtype.lanes

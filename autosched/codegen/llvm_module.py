@@ -1,4 +1,4 @@
-"""What the functions of one module share, and the parts that functions are made of."""
+"""State that the functions of one module share, and the blocks and regions of functions."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Block:
 class Region:
     """A part of the function in which everything written so far may be used again.
 
-    `values` holds pure expressions, `loads` (per pointer variable) values read from memory that
-    no store has made stale, `pointers` addresses. `exact` holds pure floats in which nothing is
-    fused.
+    `values` has the registers of pure expressions, and `exact` those of pure floats in which
+    nothing is fused. `loads` has, by pointer variable, values read from memory that no store has
+    made stale. `pointers` has addresses.
     """
 
     __slots__ = ("block", "exact", "loads", "pointers", "values")
@@ -47,19 +47,22 @@ class Region:
 
 @dataclass
 class ModuleBuilder:
-    """What the functions of one module share: declarations, globals, metadata, finished text.
+    """State that the functions of one module share: declarations, globals, metadata, finished text.
 
-    `fuses` and `scales` tell whether there are instructions for multiply-adds and for a product
-    with a power of two (with it, AVX-512's others for floats), `has_masks` whether any can leave
-    lanes alone, `permutes_bytes` whether one puts 64 bytes in any order (AVX512-VBMI),
-    `converts_halves` whether some convert float16, `slow_gathers` whether gathers and scatters take
+    Properties of the CPU: `fuses`, it has multiply-add instructions; `scales`, it has instructions
+    for products with a power of two (and with them AVX-512's others for floats); `has_masks`,
+    instructions can leave lanes alone; `permutes_bytes`, an instruction puts 64 bytes in any order
+    (AVX512-VBMI); `converts_halves`, it converts float16; `slow_gathers`, gathers and scatters take
     longer than a load or store for each lane whose distance from the first is known.
-    `scalar_loops` counts innermost loops that compute scalars, `of_vectors` has the hints of the
-    others, by the place of their node in `metadata`; `local` are the functions that
-    others of the module may call, `helpers` the text of those that code generation calls, by their
-    names; `addressed` tells the pointers with computed addresses,
-    `updated` the buffers that are loaded and stored at one place, which few ask for; `deciding` the
-    variables that operations which jump are made of (`tir/jumps.py`).
+
+    `scalar_loops` counts innermost loops that compute scalars. `of_vectors` has the hints of the
+    other innermost loops, by the position of their nodes in `metadata`. `local` has the functions
+    that others of the module may call. `helpers` has the text of functions that code generation
+    calls, by their names.
+
+    Functions that few callers need: `addressed` returns the pointers with computed addresses,
+    `updated` the buffers that are loaded and stored at one place, and `deciding` the variables that
+    operations which jump depend on (`tir/jumps.py`).
     """
 
     handlers: Handlers
@@ -110,8 +113,10 @@ class ModuleBuilder:
         return self.shared[text]
 
     def loop_of_vectors(self, hint: str) -> str:
-        """The metadata node of a loop that has the hint where the module has no loop of scalars:
-        what LLVM's O3 makes of one depends on what the others are told. Returns !N."""
+        """The metadata node of a loop that has the hint if the module has no loop of scalars.
+
+        What LLVM's O3 makes of one loop depends on the hints of the others. Returns !N.
+        """
         self.of_vectors[len(self.metadata)] = hint
         return self.node("{self}", distinct=True)
 

@@ -1,6 +1,6 @@
 """Packed arguments and the runtime's calls: structs, stack frames, workspace, errors, results.
 
-Where a call of the runtime fails, the function's status becomes the negative number by which the
+If a call of the runtime fails, the function's status becomes the negative number by which the
 runtime knows the error (`runtime/packed.py`), and the function ends.
 """
 
@@ -30,7 +30,7 @@ CALL_PACKED = "autosched_call_packed"
 LAST_ERROR = "autosched_last_error"
 DEVICE_ALLOC, DEVICE_FREE = "autosched_device_alloc", "autosched_device_free"
 RUNTIME = (CALL_PACKED, LAST_ERROR, DEVICE_ALLOC, DEVICE_FREE)
-"""The functions of the runtime that host code calls, besides those of all kernels."""
+"""The runtime's functions that host code calls, besides those that all kernels call."""
 
 _C_FUNCTION = "i32 @(ptr, ptr, i32, ptr, ptr, ptr)"
 
@@ -51,7 +51,7 @@ def _name(call: Call) -> str:
 
 
 def _place(b: FunctionBuilder, call: Call) -> tuple[str, DType | None]:
-    """The address of a field and its type; None for a packed value."""
+    """The address of a field and its type; the type is None for a packed value."""
     base, index = b.value(call.args[0]), b.wide_value(call.args[1])
     field = Field(_constant(call.args[2], call))
     size = VALUE_BYTES if field is Field.VALUE else TENSOR_BYTES
@@ -96,7 +96,7 @@ def _stack_alloca(b: FunctionBuilder, e: Call) -> str:
 
 
 def leave_when(b: FunctionBuilder, failed: str, status: str) -> None:
-    """Ends the function with `status` (i32) where the flag `failed` is set."""
+    """Leaves the function with `status` (i32) if the flag `failed` is set."""
     stop, done = b.new_block("failed"), b.new_block("passed")
     b.branch(f"br i1 {failed}, label %{stop.label}, label %{done.label}")
     stop.lines.append(f"  store i32 {status}, ptr %status")
@@ -133,7 +133,7 @@ def _packed(b: FunctionBuilder, e: Call) -> str:
 
 
 def _result(b: FunctionBuilder, dtype: DType, value: str, code: str) -> str:
-    """The result of a call as `dtype`: a number of the other kind is converted."""
+    """The result of a call as `dtype`, converted if it is a number of another kind."""
     if dtype.is_handle:
         return b.emit(f"load ptr, ptr {value}")
     double = DType("float64")
@@ -159,7 +159,7 @@ def _ret(b: FunctionBuilder, e: Call) -> str:
 
 
 def _alloc_workspace(b: FunctionBuilder, e: Call) -> str:
-    """Workspace; that of the CPU is given back at the function's exit if it was not before."""
+    """Allocates workspace; that of the CPU is freed at the function's exit if not before."""
     device, number, size, code, bits = e.args
     if not (isinstance(device, IntImm) and device.value == CPU):
         kinds = ("i32", "i32", "i64", "i32", "i32")

@@ -39,9 +39,9 @@ def used_variables(stmt: Stmt) -> list[Var]:
 
 
 def captured_variables(b: FunctionBuilder, body: Stmt) -> list[Var]:
-    """The variables of the function that `body` uses, without global ones and its own.
+    """The variables of the function that `body` uses, without globals and those that it defines.
 
-    What `body` defines may have been defined before it, too: expressions share their parts.
+    `body` may define variables that were defined before it, too, because expressions share parts.
     """
     own = bound_variables(body)
     return [
@@ -58,7 +58,8 @@ def take_captured(
 ) -> list[str]:
     """The parameters `%c0`, `%c1`, ... of `inner`, one for each captured variable of `b`.
 
-    Those of `pointers` are where buffers start; what is known of the others stays known.
+    Variables in `pointers` are the addresses of buffers. Variables that are known not to be
+    negative stay so in `inner`.
     """
     parameters = []
     for i, var in enumerate(captured):
@@ -75,7 +76,7 @@ def take_captured(
 
 
 def parallel_loop(b: FunctionBuilder, stmt: For, statement: StmtFn) -> None:
-    """A parallel loop outside of any other."""
+    """A parallel loop that is not inside another one."""
     captured = [v for v in captured_variables(b, stmt.body) if v is not stmt.loop_var]
     arguments = [(v, llvm_type(v.dtype), b.value(v)) for v in captured]
     low, high = b.wide_value(stmt.min), b.wide_value(stmt.min + stmt.extent)
@@ -100,7 +101,7 @@ def _outline(b: FunctionBuilder, stmt: For, captured: list[Var], statement: Stmt
     """Writes the loop's body as a function of a range; returns the name to launch."""
     module = b.module
     name = f"{module.symbol}.parallel{len(module.functions)}"
-    module.functions.append("")  # keeps the number
+    module.functions.append("")  # reserves the number
     place = len(module.functions) - 1
     inner = FunctionBuilder(module, inside_parallel=True)
     pointers = {var for var in captured if var in b.pointers}

@@ -1,8 +1,8 @@
 """Profiling intrinsics: a clock is read at their place, and ticks are added up for each id.
 
-A module with such calls defines for each id a global `SYMBOL.profile.ID` of three i64, which are
-ticks, calls, and when the last one began; and a function `SYMBOL.clock` that reads the clock. Code
-between the calls of one id must run on one thread at a time, which is why
+A module with such calls defines, for each id, a global `SYMBOL.profile.ID` of three i64: ticks,
+calls, and the time at which the last call began. It also defines a function `SYMBOL.clock` that
+reads the clock. Code between the calls of one id must run on one thread at a time, which is why
 InstrumentProfileIntrinsics puts none inside parallel loops.
 """
 
@@ -35,7 +35,7 @@ define i64 @{name}() {{
   ret i64 %now
 }}"""
 
-# Elsewhere programs may not read the counter of cycles.
+# On other machines programs may not read the cycle counter.
 _CLOCK = _COUNTER if platform.machine() in ("x86_64", "AMD64") else _NANOSECONDS
 
 
@@ -50,14 +50,14 @@ def clock_name(symbol: str) -> str:
 
 
 def start(b: FunctionBuilder, e: Call) -> str:
-    """start_profile_intrinsic: the time is kept."""
+    """start_profile_intrinsic: store the time."""
     began = b.emit(f"getelementptr i64, ptr {_counter(b.module, e)}, i64 2")
     b.line(f"store i64 {_now(b)}, ptr {began}")
     return "0"
 
 
 def end(b: FunctionBuilder, e: Call) -> str:
-    """end_profile_intrinsic: what passed since the start is added, and one call."""
+    """end_profile_intrinsic: add the time since the start to the ticks, and one to the calls."""
     now, counter = _now(b), _counter(b.module, e)
     began = b.emit(f"getelementptr i64, ptr {counter}, i64 2")
     elapsed = b.emit(f"sub i64 {now}, {b.emit(f'load i64, ptr {began}')}")

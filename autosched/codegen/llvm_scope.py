@@ -1,6 +1,6 @@
 """A compute scope: the body of a packed function as a function of its own.
 
-There its pointers are parameters, which LLVM may take not to overlap.
+There its pointers are parameters, which LLVM may assume not to overlap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from autosched.tir.stmt import AttrStmt
 
 
 def compute_scope(b: FunctionBuilder, stmt: AttrStmt, statement: StmtFn) -> None:
-    """The body in a function, and its call."""
+    """Writes the body as a function, and its call."""
     captured = captured_variables(b, stmt.body)
     values = [b.value(v) for v in captured]
     b.at = b.inner
@@ -24,7 +24,7 @@ def compute_scope(b: FunctionBuilder, stmt: AttrStmt, statement: StmtFn) -> None
     parameters = ["ptr noalias %status", *take_captured(b, inner, captured, pointers)]
     pairs = zip(captured, values, strict=True)
     arguments = ["ptr %status", *(f"{llvm_type(var.dtype)} {value}" for var, value in pairs)]
-    module.functions.append("")  # keeps the number
+    module.functions.append("")  # reserves the number
     place = len(module.functions) - 1
     prologue(inner, stmt.body)
     statement(inner, stmt.body)

@@ -152,7 +152,7 @@ def _loop(b: FunctionBuilder, stmt: For) -> None:
 
 
 def _prefetch(b: FunctionBuilder, stmt: Prefetch) -> None:
-    # A hint: bounds are still multi-dimensional here only when lowering left them so.
+    # Only a hint, which is left out if lowering has left its bounds multi-dimensional.
     if len(stmt.bounds) == 1:
         pointer = llvm_memory.address(b, stmt.buffer, stmt.bounds[0].min)
         b.module.declare("llvm.prefetch.p0", "void @(ptr, i32, i32, i32)")

@@ -1,9 +1,9 @@
 """Storage inside a function: the stack, the runtime's workspace, constants.
 
-Allocations of constant size live for the whole function: on the stack while there is room, the
-others in workspace made in the prologue. The stack goes first to those that LLVM turns into
-registers (the accumulators of a reduction among them), then to the small ones. An allocation whose
-size is only known at run time is made where it stands.
+Allocations of constant size live for the whole function: on the stack while there is room, else in
+workspace that the prologue allocates. The stack goes first to allocations that LLVM turns into
+registers (the accumulators of a reduction among them), then to small ones. An allocation whose size
+is only known at run time is made where it stands.
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ from autosched.tir.walk import child_stmts, map_children, stmts
 from autosched.transform.host.lower_tvm_builtin import KEEP, MOST_ON_STACK
 
 STACK_BYTES = 64 * 1024
-"""Arrays of one function up to this total are on the stack. Threads of another program that calls
-a kernel may have 128 KiB only, which is what musl gives them."""
+"""Most bytes of one function's arrays that are on the stack.
+
+Threads of another program that calls a kernel may have 128 KiB only, which is what musl gives them.
+"""
 
 BESIDE_LOOPS = STACK_BYTES // 2
-"""The same for a function with parallel loops: the thread that calls it has the arrays of a loop's
-body on its stack, too."""
+"""STACK_BYTES for a function with parallel loops.
+
+The thread that calls it has the arrays of a loop's body on its stack, too.
+"""
 
 REGISTER_BYTES = 512 * 1024
-"""The same for what becomes registers: it takes stack only where LLVM runs out of them."""
+"""STACK_BYTES for arrays that become registers: they take stack only where LLVM lacks registers."""
 
 ALLOC, FREE = "autosched_workspace_alloc", "autosched_workspace_free"
 OUT_OF_MEMORY = -1
@@ -58,7 +62,7 @@ def constant_bytes(stmt: Allocate) -> int | None:
 
 
 def prologue(b: FunctionBuilder, body: Stmt) -> None:
-    """Allocates what `body` needs of constant size, outside of its parallel loops."""
+    """Allocates the memory of constant size that `body` needs outside of its parallel loops."""
     sizes: dict[Allocate, int] = {}
     for stmt in _allocations(body, b.inside_parallel):
         size = constant_bytes(stmt)
@@ -80,7 +84,11 @@ def prologue(b: FunctionBuilder, body: Stmt) -> None:
 
 
 def _on_stack(sizes: dict[Allocate, int], addressed: set[Var], most: int) -> set[Allocate]:
-    """Those of the allocations (with their bytes) that are on the stack, which `most` are for."""
+    """The allocations that are on the stack.
+
+    `sizes` has the bytes of each allocation. `most` is the room for those that do not become
+    registers.
+    """
     if sum(sizes.values()) <= most:
         return set(sizes)
     chosen: set[Allocate] = set()
@@ -97,7 +105,8 @@ def _on_stack(sizes: dict[Allocate, int], addressed: set[Var], most: int) -> set
 def computed_addresses(body: Stmt) -> set[Var]:
     """Pointers used other than in plain loads and stores of constant elements.
 
-    Memory behind the others becomes registers: LLVM's SROA cuts it into one for each access.
+    The memory behind all other pointers becomes registers: LLVM's SROA splits it into one register
+    for each access.
     """
     found: set[Var] = set()
 
@@ -121,9 +130,10 @@ def computed_addresses(body: Stmt) -> set[Var]:
 
 
 def keep_registers(func: PrimFunc) -> PrimFunc:
-    """`func` whose small allocations and those that become registers are marked to stay.
+    """`func` with allocations marked to stay that are small or become registers.
 
-    LowerTVMBuiltin then leaves them to the stack; by itself it does so for small global memory.
+    LowerTVMBuiltin leaves marked allocations to the stack; without a mark it does so for small
+    global memory.
     """
     return func.with_body(_keep_registers(func.body, computed_addresses(func.body)))
 
@@ -160,7 +170,7 @@ def _allocations(stmt: Stmt, inside_parallel: bool) -> Iterator[Allocate]:
 
 
 def workspace(b: FunctionBuilder, size: str) -> tuple[str, str]:
-    """Allocates `size` bytes (i64); returns the pointer, null where there are none, and its slot.
+    """Allocates `size` bytes (i64); returns the pointer, null without memory, and its slot.
 
     The slot holds the pointer while it must be freed at the function's exit.
     """
@@ -176,7 +186,7 @@ def workspace(b: FunctionBuilder, size: str) -> tuple[str, str]:
 
 
 def _workspace_or_leave(b: FunctionBuilder, size: str) -> tuple[str, str]:
-    """The same, but the function is left where there is no memory."""
+    """`workspace`, but the function is left if there is no memory."""
     pointer, slot = workspace(b, size)
     missing = b.emit(f"icmp eq ptr {pointer}, null")
     failed, passed = b.new_block("failed"), b.new_block("allocated")
@@ -188,7 +198,7 @@ def _workspace_or_leave(b: FunctionBuilder, size: str) -> tuple[str, str]:
 
 
 def allocate(b: FunctionBuilder, stmt: Allocate, statement: StmtFn) -> None:
-    """The body of an allocation, and the allocation itself when its size is not constant."""
+    """Writes the body of an allocation, and the allocation itself if its size is not constant."""
     if isinstance(stmt.condition, IntImm) and not stmt.condition.value:
         raise CompileError(f"the allocation of {stmt.buffer_var.name} is never made")
     if stmt.buffer_var in b.pointers:

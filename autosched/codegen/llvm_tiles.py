@@ -1,11 +1,11 @@
 """Calls of AMX: tile registers by number, all configured to their full size.
 
-Configuring takes longer than sixteen products: the body of a parallel loop does it once at its
-start, and releases the tiles at its end. Nothing else uses tiles within.
+Configuring takes longer than sixteen products. The body of a parallel loop therefore configures the
+tiles once at its start and releases them at its end. Nothing else uses tiles within it.
 
-Linux gives a process tiles when it asks for them: a module that uses them asks when it is first
+Linux gives tiles to a process that asks for them. A module that uses tiles asks when it is first
 called (arch_prctl, ARCH_REQ_XCOMP_PERM; arch/x86/include/uapi/asm/prctl.h), and its functions
-return NO_TILES when it is refused.
+return NO_TILES if Linux refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALLOWED = "@tiles_allowed"
 
 
 def tile_call(b: FunctionBuilder, name: str, args: tuple[Expr, ...]) -> str:
-    """One call of AMX. Tile numbers are constants."""
+    """One call of AMX, in which tile numbers are constants."""
     if name == CONFIGURE:
         _configuration(b.module)
         b.module.declare(name, "void @(ptr)")
@@ -54,7 +54,7 @@ def tile_call(b: FunctionBuilder, name: str, args: tuple[Expr, ...]) -> str:
 
 
 def _configuration(module: ModuleBuilder) -> None:
-    """The constant that ldtilecfg reads: palette 1, bytes a row and rows of each tile."""
+    """The constant that ldtilecfg reads: palette 1, bytes of a row and rows of each tile."""
     if any(line.startswith(_CONFIGURATION) for line in module.globals):
         return
     data = bytearray(64)
@@ -69,7 +69,10 @@ def _configuration(module: ModuleBuilder) -> None:
 
 
 def permission(module: ModuleBuilder) -> list[str]:
-    """Lines at the start of an entry function: it returns NO_TILES where tiles are refused."""
+    """Lines at the start of an entry function, which returns NO_TILES if tiles are refused.
+
+    There are none in a module without tiles.
+    """
     if not any(line.startswith(_CONFIGURATION) for line in module.globals):
         return []
     numbers = f"i64 {_ARCH_PRCTL}, i64 {_REQUEST}, i64 {_TILE_DATA}"

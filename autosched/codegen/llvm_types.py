@@ -2,8 +2,8 @@
 
 Memory and registers differ for one type: bool is i1 in registers and i8 in memory. bfloat16 is its
 16 bits (i16) in both, because arithmetic on LLVM's `bfloat` calls library functions that a Python
-process does not have, and the 8-bit floats, which LLVM does not know, are i8. Arithmetic on them is
-done in float32 and rounded after each operation, which is what NumPy with ml_dtypes does.
+process does not have. The 8-bit floats, which LLVM does not know, are i8. Arithmetic on these
+floats is done in float32 and rounded after each operation, which is what NumPy with ml_dtypes does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def llvm_type(dtype: DType) -> str:
 
 @lru_cache(maxsize=1024)
 def memory_type(dtype: DType) -> str:
-    """The type in memory: that of the register, but i8 for bool."""
+    """The type in memory: the register type, but i8 for bool."""
     if not dtype.is_bool:
         return llvm_type(dtype)
     return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
@@ -90,7 +90,7 @@ def iota(dtype: DType, stride: int) -> str:
 
 
 def suffix(dtype: DType) -> str:
-    """How intrinsics are named over a register type: f32, i1, v16f32, v8i64."""
+    """The suffix of intrinsics over a register type: f32, i1, v16f32, v8i64."""
     letter = "f" if dtype.code == "float" else "i"
     scalar = f"{letter}{dtype.bits if dtype.code != 'handle' else 64}"
     return scalar if dtype.lanes == 1 else f"v{dtype.lanes}{scalar}"

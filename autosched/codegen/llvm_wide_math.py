@@ -1,8 +1,8 @@
-"""float32 functions that are computed in float64 and rounded once: no step loses what counts.
+"""Functions of float32 that are computed in float64 and rounded once.
 
-There subnormals are normal numbers, squares do not overflow, and a difference of two near numbers
-has 29 bits more than the result needs: results err by 0.51 units in the last place. The polynomials
-are minimax (Remez), highest power first.
+In float64, subnormals of float32 are normal numbers, squares of float32 do not overflow, and a
+difference of two near numbers has 29 bits more than the result needs. Results therefore err by 0.51
+units in the last place. The polynomials are minimax (Remez), highest power first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from autosched.codegen.llvm_log import at_ends, split
 _LN2 = math.log(2.0)
 
 Near = Callable[..., str]
-"""Computes a register of registers."""
+"""Computes the register of a result from the registers of arguments."""
 
 
 class Tier(NamedTuple):
-    """A way to compute a function: `near`, of registers whose floats have `bits`. `far` tells the
-    lanes for which that is wrong, which the next way computes; None: there are none. `fused` tells
-    that it needs multiply-adds that round once."""
+    """A way to compute a function.
+
+    `near` computes it in registers whose floats have `bits` bits. `far` gives the lanes for which
+    `near` is wrong and which the next way computes; None if there are none. `fused` says that
+    `near` needs multiply-adds that round once.
+    """
 
     near: Near
     far: Near | None = None
@@ -44,11 +47,11 @@ _EXP = (
 )
 
 _LEAST, _MOST = -156.0, 130.0
-"""Powers of two that float32 rounds to zero, and to infinity."""
+"""Exponents of powers of two that float32 rounds to zero, and to infinity."""
 
 
 def _power(d: Lanes, n: str, less: int) -> str:
-    """2**(n - less) of a whole number to which `whole` was added."""
+    """2**(n - less) for a whole number n to which `whole` was added."""
     factor = d.int_op("shl", d.bits(n), d.int_const(d.field))
     return d.from_bits(d.int_op("add", factor, d.int_const((1023 - less) << d.field)))
 
@@ -62,9 +65,12 @@ def _exp2(d: Lanes, x: str) -> str:
 
 
 class Powers(NamedTuple):
-    """Functions of exp(x) - 1: P of exp(r) = 1 + r + r**2 P(r) on |r| <= ln2 / 2, log(2) in parts,
-    and beyond which x they do not change any more: at the lower end that of exp(x) - 1, at the
-    upper one those of exp(x) / 2."""
+    """Functions of exp(x) - 1.
+
+    `polynomial` is P of exp(r) = 1 + r + r**2 P(r) on |r| <= ln2 / 2. `two` is log(2) in parts.
+    Results no longer change beyond `least` and `most`: exp(x) - 1 below `least`, functions of
+    exp(x) / 2 above `most`.
+    """
 
     polynomial: tuple[float, ...]
     two: tuple[float, ...]
@@ -72,7 +78,10 @@ class Powers(NamedTuple):
     most: float
 
     def _quarter(self, d: Lanes, x: str) -> tuple[str, str]:
-        """2**n / 4 and exp(x) / 2**n - 1: exp(x) may be infinite where exp(x) / 2 is not."""
+        """2**n / 4 and exp(x) / 2**n - 1.
+
+        The result is in quarters because exp(x) may be infinite where exp(x) / 2 is not.
+        """
         x = d.limit(x, self.least, self.most)
         shifted = d.fma(x, d.const(1 / _LN2), d.const(d.whole))
         n = d.sub(shifted, d.const(d.whole))
@@ -82,7 +91,7 @@ class Powers(NamedTuple):
         return _power(d, shifted, 2), rest
 
     def _less(self, d: Lanes, x: str) -> str:
-        """(exp(x) - 1) / 4, of which the rest alone is left for n = 0."""
+        """(exp(x) - 1) / 4, to which the rest alone contributes where n = 0."""
         quarter, rest = self._quarter(d, x)
         return d.fma(quarter, rest, d.sub(quarter, d.const(0.25)))
 
@@ -91,20 +100,20 @@ class Powers(NamedTuple):
         return d.intrinsic("copysign", d.mul(self._less(d, x), d.const(4.0)), x)
 
     def sinh(self, d: Lanes, x: str) -> str:
-        """(u + u / (u + 1)) / 2 of u = exp(|x|) - 1."""
+        """sinh(x) = (u + u / (u + 1)) / 2 with u = exp(|x|) - 1, with the sign of x."""
         u = self._less(d, d.intrinsic("fabs", x))
         half = d.add(u, u)
         ratio = d.div(u, d.add(half, d.const(0.5)))
         return d.intrinsic("copysign", d.add(half, ratio), x)
 
     def cosh(self, d: Lanes, x: str) -> str:
-        """(p + 1 / p) / 2 of p = exp(|x|)."""
+        """cosh(x) = (p + 1 / p) / 2 with p = exp(|x|)."""
         quarter, rest = self._quarter(d, d.intrinsic("fabs", x))
         p = d.fma(quarter, rest, quarter)
         return d.add(d.add(p, p), d.div(d.const(0.125), p))
 
     def tanh(self, d: Lanes, x: str) -> str:
-        """u / (u + 2) of u = exp(2 |x|) - 1, which rounds to 1 long before 2 |x| = 60."""
+        """tanh(x) = u / (u + 2) with u = exp(2 |x|) - 1; it is 1 long before 2 |x| = 60."""
         size = d.intrinsic("fabs", x)
         u = self._less(d, d.limit(d.add(size, size), 0.0, 60.0))
         half = d.add(u, u)
@@ -135,7 +144,7 @@ _LOG = (
 def _log_parts(d: Lanes, x: str, less: str | None = None) -> tuple[str, str]:
     """The whole number e and log(1 + m) of x = 2**e (1 + m) with 1 + m in [sqrt(1/2), sqrt(2)].
 
-    `less` is x - 1 where that has digits that x has not. x is positive and finite.
+    `less` is x - 1, for x that has lost digits of it. x is positive and finite.
     """
     e, m = split(d, x)
     if less is not None:
@@ -156,7 +165,7 @@ def _log1p(d: Lanes, x: str) -> str:
 
 
 def _asinh(d: Lanes, x: str) -> str:
-    """log1p(a + a**2 / (1 + sqrt(1 + a**2))) of a = |x|."""
+    """asinh(x) = log1p(a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|."""
     a, one = d.intrinsic("fabs", x), d.const(1.0)
     square = d.mul(a, a)
     more = d.div(square, d.add(one, d.intrinsic("sqrt", d.add(one, square))))
@@ -165,7 +174,7 @@ def _asinh(d: Lanes, x: str) -> str:
 
 
 def _acosh(d: Lanes, x: str) -> str:
-    """log1p(t + sqrt(t (t + 2))) of t = x - 1."""
+    """acosh(x) = log1p(t + sqrt(t (t + 2))) with t = x - 1."""
     t = d.sub(x, d.const(1.0))
     root = d.intrinsic("sqrt", d.mul(t, d.add(t, d.const(2.0))))
     inside = d.test("oge", x, d.const(1.0))
@@ -173,20 +182,20 @@ def _acosh(d: Lanes, x: str) -> str:
 
 
 def _atanh(d: Lanes, x: str) -> str:
-    """log1p(2 a / (1 - a)) / 2 of a = |x|."""
+    """atanh(x) = log1p(2 a / (1 - a)) / 2 with a = |x|."""
     a = d.intrinsic("fabs", x)
     ratio = d.div(d.add(a, a), d.sub(d.const(1.0), a))
     return d.intrinsic("copysign", d.mul(_log1p(d, ratio), d.const(0.5)), x)
 
 
 def _pow(d: Lanes, x: str, y: str) -> str:
-    """2**(y log2 |x|)."""
+    """pow(x, y) = 2**(y log2 |x|)."""
     size = d.intrinsic("fabs", x)
     return signed_power(d, x, y, _exp2(d, d.mul(y, _log2(d, size))))
 
 
 def signed_power(d: Lanes, x: str, y: str, result: str) -> str:
-    """|x|**y = `result` with the sign and the ends of C's function."""
+    """`result`, which is |x|**y, with the sign and the special cases of C's pow."""
     one, infinity = d.const(1.0), d.const(math.inf)
     size, tall = d.intrinsic("fabs", x), d.intrinsic("fabs", y)
     whole = d.test("oeq", d.intrinsic("trunc", y), y)
@@ -200,7 +209,7 @@ def signed_power(d: Lanes, x: str, y: str, result: str) -> str:
 
 
 def _is_below(d: Lanes, x: str, size: str) -> str:
-    """The lanes of finite numbers below zero."""
+    """The lanes in which x is finite and below zero."""
     finite = d.test("olt", size, d.const(math.inf))
     return d.both(d.test("olt", x, d.const(0.0)), finite)
 
@@ -209,12 +218,12 @@ def _is_below(d: Lanes, x: str, size: str) -> str:
 
 
 def _hypot(d: Lanes, x: str, y: str) -> str:
-    """The root of squares that do not overflow."""
+    """The root of the sum of the squares, which do not overflow in float64."""
     return infinite_beside_nan(d, x, y, d.intrinsic("sqrt", d.fma(x, x, d.mul(y, y))))
 
 
 def infinite_beside_nan(d: Lanes, x: str, y: str, root: str) -> str:
-    """`root`, and infinity where x or y is infinite."""
+    """`root`, or infinity where x or y is infinite."""
     for side in (x, y):
         size = d.intrinsic("fabs", side)
         root = d.choose(d.test("oeq", size, d.const(math.inf)), size, root)
@@ -222,7 +231,7 @@ def infinite_beside_nan(d: Lanes, x: str, y: str, root: str) -> str:
 
 
 _EXACT = 2.0**29
-"""Quotients up to this times a float32 are exact in float64."""
+"""Products of a float32 with quotients up to this are exact in float64."""
 
 
 def _fmod(d: Lanes, x: str, y: str) -> str:
@@ -231,7 +240,7 @@ def _fmod(d: Lanes, x: str, y: str) -> str:
 
 
 def is_far_from(d: Lanes, x: str, y: str, most: float = _EXACT) -> str:
-    """The lanes whose quotient is larger than `most` or none, or whose divisor is infinite."""
+    """The lanes whose quotient is larger than `most` or NaN, or whose divisor is infinite."""
     size = d.intrinsic("fabs", d.div(x, y))
     infinite = d.test("oeq", d.intrinsic("fabs", y), d.const(math.inf))
     return d.either(d.test("ugt", size, d.const(most)), infinite)

@@ -16,7 +16,7 @@ _SECONDS = 60
 
 
 def find_nvdisasm(environ: Mapping[str, str], packages: Iterable[Path]) -> str | None:
-    """The program: of NVIDIA's wheels, of CUDA_HOME or CUDA_PATH, on PATH; None when not found.
+    """The program, from NVIDIA's wheels, CUDA_HOME or CUDA_PATH, or PATH; None if not found.
 
     `packages` are the folders of the namespace package `nvidia`.
     """
@@ -33,9 +33,9 @@ def find_nvdisasm(environ: Mapping[str, str], packages: Iterable[Path]) -> str |
 
 
 def disassemble(program: str, cubin: bytes) -> str:
-    """The code of `cubin` with the lives of its registers (`-c -plr`).
+    """The code of `cubin` with the live ranges of its registers (`-c -plr`).
 
-    Raises CompileError (kind `environment`) with what the program said when it fails.
+    Raises CompileError (kind `environment`) with the program's output when it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"

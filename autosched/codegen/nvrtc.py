@@ -2,8 +2,8 @@
 
     compiled = load_nvrtc("sm_80").compile(source, "sm_80")
 
-No header, driver or CUDA toolkit is needed, only the NVRTC library (`nvrtc_find.py`). ctypes lets
-go of Python's lock during a compile.
+No header, driver or CUDA toolkit is needed, only the NVRTC library (`nvrtc_find.py`). ctypes
+releases Python's lock during a compile.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ _FUNCTIONS: dict[str, list[type[ctypes._SimpleCData[object]] | object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A cubin, what the compiler said, the resources of each kernel, and the seconds it took.
+    """A cubin and what is known of it.
 
-    `arch` is what the cubin was made for.
+    `log` is the compiler's output, `resources` has the resources of each kernel by name, and
+    `seconds` is the time of the compile. `arch` is the architecture that the cubin was made for.
     """
 
     cubin: bytes
@@ -91,14 +92,15 @@ class Nvrtc:
 
     @property
     def build(self) -> str:
-        """What tells two builds of the library apart: version and size of the file."""
+        """A text that tells builds of the library apart: version and size of the file."""
         path = Path(self.path)
         size = path.stat().st_size if path.is_file() else 0
         return f"{self.version[0]}.{self.version[1]}-{size}"
 
     def options(self, arch: str, extra: Sequence[str] = ()) -> tuple[str, ...]:
         """The options of a compile, in order; `extra` come last."""
-        # NVRTC's own cache keeps ptxas's lines from the log. Older versions refuse the option.
+        # With NVRTC's own cache, ptxas's lines are missing in the log. Older versions refuse the
+        # option.
         cache = ("--no-cache",) if self.version >= (12, 9) else ()
         always = (f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v")
         return (*always, *cache, *extra)
@@ -112,8 +114,8 @@ class Nvrtc:
     ) -> Compiled:
         """The cubin of CUDA C for `arch` (sm_80), or for the nearest older one of its generation.
 
-        `statements` are the TIR statements of source lines, for messages. Raises CompileError when
-        the compiler refuses the source, and when the library cannot make code for `arch`.
+        `statements` has the TIR statements of source lines, for messages. Raises CompileError if
+        the compiler refuses the source, or if the library cannot make code for `arch`.
         """
         chosen = nearest_arch(arch, self.archs)
         if chosen is None:
@@ -151,7 +153,7 @@ class Nvrtc:
 
 
 class _Program:
-    """One program of NVRTC while it is compiled."""
+    """One program of NVRTC during its compilation."""
 
     def __init__(self, nvrtc: Nvrtc, source: str) -> None:
         self._nvrtc = nvrtc
@@ -191,12 +193,15 @@ class _Program:
 
 
 def is_portable(source: str) -> bool:
-    """Whether PTX of the source runs on later architectures: not where it multiplies by wgmma."""
+    """Whether PTX of the source runs on later architectures; it does not if it uses wgmma."""
     return "wgmma." not in source
 
 
 def _full(arch: str, source: str) -> str:
-    """`arch` with what no other architecture has, where the source uses it: wgmma of sm_90."""
+    """`arch`, or sm_90a for a source that uses wgmma, which no other architecture has.
+
+    Raises CompileError (kind `illegal`) for such a source and another `arch` than sm_90.
+    """
     if is_portable(source):
         return arch
     if arch.removesuffix("a") != "sm_90":
@@ -223,8 +228,8 @@ def nearest_arch(arch: str, supported: Sequence[int]) -> str | None:
 def load_nvrtc(arch: str, driver: int | None = None) -> Nvrtc:
     """The newest NVRTC found that makes code for `arch`.
 
-    With `driver`, the major CUDA version of a driver, none that is newer. Raises ConfigError, which
-    says what was tried, when there is none.
+    With `driver`, the major CUDA version of a driver, libraries newer than it do not count. Raises
+    ConfigError, which says what was tried, if no library is left.
     """
     found, problems = _available(candidates(os.environ, nvidia_folders()))
     return choose(found, arch, driver, problems)
@@ -252,7 +257,7 @@ def choose(
 
 @lru_cache(maxsize=4)
 def _available(names: tuple[str, ...]) -> tuple[tuple[Nvrtc, ...], tuple[str, ...]]:
-    """The libraries that open, and why the others do not."""
+    """The libraries that open, and the reasons why the others do not."""
     found: list[Nvrtc] = []
     problems: list[str] = []
     for name in names:

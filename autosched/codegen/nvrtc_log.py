@@ -1,4 +1,4 @@
-"""What NVRTC's log says: the resources of each kernel, and where an error is.
+"""Read NVRTC's log: the resources of each kernel, and where an error is.
 
 The forms were read from logs of NVRTC 12.9 and 13.5 run with `--ptxas-options=-v`.
 """
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from autosched.errors import CompileError
 
-# Not compiled here: that takes 15 ms of every process that builds, for CPUs, too.
+# The patterns are compiled at their first use: compiling them here would take 15 ms of every
+# process that builds, for CPUs, too.
 _ENTRY = r"ptxas info\s*: Compiling entry function '(?P<name>[^']+)' for '(?P<arch>\w+)'"
 _SPILLS = (
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
@@ -28,10 +29,10 @@ _BUILTINS = "libnvrtc-builtins"
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel uses, by ptxas; None where the log does not say.
+    """The resources of one kernel, as ptxas reports them; None where the log does not say.
 
-    `registers` are of a thread, `stack`, `spill_stores` and `spill_loads` bytes of a thread,
-    `shared` bytes of static shared memory of a block.
+    `registers` is per thread. `stack`, `spill_stores` and `spill_loads` are bytes per thread.
+    `shared` is bytes of static shared memory per block.
     """
 
     registers: int | None = None
@@ -42,7 +43,7 @@ class Resources:
 
 
 def resources(log: str) -> dict[str, Resources]:
-    """The resources of each entry function that the log tells of."""
+    """The resources of each entry function in the log, by its name."""
     found: dict[str, Resources] = {}
     parts = re.split(_ENTRY, log)
     # split() puts the groups name and arch before the text that belongs to them.
@@ -65,10 +66,10 @@ def compile_error(
 ) -> CompileError:
     """The error that a failed compile raises.
 
-    `status` is NVRTC's name of the failure, `statements` the TIR statement of source lines. The
-    kind is `illegal` when the kernel asks for more than the machine has, `memory` when the compiler
-    ran out of it, `environment` when its own files are missing, else `error`: a mistake of the code
-    generator.
+    `status` is NVRTC's name of the failure. `statements` has the TIR statements of source lines.
+    The error's kind is `illegal` if the kernel asks for more than the machine has, `memory` if the
+    compiler ran out of memory, `environment` if files of the compiler are missing, and else
+    `error`, a mistake of the code generator.
     """
     kind = _kind(log + status)
     found = re.search(_ERROR, log)

@@ -1,1 +1,1 @@
-"""Kernels for users without autosched: libraries, cubins, and modules that load them."""
+"""Export of kernels for users without autosched: libraries, cubins, and modules that load them."""

@@ -1,4 +1,4 @@
-"""Steps that were tuned for one shape of an operator, for another shape of it."""
+"""Adaptation of steps that were tuned for one shape of an operator to another shape."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
 Accept = Callable[[Candidate], None]
-"""Raises AutoschedError for a candidate that cannot be built or computes something else."""
+"""Raises AutoschedError for a candidate that cannot be built or computes wrong results."""
 
 
 def nearest(wanted: Task, tuned: Sequence[Candidate], accept: Accept) -> Candidate:
-    """The steps of the nearest of `tuned` that is legal for `wanted`, as a candidate for it.
+    """Adapt the steps of the nearest of `tuned` that is legal for `wanted`, as a candidate for it.
 
-    Near are shapes whose extents differ by small factors. Raises ConfigError, with the reasons,
-    when none is accepted.
+    Shapes are near if their extents differ by small factors (`distance`). Raises ConfigError, with
+    the reasons, if none is accepted.
     """
     reasons = []
     for candidate in sorted(tuned, key=lambda c: distance(wanted, c.task)):
@@ -37,7 +37,7 @@ def nearest(wanted: Task, tuned: Sequence[Candidate], accept: Accept) -> Candida
 
 
 def distance(a: Task, b: Task) -> float:
-    """The sum over all dimensions of all arrays of |log of the extents' ratio|."""
+    """The sum over all dimensions of all arrays of |log(ratio of the extents)|."""
     total = 0.0
     for x, y in zip(a.tensors, b.tensors, strict=True):
         pairs = zip(shape_of(x), shape_of(y), strict=True)
@@ -46,7 +46,7 @@ def distance(a: Task, b: Task) -> float:
 
 
 def adapted(task: Task, steps: Iterable[Step]) -> tuple[Step, ...]:
-    """`steps` with the extents of `task`'s own loops. Raises ScheduleError where they do not fit.
+    """`steps` with the split extents of `task`'s loops. Raises ScheduleError if they do not fit.
 
     SP 2 0 512 [8, 16]    SP 2 0 500 [8, 16]
     """
@@ -65,7 +65,10 @@ def adapted(task: Task, steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def other_shape(task: Task, sizes: Mapping[str, int]) -> Task:
-    """The task of the same built-in operator with other sizes. Raises ConfigError."""
+    """The task of the same built-in operator with other sizes.
+
+    Raises ConfigError for a workload without named sizes, and for an unknown name.
+    """
     workload: dict[str, Any] = task.workload.to_json()
     args = workload.get("args")
     if not isinstance(args, dict):

@@ -1,6 +1,6 @@
-"""Several of our source files as one module that needs none of the others.
+"""Bundling of several source files of autosched into one module that needs none of the others.
 
-The files that may be bundled import the standard library, NumPy and each other only.
+The files that may be bundled import only the standard library, NumPy and each other.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def bundle(modules: Sequence[str], docstring: str) -> str:
-    """One module of `modules` (`runtime.calling`), in this order, after their imports.
+    """Join `modules` (such as `runtime.calling`) into one module, in this order, after all imports.
 
-    A module comes after those it imports. Raises ValueError when one imports something of ours
-    that does not come before it, or when two define the same name.
+    A module must come after those it imports. Raises ValueError if one imports a module of
+    autosched that does not come before it, and if two define the same name.
     """
-    imports: dict[str, set[str]] = {}  # names by module; none of those that are imported whole
+    imports: dict[str, set[str]] = {}  # names by module; empty for a module imported as a whole
     bodies: list[str] = []
     defined: dict[str, str] = {}
     for index, module in enumerate(modules):
@@ -52,8 +52,10 @@ def bundle(modules: Sequence[str], docstring: str) -> str:
 
 
 def names_of(modules: Sequence[str]) -> set[str]:
-    """The names that mean something in a module of these: what it defines, imports, or uses of
-    Python's own (a kernel called `len` would be called in the place of Python's).
+    """The names that have a meaning in a bundle of these modules.
+
+    These are the names that the modules define or import, and Python's builtins: a kernel called
+    `len` would replace the builtin.
     """
     found = {name for name in dir(builtins) if not name.startswith("_")}
     for module in modules:

@@ -1,4 +1,4 @@
-"""The files of a library for users of C: header, example, CMake snippet."""
+"""The files of a library for users of C: header, example program, CMake snippet."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ _TYPES = {
 }
 _BITS = {"float16": "uint16_t", "bfloat16": "uint16_t"}
 _FLOATS = {"float16": (5, 10), "bfloat16": (8, 7), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
-"""How many bits of the exponent and the fraction floats have that are passed as their bits."""
+"""Number of exponent and fraction bits of the floats that C code passes as their bits."""
 
 _NUMBERS = 13  # an example fills arrays with 0, 1, ... 12, 0, 1, ...
 
 _LIBRARIES = "c m dl rt pthread util resolv atomic crypt gcc gcc_s gomp"
 LIBRARIES = frozenset(_LIBRARIES.split())
-"""What programs are linked with unasked, or by one of the usual options: `-lm`."""
+"""Libraries that programs link by default, or by a common option such as `-lm`."""
 
 _CMAKE_TARGETS = """
 all clean depend edit_cache help install list_install_components package package_source preinstall
 rebuild_cache test
 """
 CMAKE_TARGETS = frozenset(_CMAKE_TARGETS.split())
-"""Targets of CMake's own (its policy CMP0037), and of its generator of makefiles."""
+"""Targets of CMake itself (its policy CMP0037) and of its makefile generator."""
 
 
 class Function(NamedTuple):
-    """A function of the library: what it computes, and its arrays.
+    """A function of the library: its symbol, what it computes (`title`), and its arrays.
 
-    `variants` are the shapes that it chooses among, for one that is passed them, else empty.
-    `indices` are the values that arrays hold which it reads as indices, by their positions.
+    `variants` are the shapes among which a function that is passed shapes chooses; otherwise it is
+    empty. `indices` maps the positions of arrays that are read as indices to the values they may
+    hold.
     """
 
     symbol: str
@@ -59,9 +60,9 @@ def c_type(dtype: str) -> str:
 
 
 def c_names(params: Sequence[ParamSpec]) -> list[str]:
-    """A name in C for each array: its own where that can be.
+    """A C name for each array, equal to its own name where possible.
 
-    None is that of another one's extents, `{name}_shape`.
+    No name equals that of another array's extents, `{name}_shape`.
     """
     found: list[str] = []
     taken: set[str] = set()
@@ -191,10 +192,10 @@ def _parameters(f: Function) -> str:
 
 
 def example(name: str, functions: Sequence[Function]) -> str:
-    """The text of a program that calls each kernel and prints a sum of its outputs, and its time.
+    """The text of a program that calls kernels and prints sums of their outputs, and times.
 
-    Of all kernels, or of those that its arguments name. Functions and variables of its own that
-    would be called as a function of the library get another name.
+    It calls all kernels, or those that its arguments name. Functions and variables of the program
+    that clash with a function of the library are renamed.
     """
     symbols = {f.symbol for f in functions}
     marked = [f._replace(symbol=f"<{k}>") for k, f in enumerate(functions)]
@@ -210,7 +211,7 @@ def example(name: str, functions: Sequence[Function]) -> str:
 
 _OWN = "now aligned wanted number numbers i status fastest spent calls batches start seconds sum"
 _OWN_WORDS = frozenset(_OWN.split())
-"""What is visible where an example calls kernels, beside the arrays."""
+"""Names, besides those of arrays, that are visible where an example calls kernels."""
 
 
 def _unlike(word: str, taken: Collection[str]) -> str:
@@ -304,7 +305,7 @@ static double number(unsigned bits, int exponents, int fractions) {
 
 
 def _filled(array: str, p: ParamSpec, size: int, indices: range) -> list[str]:
-    """The lines that fill an input with 0, 1, ... 12, 0, 1, ..., as far as `indices` go."""
+    """The lines that fill an input with 0, 1, ... 12, 0, 1, ..., limited to `indices`."""
     kind, modulus = c_type(p.dtype), min(_NUMBERS, len(indices))
     loop = f"  for (long i = 0; i < {size}L; i++) {array}[i]"
     if p.dtype not in _FLOATS:

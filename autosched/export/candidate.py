@@ -1,4 +1,4 @@
-"""A candidate that is to be exported, and under which name."""
+"""A candidate to export, and the names of exported functions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from autosched.state.steps import Step
 from autosched.task import Task
 
 OWN = "autosched_"
-"""What the names of a library's own parts begin with (`library_ir.py`, `c_files.py`)."""
+"""Prefix of the names of a library's own parts (`library_ir.py`, `c_files.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The steps for a task, the name of the function, and seconds per call where measured.
+    """A task with steps, to be exported as the function `symbol`.
 
-    `tuned_for` names the task whose steps these are, where that is another one; `checked` says how
-    the result was compared with NumPy's.
+    `seconds` is the recorded time per call, None if not measured. `tuned_for` names the task for
+    which the steps were tuned, if that is another one. `checked` says how the result was compared
+    with that of NumPy.
     """
 
     task: Task
@@ -38,7 +39,7 @@ class Candidate:
     checked: str = ""
 
     def operator(self, taken: Collection[str] = ()) -> str:
-        """The name of the operator, as an identifier of C that neither C nor `taken` has."""
+        """The operator's name as a C identifier that has no meaning in C and is not in `taken`."""
         name = _identifier(self.task.function_name)
         if self.task.target.is_gpu:  # in CUDA C two underscores are the compiler's
             name = re.sub(r"__+", "_", name).strip("_") or "kernel"
@@ -46,14 +47,17 @@ class Candidate:
 
     @property
     def computation(self) -> str:
-        """What operators of one name differ in: the expression, or the function and its file."""
+        """What distinguishes operators of one name: an expression, or a function and its file."""
         workload = self.task.workload.to_json()
         kinds = ("op", "expr", "einsum", "python")
         return next((str(workload[kind]) for kind in kinds if kind in workload), "")
 
     @contextmanager
     def named_in_errors(self, arch: str = "") -> Iterator[None]:
-        """Inside, errors of its code say whose they are: several kernels are exported at once."""
+        """A context in which compile and schedule errors name the task.
+
+        Several kernels are exported at once.
+        """
         whose = f"{self.task.name} for {arch}" if arch else self.task.name
         try:
             yield
@@ -65,7 +69,7 @@ class Candidate:
             ) from error
 
     def about(self) -> dict[str, Any]:
-        """What a reader wants to know of it."""
+        """The description of the candidate for the JSON file of the export."""
         found: dict[str, Any] = {"workload": self.task.name, "key": self.task.key}
         if self.seconds is not None:
             found["recorded_seconds"] = self.seconds
@@ -79,10 +83,10 @@ class Candidate:
 def named(
     candidates: Sequence[Candidate], *, sized: bool = False, taken: Collection[str] = ()
 ) -> list[Candidate]:
-    """The candidates with symbols that are C identifiers and differ: the operators' names.
+    """Give the candidates symbols: distinct C identifiers, made of the operators' names.
 
-    Where an operator occurs more than once its sizes are added: matmul_512x512x512. With `sized`
-    they always are. Operators are not called as in `taken`.
+    If an operator occurs more than once, its sizes are added: matmul_512x512x512. With `sized` they
+    are always added. No operator is named as in `taken`.
     """
     often = Counter(c.operator(taken) for c in candidates)
     found: list[Candidate] = []
@@ -94,7 +98,7 @@ def named(
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """`name`, or where that is taken the first of `name_2`, `name_3`, ... that is not.
+    """`name`, or the first of `name_2`, `name_3`, ... that is not in `taken`.
 
     >>> unused("softmax", ["softmax", "softmax_2"])
     'softmax_3'
@@ -110,7 +114,7 @@ def _identifier(name: str) -> str:
     text = re.sub(r"\W", "_", name, flags=re.ASCII)
     if text == "main":
         return "kernel"
-    # A function called exp would be found in the place of the C library's.
+    # A function called exp would replace that of the C library.
     known = has_meaning(text) or keyword.iskeyword(text) or _in_c_library(text)
     if not text or text[0].isdigit() or known or text.lower().startswith(OWN):
         return f"kernel_{text}"
@@ -123,7 +127,10 @@ def _in_c_library(name: str) -> bool:
 
 @cache
 def _c_libraries() -> list[ctypes.CDLL]:
-    """Those of C, whatever else this process has loaded; all of it where they have other names."""
+    """The C libraries alone, not all that this process has loaded.
+
+    The whole process if none is found under the usual names.
+    """
     found = []
     for name in ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"):
         with suppress(OSError):
@@ -132,7 +139,7 @@ def _c_libraries() -> list[ctypes.CDLL]:
 
 
 def _sizes(task: Task) -> str:
-    """The arguments of a built-in operator, or all extents: `512x512x512`."""
+    """The arguments of a built-in operator, else all extents: `512x512x512`."""
     workload = task.workload.to_json()
     args = workload.get("args")
     if isinstance(args, dict) and args:
@@ -147,7 +154,7 @@ def _text(value: Any) -> str:
 
 
 def tools() -> dict[str, str]:
-    """Versions of what made the files."""
+    """The versions of the packages that created the files."""
     found = {}
     for name in ("autosched", "llvmlite", "numpy"):
         try:

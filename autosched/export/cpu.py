@@ -1,4 +1,4 @@
-"""CPU kernels as a shared library with what C, CMake and Python need to use it."""
+"""Export of CPU kernels as a shared library, with files to use it from C, CMake and Python."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def export_cpu(
     name: str,
     choices: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[list[Path], str]:
-    """Write the library `name` of `candidates` (symbols differ); the files, and a note or "".
+    """Write the library `name` of `candidates`, whose symbols differ.
 
-    `choices`: functions that choose by shape, with the symbols that they choose among. Without a
-    linker the object files are written, and the note says what to do with them. Raises
-    CompileError, ScheduleError, ConfigError.
+    `choices` maps functions that choose by shape to the symbols among which they choose. Returns
+    the files, and a note or "". Without a linker the object files are written, and the note says
+    how to link them. Raises CompileError, ScheduleError, ConfigError.
     """
     target = _one_target(candidates)
     built = {c.symbol: _build(c) for c in candidates}
@@ -114,7 +114,7 @@ def export_cpu(
 
 
 def _indices(task: Task) -> dict[int, range]:
-    """The values of the inputs that are read as indices, by their positions."""
+    """The values of the inputs that are read as indices, by position."""
     values = drawn_values(task.tensors)
     return {k: values[t] for k, t in enumerate(task.tensors) if t in values}
 
@@ -122,7 +122,7 @@ def _indices(task: Task) -> dict[int, range]:
 def _linked(
     folder: Path, library: str, objects: Mapping[str, bytes], symbols: Sequence[str]
 ) -> tuple[list[Path], str]:
-    """The library, or the objects where nothing links."""
+    """Link the library, or write the object files if there is no linker."""
     command = linker()
     if command is not None:
         with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -146,7 +146,10 @@ def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _one_target(candidates: Sequence[Candidate]) -> Target:
-    """The CPU of all of them: one library states what it needs once."""
+    """The common target of all candidates, because a library states its requirements once.
+
+    Raises ConfigError if targets differ.
+    """
     first = candidates[0].task
     for c in candidates:
         there = c.task.target
@@ -159,7 +162,7 @@ def _one_target(candidates: Sequence[Candidate]) -> Target:
 
 
 def _refuse_same_names(name: str, symbols: Sequence[str]) -> None:
-    """ConfigError where a kernel is called as one of the library's own functions."""
+    """Raise ConfigError if a kernel has the name of one of the library's own functions."""
     for symbol, often in Counter(symbols).items():
         if often > 1:
             raise ConfigError(
@@ -183,7 +186,7 @@ def _threads(artifact: CpuArtifact) -> int:
 
 
 def _plain(target: Target) -> Target:
-    """The plainest CPU of the architecture, for the code that looks at the CPU."""
+    """The most basic CPU of the architecture, for the code that inspects the CPU."""
     cpu = "x86-64" if _is_x86(target) else "generic"
     return replace(target, cpu=cpu, features="", vector_bytes=16)
 
@@ -199,7 +202,10 @@ def _needs(target: Target) -> tuple[dict[str, Bit], int]:
 
 
 def _shapes(symbol: str, among: Sequence[str], built: Mapping[str, CpuArtifact]) -> Shapes:
-    """Raises ConfigError when the kernels are not of one operator."""
+    """The dispatch function `symbol` over the kernels `among`.
+
+    Raises ConfigError if their arrays differ in name, type or rank, or if two have the same shapes.
+    """
     kinds = {tuple((p.name, p.dtype, len(p.shape or ())) for p in built[s].params) for s in among}
     if len(kinds) > 1:
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""Which features of a CPU compiled code may use, and where CPUID tells of them.
+"""The CPU features that compiled code may use, and the CPUID bits that report them.
 
-The bits are those of Intel's Software Developer's Manual (volume 2, CPUID) and AMD's APM
-(volume 3, appendix E), under LLVM's names. Features that no compiler uses unasked, such as AES,
-are left out: their absence is no obstacle.
+The bits are those of Intel's Software Developer's Manual (volume 2, CPUID) and AMD's APM (volume 3,
+appendix E), under LLVM's names. Features that no compiler uses by itself, such as AES, are left
+out, because code runs without them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 EAX, EBX, ECX, EDX = range(4)
 _EXTENDED = 0x80000001
 _APX = ("egpr", "push2pop2", "ppx", "ndd", "ccmp", "nf", "cf", "zu")
-"""What LLVM makes of one bit, APX_F: 32 registers of integers, and what came with them."""
+"""LLVM's names for the one bit APX_F: 32 general-purpose registers and the features beside them."""
 
 
 class Bit(NamedTuple):
-    """A bit of a register that CPUID sets for a leaf and a subleaf."""
+    """A bit of a register that CPUID returns for a leaf and a subleaf."""
 
     leaf: int
     subleaf: int
@@ -44,7 +44,7 @@ BITS: dict[str, Bit] = {
     **_bits(_EXTENDED, 0, ECX, sahf=0, lzcnt=5, sse4a=6, xop=11, fma4=16, tbm=21),
 }
 
-_AVX, _AVX512, _EGPR = 0x6, 0xE6, 1 << 19  # of XCR0: registers that the operating system saves
+_AVX, _AVX512, _EGPR = 0x6, 0xE6, 1 << 19  # of XCR0: register state that the operating system saves
 
 
 def needed(features: str) -> dict[str, Bit]:
@@ -54,7 +54,7 @@ def needed(features: str) -> dict[str, Bit]:
 
 
 def saved_registers(features: str) -> int:
-    """The bits of XCR0 that such code needs: 0 with vectors of 128 bits and 16 registers."""
+    """The bits of XCR0 that such code needs; 0 for 128-bit vectors and 16 registers."""
     found = needed(features)
     more = _EGPR if "egpr" in found else 0
     if "avx512f" in found:

@@ -1,7 +1,7 @@
-"""LLVM assembly of a library that looks for what the CPU lacks, before any code needs it.
+"""LLVM assembly that checks for missing CPU features before any code of a library needs them.
 
-`ptr @lib.look_at_cpu()` returns null, or the message that names what is missing. It asks CPUID for
-each bit of a table, and XGETBV for the registers that the system saves.
+`ptr @lib.look_at_cpu()` returns null, or a message that names the missing features. It asks CPUID
+for each bit of a table, and XGETBV for the registers that the operating system saves.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ _CPUID = 'asm sideeffect "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx}"'
 
 
 def text_ir(label: str, text: str) -> str:
-    """A constant that holds `text` as C does."""
+    """A constant that holds `text` as a C string."""
     data = "".join(f"\\{byte:02X}" for byte in text.encode()) + "\\00"
     return f'@{label} = private constant [{len(text.encode()) + 1} x i8] c"{data}"'
 
 
 def cpu_ir(features: Mapping[str, Bit], registers: int) -> str:
-    """The text, for bits by the names of `features`, and bits of XCR0."""
+    """The assembly that checks the bits in `features` and the bits `registers` of XCR0."""
     if not features and not registers:
         return _NOTHING_TO_ASK
     room = sum(len(name) + 1 for name in features) + len(_START) + len(_SYSTEM) + 1

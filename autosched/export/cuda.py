@@ -1,4 +1,4 @@
-"""CUDA kernels as files: source, cubins, PTX, launch sizes, and a module that loads them."""
+"""Export of CUDA kernels: source, cubins, PTX, launch sizes, and a module that loads them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ It holds files of autosched (Apache-2.0).
 def export_cuda(
     candidates: Sequence[Candidate], folder: Path, name: str, archs: Sequence[str] = ()
 ) -> list[Path]:
-    """Write the files of `candidates` (symbols differ) and their module `name`.
+    """Write the files of `candidates`, whose symbols differ, and their module `name`.
 
-    `archs` are what code is made for; default: what each was recorded for. Raises CompileError,
-    ScheduleError, or ConfigError where NVRTC is missing.
+    `archs` are the architectures to compile for; by default the one each candidate was recorded
+    for. Returns the files. Raises CompileError, ScheduleError, and ConfigError if NVRTC is missing.
     """
     written: dict[str, bytes] = {}
     entries: dict[str, Any] = {}
@@ -58,9 +58,9 @@ def export_cuda(
 
 
 def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]) -> dict[str, Any]:
-    """Add the files of one candidate to `written`; its entry in the module's JSON."""
+    """Add the files of one candidate to `written`; return its entry in the module's JSON."""
     task, symbol = candidate.task, candidate.symbol
-    # The variant of an architecture alone (sm_90a) is NVRTC's matter, where a kernel needs it.
+    # NVRTC chooses the variant of an architecture (sm_90a) if a kernel needs it.
     asked = archs or [task.target.arch or "sm_80"]
     wanted = list(dict.fromkeys(arch.rstrip("af") for arch in asked))
     artifact = _source(candidate, wanted)
@@ -97,7 +97,10 @@ def _files(candidate: Candidate, archs: Sequence[str], written: dict[str, bytes]
 
 
 def _source(candidate: Candidate, archs: Sequence[str]) -> CudaArtifact:
-    """The artifact for the first of `archs`. ScheduleError where it is illegal for another."""
+    """The artifact for the first of `archs`.
+
+    Raises ScheduleError if the steps are illegal for one of them.
+    """
     found = []
     for arch in archs:
         load_nvrtc(arch)  # whether there is such an architecture

@@ -1,6 +1,6 @@
-"""The end of an exported module for the CPU: its library, and the kernels of it.
+"""The last part of an exported CPU module: it loads the library and wraps its kernels.
 
-It is bundled with what it imports (`bundle.py`) and never imported here but by tests.
+It is bundled with the files it imports (`bundle.py`); in autosched itself only tests import it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,18 @@ from autosched.runtime.memory import aligned_copy, empty
 from autosched.runtime.quick_call import UNFIT, Expected, learn_tensors, quick_call
 
 _FILE = Path(__file__).with_suffix(".json")
-_ONE = ctypes.c_int32(1)  # the library sees to its threads itself
+_ONE = ctypes.c_int32(1)  # number of threads passed by the caller; the library manages its own
 Shapes = tuple[tuple[int, ...], ...]
-"""Of several arrays."""
+"""The shapes of several arrays."""
 
 
 class Parameter(NamedTuple):
-    """An array that a kernel takes; `dims` is the order that it is stored in, if another."""
+    """An array that a kernel takes.
+
+    `shape` is the stored shape. If the kernel expects another storage order, `original` is the
+    logical shape and `dims` holds the (axis, extent) of each stored dimension; otherwise `dims` is
+    empty.
+    """
 
     name: str
     dtype: str
@@ -47,13 +52,13 @@ class Parameter(NamedTuple):
 
 
 class Kernel:
-    """A kernel of the library. Call it with its inputs, and its outputs where they are there.
+    """A kernel of the library. Call it with its inputs, and optionally its outputs.
 
         c = kernel(a, b)    kernel(a, b, c)    kernel(a, b, out=c)    kernel(A=a, B=b)
 
-    Arrays are NumPy's, or anything in host memory with __dlpack__ or __array_interface__. Every
-    argument is checked first; ValueError names the one that does not fit. Several threads may
-    call it at once.
+    Arrays are NumPy arrays, or any object in host memory with __dlpack__ or __array_interface__.
+    Every argument is checked first; a ValueError names the one that does not fit. Several threads
+    may call it at once.
     """
 
     def __init__(
@@ -80,11 +85,11 @@ class Kernel:
         return f"<kernel {signature(self.name, self.parameters)}>"
 
     def __reduce__(self) -> str:
-        """For pickle and copy: the function of this name in this module."""
+        """For pickle and copy: this module's function of the same name."""
         return self.name
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run once. Returns the outputs that were not given: an array, or a tuple of several."""
+        """Run once; return the outputs that were not passed: an array, or a tuple of several."""
         given: tuple[Any, ...] = args
         made: Sequence[Any] = ()
         if named or len(args) == self._outputs.inputs:
@@ -101,7 +106,7 @@ class Kernel:
         return result_of(made)
 
     def prepare(self, *args: Any) -> tuple[Any, ...]:
-        """The arguments, those that the kernel expects in another order copied into it."""
+        """The arguments, copied if the kernel expects another storage order."""
         found = list(args)
         for i, (p, value) in enumerate(zip(self.parameters, args, strict=False)):
             if p.dims:
@@ -144,8 +149,8 @@ class Kernel:
 class Choice:
     """A function that chooses among kernels by the shapes of its arrays.
 
-    Where several kernels take inputs of the same shapes, such as poolings with another border, the
-    outputs tell them apart: they must be passed then.
+    If several kernels take inputs of the same shapes, such as pooling with different padding, the
+    shapes of the outputs decide, so these must be passed.
     """
 
     def __init__(self, name: str, kernels: Sequence[Kernel]) -> None:
@@ -166,15 +171,15 @@ class Choice:
         return f"<{self.name}: one of {len(self.kernels)} kernels, by shape>"
 
     def __reduce__(self) -> str:
-        """For pickle and copy: the function of this name in this module."""
+        """For pickle and copy: this module's function of the same name."""
         return self.name
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """As the kernel for these shapes. ValueError names those that are there."""
+        """Call the kernel for these shapes. A ValueError lists the available shapes."""
         return self.kernel_for(*args, **named)(*args, **named)
 
     def kernel_for(self, *args: Any, **named: Any) -> Kernel:
-        """The kernel that a call with these arguments takes."""
+        """The kernel that a call with these arguments uses."""
         count = len(self._inputs)
         self._require_inputs(_given(self._inputs, args[:count], named))
         inputs = _shapes_of(self._inputs, args[:count], named)
@@ -198,7 +203,7 @@ class Choice:
         return found
 
     def _require_inputs(self, given: Sequence[Any]) -> None:
-        """Raises ValueError where an input is missing, or has no shape."""
+        """Raise ValueError if an input is missing or has no shape."""
         if len(given) < len(self._inputs):
             raise ValueError(
                 f"{self.name}: takes the inputs {', '.join(self._inputs)}, found {len(given)} of "
@@ -213,7 +218,7 @@ class Choice:
 
 
 def _given(names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Arguments by position, and the others by name."""
+    """Positional arguments, followed by those of `names` that are passed by name."""
     return [*args, *(named[name] for name in names[len(args) :] if name in named)]
 
 
@@ -251,7 +256,7 @@ def _address(function: Any) -> int:
 
 
 def _load() -> dict[str, Any]:
-    """The functions of the library, by name. ImportError where this machine cannot run it."""
+    """The functions of the library by name. Raises ImportError if this machine cannot run it."""
     again = "export it again, or copy all of its files"
     try:
         about = json.loads(_FILE.read_text(encoding="utf-8"))
@@ -278,7 +283,7 @@ def _functions_of(library: ctypes.CDLL, file: Path, about: Mapping[str, Any]) ->
     build = getattr(library, f"{prefix}_build")
     build.restype = ctypes.c_char_p
     if build().decode() != about["build"]:
-        # A process never loads a second library from the same place.
+        # A process never loads a second library from the same path.
         raise ImportError(
             f"{file} is of another build ({build().decode()}) than {_FILE.name} "
             f"({about['build']}); where it was replaced, start Python anew"
@@ -297,9 +302,9 @@ def _functions_of(library: ctypes.CDLL, file: Path, about: Mapping[str, Any]) ->
 
 
 def names() -> list[str]:
-    """The functions of this module that compute."""
+    """The names of the kernels of this module."""
     return list(_functions)
 
 
-_functions = {} if __name__.startswith("autosched.") else _load()  # here it is not exported
+_functions = {} if __name__.startswith("autosched.") else _load()  # not exported here
 globals().update(_functions)

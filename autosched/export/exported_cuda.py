@@ -1,6 +1,6 @@
-"""The end of an exported module for CUDA: its kernels, read from the file beside it.
+"""The last part of an exported CUDA module: its kernels, described by the JSON file beside it.
 
-It is bundled with what it imports (`bundle.py`) and never imported here but by tests.
+It is bundled with the files it imports (`bundle.py`); in autosched itself only tests import it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _kernels: dict[str, GpuKernel] = {}
 
 
 def names() -> list[str]:
-    """The kernels of this module: each is an attribute of it."""
+    """The names of the kernels of this module; each is an attribute of the module."""
     return list(_description())
 
 
 def load(name: str, driver: Driver | None = None, device: int = 0) -> GpuKernel:
-    """A kernel; NumPy arrays are computed on GPU `device`.
+    """Load a kernel; it computes NumPy arrays on GPU `device`.
 
-    ValueError for a name that is none of `names`, OSError where there is no driver, ImportError
-    where the files are not those of one build.
+    Raises ValueError for a name that is not in `names`, OSError if there is no driver, ImportError
+    if the files are not of the same build.
     """
     kernels = _description()
     if name not in kernels:
@@ -65,7 +65,7 @@ def __dir__() -> list[str]:
 
 
 def _code(entry: dict[str, Any], file: str) -> bytes:
-    """What a file holds, if it is the one that the launches are of."""
+    """The content of a file, if it belongs to the same build as the JSON file."""
     try:
         code = _FILE.with_name(file).read_bytes()
     except OSError as error:

@@ -1,21 +1,21 @@
-"""LLVM assembly of a library's own part: what C and Python call, around the kernels.
+"""LLVM assembly of the part of a library around the kernels, which C and Python call.
 
-It is compiled for the plainest CPU of the architecture, so that it can say what the kernels need
-that a machine lacks. Kernels themselves are functions of slots (`codegen/llvm.py`) in objects of
-their own, made exactly as they were when they were measured. For a library NAME:
+It is compiled for the most basic CPU of the architecture, so that it can report features that a
+machine lacks. The kernels are functions of slots (`codegen/llvm.py`) in their own object files,
+compiled exactly as they were for measuring. For a library NAME:
 
 | function | |
 |---|---|
 | `i32 SYMBOL(ptr, ...)` | a kernel, one pointer for each array |
-| `i32 NAME_run_SYMBOL(ptr slots)` | the same, of an array of pointers |
+| `i32 NAME_run_SYMBOL(ptr slots)` | the same for an array of pointers |
 | `ptr NAME_problem()` | null, or why this machine cannot run the library |
-| `ptr NAME_message(i32)` | what a status means |
-| `ptr NAME_build()` | which build this is: what is written beside the library names the same |
+| `ptr NAME_message(i32)` | the meaning of a status |
+| `ptr NAME_build()` | the identity of the build, which the files beside the library contain, too |
 | `i32 NAME_call(ptr table, ptr args)` | the checked call from Python (`runtime/call_ir.py`) |
 
 All check the CPU at their first call (`cpu_ir.py`), and start threads when the first parallel
-kernel runs (`threads_ir.py`). A kernel may have any name that C's library has not: what the
-library defines for itself has a point in its name, or begins with autosched_.
+kernel runs (`threads_ir.py`). A kernel may have any name that is not in the C library: the names of
+internal symbols contain a point or begin with autosched_.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MESSAGES = {
 
 
 class Entry(NamedTuple):
-    """A kernel: its name in C, the symbol of its object, how many arrays it takes, its threads.
+    """A kernel: its C name, the symbol in its object file, and its numbers of arrays and threads.
 
     `threads` is 1 without parallel loops.
     """
@@ -54,7 +54,10 @@ class Entry(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """A function that chooses among `entries` by the extents of all arrays, which they name."""
+    """A function that chooses among kernels by the extents of all arrays.
+
+    `ranks` are the ranks of the arrays; `entries` are (symbol of a kernel, shapes of its arrays).
+    """
 
     symbol: str
     ranks: Sequence[int]
@@ -69,9 +72,9 @@ def library_ir(
     registers: int,
     build: str = "",
 ) -> str:
-    """The assembly text of a library that calls itself `build`.
+    """The assembly of a library that reports `build` as its identity.
 
-    `features` and `registers` are empty where CPUID is not to be asked.
+    `features` and `registers` are empty if CPUID is not to be used.
     """
     threads = max((e.threads for e in entries), default=1)
     parts = [runtime_ir().replace("@autosched_call(", f"@{name}_call(")]
@@ -84,16 +87,16 @@ def library_ir(
 
 
 def exported(name: str, entries: Sequence[Entry], shapes: Sequence[Shapes]) -> list[str]:
-    """The symbols that users may see."""
+    """The symbols that are visible to users."""
     own = [f"{name}_{word}" for word in ("problem", "message", "build", "call")]
     runs = [f"{name}_run_{e.symbol}" for e in entries]
     return [*(e.symbol for e in entries), *(s.symbol for s in shapes), *own, *runs]
 
 
 def _ready(name: str) -> str:
-    """`i32 @lib.ready(i32 threads)`: 0, or UNSUPPORTED. Threads run then, if it asks for some.
+    """`i32 @lib.ready(i32 threads)`: 0, or UNSUPPORTED. It starts the threads if `threads` > 1.
 
-    The state is 0 before the CPU was looked at, 1 meanwhile, 2 when it is fine, 3 when not.
+    The state is 0 before the CPU was checked, 1 during the check, 2 if it passed, 3 if it failed.
     """
     return f"""
 @lib.state = private global i32 0
@@ -196,7 +199,7 @@ define i32 @{entry.symbol}({parameters}) {{
 
 
 def _dispatch(name: str, shapes: Shapes, entries: Mapping[str, Entry]) -> str:
-    """The extents of each array are compared with those of one kernel after the other."""
+    """A function that compares the extents of all arrays with those of each kernel in turn."""
     arrays = range(len(shapes.ranks))
     parameters = ", ".join(f"ptr %a{i}, ptr %e{i}" for i in arrays)
     lines = [f"define i32 @{shapes.symbol}({parameters}) {{", "entry:"]

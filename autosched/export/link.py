@@ -1,4 +1,4 @@
-"""Linking a library with the system's C compiler, or one that pip brings."""
+"""Linking of a library with the system's C compiler, or with one that pip installs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ NO_LINKER = (
 
 
 def linker() -> list[str] | None:
-    """The command of a C compiler that links: CC, cc, gcc, clang, `python -m ziglang cc`."""
+    """The command of a C compiler that links: CC, cc, gcc, clang, or `python -m ziglang cc`.
+
+    None if there is none. Raises CompileError if CC is not a command that exists.
+    """
     named = os.environ.get("CC", "").strip()
     if named:
         try:
@@ -42,10 +45,10 @@ def linker() -> list[str] | None:
 def link(
     command: Sequence[str], objects: Sequence[Path], output: Path, symbols: Sequence[str]
 ) -> None:
-    """Make the shared library `output`, which shows `symbols` only, and calls its own.
+    """Link the shared library `output`, which exports only `symbols` and binds calls to itself.
 
-    It stays loaded once it is, since its threads run its code. Raises CompileError with what the
-    linker said.
+    It is never unloaded, because its threads run its code. Raises CompileError with the output of
+    the linker.
     """
     arguments = [*command, "-shared", "-o", str(output), *map(str, objects)]
     exports = output.with_suffix(".exports")
@@ -62,6 +65,6 @@ def link(
         ) from error
     finally:
         exports.unlink(missing_ok=True)
-    if done.returncode or not output.is_file():  # CC=true; or nobody waits for children here
+    if done.returncode or not output.is_file():  # CC=true, or SIGCHLD is ignored
         said = done.stderr.strip() or f"nothing, its status is {done.returncode}"
         raise CompileError(f"linking {output.name} failed: {shlex.join(command)} says\n{said}")

@@ -1,9 +1,8 @@
-"""LLVM assembly that asks a container's quota: of how many processors it may have the time.
+"""LLVM assembly that reads a container's CPU quota: how many processors' time it may use.
 
-`i64 @lib.within_quota(i64 %threads)` is `threads`, or fewer, at least one, where that is more than
-the quota. The files are those of the group that a container sees as the root, of either version of
-control groups (`autosched/control_groups.py`, which looks at the groups inside, too). Elsewhere
-than on Linux there are none.
+`i64 @lib.within_quota(i64 %threads)` is `threads`, limited to the quota but at least one. It reads
+the files of the group that a container sees as the root, of both versions of control groups
+(`autosched/control_groups.py` also looks at nested groups). Only Linux has these files.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from autosched.control_groups import MOUNT
 from autosched.export.cpu_ir import text_ir
 
 _ROOM = 64  # bytes: two numbers
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC  # a program that is started meanwhile does not inherit it
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC  # a program started meanwhile does not inherit the file
 
 _QUOTA = """
 declare i32 @open(ptr, i32, ...)
@@ -81,7 +80,7 @@ define private i64 @lib.within_quota(i64 %threads) {
 
 
 def quota_ir(mount: Path = MOUNT) -> str:
-    """The text; it calls `strtol`, which whoever takes it declares."""
+    """The assembly; it calls `strtol`, which the including text must declare."""
     files = {
         "max": mount / "cpu.max",
         "quota": mount / "cpu" / "cpu.cfs_quota_us",

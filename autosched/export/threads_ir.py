@@ -1,9 +1,10 @@
-"""LLVM assembly of a library that starts the threads of the worker pool (`runtime/parallel_ir.py`).
+"""LLVM assembly that starts the threads of the worker pool (`runtime/parallel_ir.py`).
 
-`void @lib.start_threads()` starts them once in a process: as many as `wanted`, but no more than
-the process may use and its container has the time of (`quota_ir.py`), or AUTOSCHED_NUM_THREADS.
-They take no signals and end with the process; a forked child has none, and starts its own. What
-other threads of its parent held or had begun is as before they did.
+`void @lib.start_threads()` starts them once per process. Their number is `wanted`, limited to the
+processors that the process may use and to the quota of its container (`quota_ir.py`), or
+AUTOSCHED_NUM_THREADS. The threads block all signals and end with the process. A forked child has
+none of them and starts its own; it resets the state that other threads of its parent held or had
+begun to change.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ done:
 }
 """
 
-# Asked for when the library is loaded: a kernel without threads holds locks, too.
+# Registered when the library is loaded, because kernels without threads hold locks, too.
 _FORK = """
 declare i32 @pthread_atfork(ptr, ptr, ptr)
 @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [
@@ -116,7 +117,7 @@ done:
 
 
 def threads_ir(wanted: int) -> str:
-    """The text, for a library whose kernels were tuned for at most `wanted` threads."""
+    """The assembly for a library whose kernels were tuned for at most `wanted` threads."""
     text = _NUMBER + _FORK + _START
     block, restore = (0, 2) if sys.platform == "linux" else (1, 3)  # SIG_BLOCK, SIG_SETMASK
     constants = {

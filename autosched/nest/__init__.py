@@ -1,5 +1,6 @@
-"""What the CPU code generator decides about a loop nest, on numbers alone.
+"""Decisions of the CPU code generator about a loop nest, made from numbers alone.
 
-`transform/vector` describes a nest of the program as a `LoopNest`, asks for its plan and does what
-it says; the features of a candidate describe their stores in the same way and read the same plan.
+`transform/vector` describes a loop nest of the program as a `LoopNest`, asks for its plan and
+applies the plan. The feature extractors describe a candidate's stores in the same way and read the
+same plan.
 """

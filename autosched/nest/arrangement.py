@@ -1,8 +1,9 @@
-"""Which tile, and which order of the loops around it, moves least.
+"""Choose the register tile, and the order of the loops around it, that move the least data.
 
-A reduction of few steps between loading and storing its accumulators spends most of its time on
-that; taking the reduction outside of it along removes it, but moves the loops between out of the
-way: what they read again and again in the nearest cache, they then read once for every output.
+A reduction of few steps spends most of its time loading and storing its accumulators. Moving an
+outer reduction loop inside, next to the inner ones, removes that cost. But the loops in between
+then move outside: data that they read again and again from the nearest cache is then read once for
+every output.
 
     for rc in 256:                            for h in 14:
         for h in 14:                              for rc in 256:
@@ -10,8 +11,9 @@ way: what they read again and again in the nearest cache, they then read once fo
                 Y[h, 128] += ...                          Y[h, 128] += ...
     (9 steps; 5 KB of weights stay)           (2304 steps; 1.2 MB of weights for each h)
 
-Tiles that keep the core's units equally busy differ in what they read, too: sixteen vectors of one
-row read a whole row of the other matrix, four of each of four rows a quarter of it.
+Tiles that keep the core's units equally busy also differ in what they read. A tile of sixteen
+vectors of one row reads a whole row of the other matrix; a tile of four vectors of each of four
+rows reads a quarter of it.
 """
 
 from __future__ import annotations
@@ -28,37 +30,41 @@ from autosched.nest.register_tile import ENDLESS, TileProblem, cost, window_of
 from autosched.nest.total import total
 from autosched.nest.visits import visits
 
-# Fitted by hand to the 128 schedules of Ansor's two logs on one busy Sapphire Rapids core: cycles
-# for an accumulator between two visits (load, store, the loop around them); for a line from L2, L3
-# and memory while others are under way, and for one that does not follow its predecessor. With
-# them, 114 other candidates of 21 shapes (AVX-512 and AVX2) took 0.85 of the time, the worst 1.3.
+# Cycles, fitted by hand to the 128 schedules of Ansor's two logs on one busy Sapphire Rapids core:
+# for an accumulator each time that it is loaded and stored (load, store, the loop around them); for
+# a line from L2, L3 and memory while other lines are in flight; and for a line that does not follow
+# its predecessor. With these values, 114 other candidates of 21 shapes (AVX-512 and AVX2) took 0.85
+# of the time they took before, the worst 1.3.
 HELD_CYCLES = 3.0
 LINE_CYCLES = (1.0, 5.0, 15.0)
 RUN_CYCLES = (2.0, 5.0, 15.0)
 
 WORTH = 0.2
-"""Another tile must save that share of the arithmetic's cycles: what is not modelled (addresses,
-the TLB, the units that fetch ahead) differs as much between tiles."""
+"""Another tile must save this share of the cycles of the arithmetic. Effects that are not modelled
+(addresses, the TLB, hardware prefetchers) differ between tiles by as much."""
 
 LEAST_STEPS, LEAST_SHARE = 12, 0.1
-"""A less busy tile must accumulate that long (loading what was stored a few steps ago waits), and
-save that share of all cycles."""
+"""A tile that keeps the core less busy must accumulate for at least `LEAST_STEPS` steps (a load of
+what was stored a few steps ago waits), and must save at least `LEAST_SHARE` of all cycles."""
 
 MEMORY = Memory((48 * 2**10, 2**20, 32 * 2**20), tlb=())
-"""That of Intel's cores since Ice Lake (L1 of 12 ways), whatever the machine, so that the code for
-a candidate is the same wherever it is made. Pages have no part in what is weighed."""
+"""The caches of Intel's cores since Ice Lake (L1 of 12 ways), whatever the machine, so that the
+code for a candidate is the same wherever it is generated. TLB misses are not weighed."""
 
 
 def least_moved(
     tiles: Iterable[Iterable[Piece]], near: Iterable[Iterable[Piece]], element: int
 ) -> Piece:
-    """The best of `tiles`, each a nest of `element` bytes with one tile in its possible orders.
+    """Return the piece that costs the fewest cycles, memory traffic included.
 
-    The first tile has the preference; the others must be worth it. Those of `near` keep the core
-    less busy. They are looked at only in orders with fewer steps (a tile that takes whole loops
-    between two reductions leaves itself no order but that with both reductions inside), and for
-    lanes that fill half a register: with fewer, three of four candidates took longer. In the order
-    that is best, a tile that becomes a window (nest/window.py) may take its place.
+    Each of `tiles` has the pieces with one good tile, one for each order of the loops around it;
+    each of `near` has the same for a tile that keeps the core less busy. An element has `element`
+    bytes. The first tile is preferred: another one must save `WORTH`. Tiles of `near` are
+    considered only in orders with fewer steps than the best piece (a tile that takes whole loops
+    between two reduction loops leaves only the order with both reduction loops inside), and only
+    where the lanes fill at least half a register: with fewer lanes, three of four candidates took
+    longer. Among the pieces with the same reduction loops inside as the best one, a piece whose
+    tile becomes a window (nest/window.py) may take its place.
     """
     remaining = iter(tiles)
     first = tuple(next(remaining))
@@ -80,9 +86,9 @@ def _least_moved(
     near: Iterable[Iterable[Piece]],
     element: int,
 ) -> Piece:
-    """The best of all when each goes step by step."""
+    """The cheapest piece when no reduction is unrolled into a window."""
     best, least = _cheapest(first, element)
-    busy = _arithmetic(best)  # no other tile has less
+    busy = _arithmetic(best)  # the first tile is the busiest: no other one needs fewer cycles
     worth = WORTH * busy
     if least - busy <= worth:
         return best
@@ -123,20 +129,20 @@ def _core(piece: Piece) -> Core:
 
 
 def _steps(piece: Piece) -> int:
-    """Steps between loading and storing the accumulators."""
+    """The number of reduction steps between loading and storing the accumulators."""
     assert piece.tile is not None
     return math.prod([piece.nest.loops[k].extent for k in piece.tile.inside])
 
 
 def _arithmetic(piece: Piece) -> float:
-    """Cycles of all steps, without what surrounds them."""
+    """Cycles of all reduction steps, without accumulator loads and stores and memory traffic."""
     assert piece.tile is not None
     each = cost(_stepwise(piece.tile.problem), piece.tile.chosen, ENDLESS)
     return each * piece.nest.iterations / piece.lanes
 
 
 def _cycles(piece: Piece, element: int) -> float:
-    """Of all steps one after the other."""
+    """Cycles of the piece, memory traffic included, without unrolling into a window."""
     return _computed(piece, _stepwise(_problem(piece))) + _moved(piece, element)
 
 
@@ -145,7 +151,7 @@ def _stepwise(problem: TileProblem) -> TileProblem:
 
 
 def _unrolled_cycles(piece: Piece, element: int) -> float:
-    """Of all steps, in a window where the tile becomes one."""
+    """Cycles of the piece, memory traffic included, with a window where its tile becomes one."""
     return _computed(piece, _problem(piece)) + _moved(piece, element)
 
 

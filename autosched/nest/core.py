@@ -1,8 +1,8 @@
-"""A model of one CPU core: its vector registers, and how many cycles a step of a loop takes.
+"""A model of one CPU core: its vector registers, and the cycles that a step of a loop takes.
 
 Two multiply-adds and two loads a cycle, four instructions a cycle, four cycles until the result of
 an accumulation can be used: the figures of the Intel 64 and IA-32 Optimization Reference Manual for
-Skylake, which other cores since come near.
+Skylake. Later cores are similar.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ PAGE = 4096
 
 
 class Core(NamedTuple):
-    """`vector_bytes` is the width of one of its vector `registers`.
+    """The vector units of one core.
 
-    `arithmetic`, `loads` and `issue` are vector operations, loads and instructions of any kind a
-    cycle; `latency` the cycles from one accumulation to the next into the same register. `windows`
-    tells whether reductions are unrolled as nest/window.py says, which is not done for GPUs.
+    `vector_bytes` is the width of a vector register, `registers` the number of vector registers.
+    `arithmetic`, `loads` and `issue` are vector operations, loads and instructions of any kind per
+    cycle. `latency` is the number of cycles from one accumulation to the next into the same
+    register. `windows` tells whether reductions are unrolled into windows (nest/window.py), which
+    is not done for GPUs.
     """
 
     vector_bytes: int
@@ -32,7 +34,7 @@ class Core(NamedTuple):
     windows: bool = True
 
     def lanes(self, element_bytes: int) -> int:
-        """Elements that a vector register holds."""
+        """The number of elements that a vector register holds."""
         return max(1, self.vector_bytes // element_bytes)
 
     @overload
@@ -44,9 +46,9 @@ class Core(NamedTuple):
     def cycles(
         self, work: float | Array, loads: float | Array, others: float | Array, least: float | Array
     ) -> float | Array:
-        """Cycles of `work` vector operations, `loads` loads and `others` instructions besides.
+        """Cycles of `work` vector operations, `loads` loads and `others` further instructions.
 
-        At least `least`: the length of the chain of results that wait for each other.
+        The result is at least `least`, the latency of the longest chain of dependent results.
         """
         return largest(
             work / self.arithmetic, loads / self.loads, least, (work + loads + others) / self.issue
@@ -54,8 +56,8 @@ class Core(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What one core sees of memory: bytes of L1, L2 and L3 and of a cache line, and the pages that
-    the two levels of the TLB know (those of Skylake)."""
+    """The caches and TLB of one core: bytes of L1, L2 and L3 (`caches`), bytes of a cache line
+    (`line`), and the pages that each of the two TLB levels holds (`tlb`, Skylake's)."""
 
     caches: tuple[int, int, int] = TYPICAL
     line: int = 64
@@ -63,9 +65,9 @@ class Memory(NamedTuple):
 
 
 def core_of(vector_bytes: int, registers: int = 0) -> Core:
-    """The core whose vector registers have that width.
+    """The core whose vector registers have `vector_bytes` bytes.
 
-    Where it is not known how many `registers` there are, AVX has 16 of them, AVX-512 and NEON 32;
-    SSE, as wide as NEON, has 16 (`Target.vector_registers`).
+    Where the number of `registers` is unknown (0), AVX has 16, AVX-512 and NEON have 32. SSE is as
+    wide as NEON but has 16 registers, which `Target.vector_registers` gives.
     """
     return Core(vector_bytes, registers or (16 if vector_bytes == 32 else 32))

@@ -1,4 +1,4 @@
-"""Whether one loop over a reduction's start and its steps becomes one loop for each.
+"""Decide whether one loop over a reduction's initialisation and update becomes one loop for each.
 
     for w in range(14):                        for w in range(14):
         Y[w] = 0                        ->         Y[w] = 0
@@ -6,8 +6,9 @@
             Y[w] = Y[w] + A[w + k]                 for k in range(9):
                                                        Y[w] = Y[w] + A[w + k]
 
-Then the loop belongs to the nest of the reduction, which can accumulate several of its outputs at
-once. It is done for outputs that stay in the nearest cache meanwhile.
+After this loop distribution, the loop belongs to the nest of the reduction, which can accumulate
+several outputs at once. It is done for outputs that stay in the nearest cache between the two
+loops.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 MAX_ELEMENTS = 4096
-"""Outputs between the two loops: 16 KiB of float32, half of a usual first-level cache."""
+"""The most outputs between the two loops: 16 KiB of float32, half of a usual first-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one iteration of a loop writes in one of its parts.
+    """The elements that one part of a loop's body writes in one iteration of the loop.
 
-    `place` is the buffer and all of the address that neither the loop nor those inside it change,
-    `step` how far the loop moves the address, `axes` are (stride, extent) of the loops inside that
-    move it, by rising stride, those that continue each other as one.
+    `place` is the buffer and the part of the address that neither the loop nor the loops inside it
+    change. `step` is the stride of the loop. `axes` are (stride, extent) of the inner loops that
+    move the address, by rising stride; loops that continue each other are merged into one.
     """
 
     place: Hashable
@@ -35,9 +36,9 @@ class Footprint:
 
 
 def footprint(place: Hashable, step: int, axes: Iterable[tuple[int, int]]) -> Footprint | None:
-    """The footprint of a part; None when its addresses do not rise.
+    """The footprint of one part; None when its addresses do not rise along the loops.
 
-    `axes` are (stride, extent) of the loops inside, in any order.
+    `axes` are (stride, extent) of the inner loops, in any order.
     """
     moving = sorted((stride, extent) for stride, extent in axes if stride and extent > 1)
     if step <= 0 or (moving and moving[0][0] < 0):
@@ -52,9 +53,10 @@ def footprint(place: Hashable, step: int, axes: Iterable[tuple[int, int]]) -> Fo
 
 
 def is_distributable(parts: Sequence[Footprint | None], extent: int) -> bool:
-    """True when a loop of `extent` over these parts can become a loop for each, and should.
+    """Whether a loop of `extent` over these parts may be distributed over them, and should be.
 
-    No iteration may touch what another one writes.
+    All parts must write the same elements, at most `MAX_ELEMENTS` over all iterations. No iteration
+    may touch an element that another one writes.
     """
     first = parts[0]
     if first is None or any(part != first for part in parts[1:]):

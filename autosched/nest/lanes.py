@@ -1,8 +1,8 @@
-"""Which iterations of a loop nest become the lanes of vectors.
+"""Choose which iterations of a loop nest become vector lanes.
 
-Loops over consecutive outputs become lanes; where the reads are contiguous only along the
-reduction, lanes hold parts of one output's result instead, which are folded at the end; a loop that
-does not divide into vectors is cut into two nests.
+Loops over consecutive outputs become lanes. Where the reads are contiguous only along the
+reduction, the lanes hold partial results of one output instead, which are folded at the end. A loop
+whose extent is not a multiple of the vector length is cut into two nests.
 
     for i in 25: C[i*4 : +4] = ...   ->   for i in 6: C[i*16 : +16] = ...;  C[96 : +4] = ...
 """
@@ -16,17 +16,21 @@ from dataclasses import replace
 from autosched.nest.loop_nest import Fold, InnerLoop, LoopNest, Slice, Take, Unlane
 
 LEAST_LANES = 4
-"""Fewer lanes along a reduction are not worth folding."""
+"""The fewest lanes along a reduction that are worth folding."""
 
 MOST_DEALT, LEAST_READ = 4, 256
-"""Steps of a reduction whose reads are rather dealt out to the lanes of outputs than folded (the
-stride up to which `codegen/llvm_memory.py` deals), and the fewest elements that are read: a short
-row may have been stored just before in vectors of that few lanes, and a load that spans several
-stores waits until they have left the core (some 100 at most)."""
+"""A reduction of at most `MOST_DEALT` steps (the largest stride that `codegen/llvm_memory.py` deals
+out) deals its reads out to the lanes of outputs rather than folding lanes, where at least
+`LEAST_READ` elements are read. A shorter row may have been stored just before in vectors of that
+few lanes, and a load that spans several stores waits until they have left the core (some 100 at
+most)."""
 
 
 def lanes_from(extent: int, limit: int) -> int:
-    """How many iterations become lanes: a power of two, or a short odd loop whole."""
+    """How many iterations of a loop of `extent` become lanes, at most `limit`.
+
+    A power of two that divides the extent, or all iterations of a short loop with an odd factor.
+    """
     power = extent & -extent
     if power >= limit:
         return 1 << (limit.bit_length() - 1)
@@ -34,9 +38,10 @@ def lanes_from(extent: int, limit: int) -> int:
 
 
 def scheduled_lanes(loops: tuple[InnerLoop, ...], reads: int) -> LoopNest:
-    """The nest of scalar iterations after the loop that the schedule vectorises became lanes.
+    """Describe a nest in which the loop that the schedule vectorises has become lanes.
 
-    Loops that run once are left out. A loop that reduces or has no vector form runs lane by lane.
+    `reads` is the number of reads. Loops that run once are left out. A vectorised loop that
+    reduces, or that has no vector form, stays a scalar loop.
     """
     running = tuple(loop for loop in loops if loop.extent > 1)
     nest = LoopNest(running, 1, (0,) * reads)
@@ -52,9 +57,9 @@ def scheduled_lanes(loops: tuple[InnerLoop, ...], reads: int) -> LoopNest:
 
 
 def output_lanes(nest: LoopNest, fit: int, *, folds: bool = False) -> Iterator[LoopNest]:
-    """The nests that `nest` becomes with vectors of up to `fit` lanes, in the order to run them.
+    """Yield the nests that replace `nest`, with vectors of up to `fit` lanes, in execution order.
 
-    With `folds`, partial results of the reduction may be kept in lanes where that is better.
+    With `folds`, lanes may hold partial results of the reduction where that is better.
     """
     wide = nest
     while wide.width < fit and (wider := _widened(wide, fit)) is not None:
@@ -72,10 +77,11 @@ def output_lanes(nest: LoopNest, fit: int, *, folds: bool = False) -> Iterator[L
 
 
 def _is_dealt(nest: LoopNest, fit: int) -> bool:
-    """Whether lanes of consecutive outputs read all that lies between those of one step in the few
-    steps of the reduction, so that each vector of memory is loaded once and dealt out.
+    """Whether each vector of memory is loaded once and dealt out to lanes of consecutive outputs.
 
         for i in 64: for k in 4: C[i] += A[i*4 + k]
+
+    The few steps of the reduction must read all elements between the reads of neighbouring lanes.
     """
     steps = math.prod([loop.extent for loop in nest.loops if loop.reduces])
     if nest.width > 1 or steps > MOST_DEALT or nest.iterations < LEAST_READ:
@@ -88,7 +94,7 @@ def _is_dealt(nest: LoopNest, fit: int) -> bool:
 
 
 def _widened(nest: LoopNest, fit: int) -> LoopNest | None:
-    """The nest with lanes from the loop that moves the store by just its lanes."""
+    """The nest with lanes from the loop whose stride is the current width; None if it has none."""
     for k, loop in enumerate(nest.loops):
         if loop.stride == nest.width and loop.extent > 1:
             count = lanes_from(loop.extent, fit // nest.width)
@@ -102,8 +108,10 @@ def _takes(loop: InnerLoop, count: int) -> bool:
 
 
 def _continues(nest: LoopNest, loop: InnerLoop, count: int) -> bool:
-    """Whether `count` iterations of `loop` can become lanes: those of every read, if there are
-    any, go on as they began."""
+    """Whether `count` iterations of `loop` can become lanes.
+
+    If the nest has lanes, every read must continue along the loop at the distance of its lanes.
+    """
     if not _takes(loop, count):
         return False
     if nest.width == 1:
@@ -135,15 +143,16 @@ def _taken(nest: LoopNest, k: int, count: int) -> LoopNest:
 
 
 def _is_long(wide: LoopNest, nest: LoopNest, fit: int) -> bool:
-    """Whether the lanes of `wide` fill no register, and `nest` stores enough consecutive elements
-    to fill several with all but the last."""
+    """Whether the lanes of `wide` leave registers partly empty although `nest` stores enough
+    consecutive elements to fill at least two."""
     if wide.width >= fit:
         return False
     return any(p.stride == nest.width and p.extent * nest.width >= 2 * fit for p in nest.loops)
 
 
 def _cut(nest: LoopNest, fit: int) -> list[LoopNest]:
-    """The nest in two where the loop over consecutive outputs is longer than whole vectors."""
+    """Cut the nest in two where the loop over consecutive outputs leaves a rest beyond whole
+    vectors; an empty list where it does not."""
     for k, loop in enumerate(nest.loops):
         if loop.stride == nest.width:
             rest = loop.extent % max(1, fit // nest.width)
@@ -152,7 +161,7 @@ def _cut(nest: LoopNest, fit: int) -> list[LoopNest]:
 
 
 def _split_at(nest: LoopNest, k: int, at: int) -> list[LoopNest]:
-    """Two nests: the first `at` iterations of the k-th loop, and the others."""
+    """Two nests: the first `at` iterations of the k-th loop, and its remaining iterations."""
     loop = nest.loops[k]
     return [
         replace(
@@ -165,7 +174,7 @@ def _split_at(nest: LoopNest, k: int, at: int) -> list[LoopNest]:
 
 
 def _folded(nest: LoopNest, fit: int) -> Iterator[LoopNest]:
-    """Nests with partial results in lanes; none when reads are not contiguous that way."""
+    """Yield nests with partial results in lanes; none where no reads are contiguous that way."""
     scalar = _unlaned(nest)
     for k in range(len(scalar.loops) - 1, -1, -1):
         loop = scalar.loops[k]
@@ -183,7 +192,7 @@ def _folded(nest: LoopNest, fit: int) -> Iterator[LoopNest]:
 
 
 def _unlaned(nest: LoopNest) -> LoopNest:
-    """The nest with its lanes as an innermost loop."""
+    """The nest with its lanes turned back into an innermost loop."""
     if nest.width == 1:
         return nest
     blocks = tuple([int(apart) for apart in nest.apart])
@@ -193,7 +202,8 @@ def _unlaned(nest: LoopNest) -> LoopNest:
 
 
 def _folded_rest(scalar: LoopNest, k: int) -> LoopNest | None:
-    """All iterations of the k-th loop, too few for a vector, as its first lanes."""
+    """The nest with all iterations of the k-th loop, too few for a whole vector, as lanes; None
+    when they cannot be."""
     nest = replace(scalar, moves=(*scalar.moves, Fold()))
     loop = nest.loops[k]
     if loop.extent < LEAST_LANES or nest.width > 1 or not _continues(nest, loop, loop.extent):

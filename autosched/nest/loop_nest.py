@@ -8,14 +8,15 @@ from typing import NamedTuple, TypeAlias
 
 
 class InnerLoop(NamedTuple):
-    """A loop of the nest: `stride` is how far it moves the stored element, 0 when it reduces;
-    `reads` how far each element that is read, all in elements.
+    """A loop of the nest; distances are in elements.
 
-    An index with a quotient or remainder of the loop's variable moves evenly only inside blocks:
-    `blocks` has their length for each read, 0 where all iterations are even (empty: everywhere).
-    `lanes` tells which numbers of iterations can become lanes at all: 0 any, else the divisors of
-    it. `conditional`: what a condition guards varies along the loop; lanes that begin with it
-    cannot grow. `vector`: the schedule vectorises the loop.
+    `stride` is how far an iteration moves the stored element, 0 for a reduction loop; `reads` has
+    the stride of each read. A read whose index has a quotient or remainder of the loop variable
+    moves evenly only inside blocks: `blocks` has their length for each read, 0 where all iterations
+    are even (empty: for every read). `lanes` limits the numbers of iterations that can become
+    lanes: 0 allows any, another value its divisors. `conditional` tells that what a condition
+    guards varies along the loop; lanes that begin with such a loop cannot grow. `vector` tells that
+    the schedule vectorises the loop.
     """
 
     extent: int
@@ -28,13 +29,13 @@ class InnerLoop(NamedTuple):
 
     @property
     def reduces(self) -> bool:
-        """Whether the loop leaves the stored element where it is."""
+        """Whether the loop is a reduction loop, which leaves the stored element where it is."""
         return self.stride == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Iterations [start, start + extent) of the loop at position `loop` alone."""
+    """Keep only the iterations [start, start + extent) of the loop at position `loop`."""
 
     loop: int
     start: int
@@ -43,7 +44,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """`count` neighbouring iterations of the loop at position `loop` become lanes."""
+    """Turn `count` neighbouring iterations of the loop at position `loop` into lanes."""
 
     loop: int
     count: int
@@ -51,17 +52,17 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Unlane:
-    """The lanes become an innermost loop."""
+    """Turn the lanes back into an innermost loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Lanes taken from here on are parts of one output's result, folded at the end."""
+    """Let the lanes taken from here on hold partial results of one output, folded at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The loops at the positions `loops`, which run once, disappear."""
+    """Remove the loops at the positions `loops`, which run once."""
 
     loops: tuple[int, ...]
 
@@ -73,9 +74,10 @@ Move: TypeAlias = Slice | Take | Unlane | Fold | Drop
 class LoopNest:
     """A store of `width` neighbouring elements at a time inside `loops` (outermost first).
 
-    `steps` is how far apart the lanes of each read are, `own` those of the store: 0 where they are
-    parts of one output's result instead. `apart` marks reads whose lanes are at no even distance
-    (empty: none). `closed`: the lanes cannot grow. `moves` made the nest from the one described.
+    `steps` has the distance between the lanes of each read, `own` is the distance between those of
+    the store: 0 where the lanes hold partial results of one output instead. `apart` marks reads
+    whose lanes are not evenly spaced (empty: none). `closed` tells that the lanes cannot grow.
+    `moves` are the changes that made this nest from the described one, in order.
     """
 
     loops: tuple[InnerLoop, ...]
@@ -93,28 +95,32 @@ class LoopNest:
 
     @property
     def scattered(self) -> bool:
-        """Whether the lanes are stored apart, which the code generator leaves as it is."""
+        """Whether the lanes are stored at a distance other than 1; the code generator leaves such a
+        nest unchanged."""
         return self.own not in (0, 1)
 
     @property
     def iterations(self) -> int:
-        """Of single elements."""
+        """The number of iterations when each computes one element."""
         return self.width * math.prod([loop.extent for loop in self.loops])
 
     @property
     def gathers(self) -> int:
-        """Reads whose lanes are neither one element nor neighbours."""
+        """The number of reads whose lanes are neither one common element nor neighbours."""
         return sum(map(self.gathered, range(len(self.steps))))
 
     def gathered(self, read: int) -> bool:
-        """Whether the lanes of that read are neither one element nor neighbours."""
+        """Whether the lanes of the read `read` are neither one common element nor neighbours."""
         if self.width == 1:
             return False
         return self.steps[read] not in (0, 1) or (bool(self.apart) and self.apart[read])
 
 
 def is_injective(loops: tuple[InnerLoop, ...], width: int = 1) -> bool:
-    """True when no two iterations that move the store write a common element."""
+    """Whether no two iterations of the loops that move the store write a common element.
+
+    An iteration writes `width` neighbouring elements.
+    """
     reach = width
     for stride, extent in sorted((abs(loop.stride), loop.extent) for loop in loops if loop.stride):
         if extent > 1 and stride < reach:
@@ -124,7 +130,7 @@ def is_injective(loops: tuple[InnerLoop, ...], width: int = 1) -> bool:
 
 
 def without_single_iterations(nest: LoopNest) -> LoopNest:
-    """The nest without loops that run once; one loop that reduces stays in any case."""
+    """The nest without loops that run once; if all reduction loops do, the last of them stays."""
     single = [k for k, loop in enumerate(nest.loops) if loop.extent == 1]
     if not single:
         return nest

@@ -1,7 +1,7 @@
-"""The order of a nest's loops around the accumulators that registers hold.
+"""Order the loops of a nest around the accumulators that registers hold.
 
-What is outside the accumulators' life comes first, then the reduction; the tile of outputs and the
-lanes are inside.
+Loops outside the accumulators' lifetime come first, then the reduction loops. The tile of outputs
+and the lanes are innermost.
 
     for k.o: for i: for k.i: for j   ->   for i: (accumulators) for k.o: for k.i: for j
 """
@@ -13,22 +13,23 @@ from collections.abc import Sequence
 from autosched.nest.loop_nest import InnerLoop
 
 SHORT_REDUCTION = 16
-"""A reduction of fewer steps may take the loops outside with it into the accumulators' life."""
+"""A reduction of fewer steps may bring the reduction loops outside of it into the accumulators'
+lifetime."""
 
 
 def last_reduction(loops: Sequence[InnerLoop]) -> int:
-    """The position of the innermost loop that reduces, if possible one that runs more than once."""
+    """The position of the innermost reduction loop, if possible of one that runs more than once."""
     return max((loop.extent > 1, k) for k, loop in enumerate(loops) if loop.reduces)[1]
 
 
 def around_accumulators(
     loops: Sequence[InnerLoop], kept: Sequence[int], short: int = SHORT_REDUCTION
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of the loops at the positions `kept`: those outside the accumulators' life, and the
-    reduction loops inside, as positions.
+    """Divide the loops at the positions `kept` into those outside the accumulators' lifetime and
+    the reduction loops inside; both are positions.
 
-    The innermost run of reduction loops is inside; when it has less than `short` steps, the run
-    before it too, past the spatial loops between.
+    The innermost run of reduction loops is inside. When it has fewer than `short` steps, the run
+    before it is, too, moved inside past the spatial loops in between.
     """
     at = [loops[k] for k in kept]
     last = last_reduction(at)

@@ -1,9 +1,10 @@
-"""How the generated code walks through memory: what it moves, and how often it jumps.
+"""Count the memory traffic of the generated code, and how often it jumps.
 
-The loops of a store in the order in which the code generator runs them (vector_code.py), each with
-the strides of the accesses: from these alone follow the lines and pages that they touch.
-Lines at one place of their pages compete for the same sets of a cache, so that rows a page apart
-leave most of it unused; and what does not follow its predecessor in memory is not fetched ahead.
+The input is the loops of a store in the order in which the code generator runs them
+(vector_code.py), each with the strides of the accesses. The lines and pages that the accesses touch
+follow from these alone. Lines at the same offset in their pages compete for the same sets of a
+cache, so rows a page apart leave most of the cache unused. A line that does not follow its
+predecessor in memory is not prefetched.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from autosched.nest.core import PAGE, Memory
 from autosched.nest.total import total
 from autosched.nest.visits import Visit
 
-# Cycles of a core for each line into L1, L2 and L3 when they follow each other, and for each one
-# that does not; for each page that the first and the second level of the TLB do not know. Rounded
-# from the Intel 64 and IA-32 Optimization Reference Manual; only their order of magnitude matters.
+# Cycles of a core for each line into L1, L2 and L3 when lines follow each other, and for each line
+# that does not follow one; for each page that misses the first and the second level of the TLB.
+# Rounded from the Intel 64 and IA-32 Optimization Reference Manual; only the order of magnitude
+# matters.
 LINE_CYCLES = (2.0, 6.0, 16.0)
 RUN_CYCLES = (6.0, 35.0, 100.0)
 PAGE_CYCLES = (7.0, 30.0)
@@ -28,8 +30,11 @@ PAGE_CYCLES = (7.0, 30.0)
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Over all iterations: lines that move into L1, L2 and L3, runs of neighbouring ones that they
-    come in, and pages that the two levels of the TLB look up."""
+    """Memory traffic over all iterations of a store's loops.
+
+    `lines` are the cache lines that move into L1, L2 and L3, `runs` the runs of neighbouring lines
+    that they come in, `pages` the lookups that miss each of the two TLB levels.
+    """
 
     lines: tuple[float, ...]
     runs: tuple[float, ...]
@@ -37,13 +42,13 @@ class Walk:
 
     @property
     def cycles(self) -> float:
-        """That one core takes for all this."""
+        """Cycles that one core takes for this traffic."""
         counts = (*self.lines, *self.runs, *self.pages)
         costs = (*LINE_CYCLES, *RUN_CYCLES, *PAGE_CYCLES)
         return total(count * cost for count, cost in zip(counts, costs, strict=True))
 
     def times(self, factor: float) -> Walk:
-        """The walk `factor` times."""
+        """The traffic of `factor` such walks."""
         lines, runs, pages = (
             tuple(count * factor for count in counts)
             for counts in (self.lines, self.runs, self.pages)
@@ -55,8 +60,11 @@ NOWHERE = Walk((0.0,) * 3, (0.0,) * 3, (0.0,) * 2)
 
 
 class _Touched(NamedTuple):
-    """What one access touches: lines, runs of them, pages, and the bytes of a cache that has room
-    for the lines where most of them compete."""
+    """What one access touches: lines, runs of neighbouring lines, and pages.
+
+    `needed` is the capacity in bytes of a cache that holds the lines where most of them compete for
+    the same sets; 0 where none compete.
+    """
 
     lines: int
     runs: int
@@ -66,10 +74,11 @@ class _Touched(NamedTuple):
 
 @lru_cache(maxsize=20_000)
 def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], memory: Memory) -> Walk:
-    """The walk of `visits` (outermost first) over accesses to elements of these bytes.
+    """The memory traffic of the loops `visits` (outermost first); `elements` has the bytes of an
+    element of each access.
 
-    What the iterations of a loop touch moves once when that of one iteration fits, and again with
-    every iteration of the loops outside.
+    What the iterations of a loop touch moves into a cache once when the data of one iteration fits,
+    and again in every iteration of the loops outside.
     """
     by_access = [_by_level(visits, a, size, memory.line) for a, size in enumerate(elements)]
     lines: list[float] = []
@@ -99,11 +108,12 @@ def walk(visits: tuple[Visit, ...], elements: tuple[int, ...], memory: Memory) -
 
 
 def _moved(counts: Sequence[float], needed: Sequence[int], capacity: int) -> float:
-    """Of what all runs of the loops from each level inwards touch, what moves into a cache.
+    """How many lines or runs move into a cache of `capacity` bytes.
 
-    It is kept from one iteration of the loop outside to the next where it fits, and the less of it
-    the more it exceeds the capacity, nothing at the double: caches do not replace strictly what
-    was used longest ago.
+    At each level, `counts` has what all executions of the loops from that level inwards touch, and
+    `needed` the bytes that one execution needs. Data that fits is kept from one iteration of the
+    loop outside to the next. The more it exceeds the capacity, the less of it is kept, nothing at
+    twice the capacity: caches do not replace strictly what was used longest ago.
     """
     level = max(0, outermost_within(needed, capacity) - 1)
     if level == 0 or needed[level] <= capacity:
@@ -113,7 +123,7 @@ def _moved(counts: Sequence[float], needed: Sequence[int], capacity: int) -> flo
 
 
 def outermost_within(sizes: Sequence[int], capacity: int) -> int:
-    """The outermost level of at most `capacity`; else the innermost."""
+    """The outermost level whose size is at most `capacity`; else the innermost level."""
     level = len(sizes) - 1
     while level > 0 and sizes[level - 1] <= capacity:
         level -= 1
@@ -121,7 +131,8 @@ def outermost_within(sizes: Sequence[int], capacity: int) -> int:
 
 
 def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> list[_Touched]:
-    """What the loops from each level inwards touch; the last entry is a single iteration."""
+    """What one execution of the loops from each level inwards touches, down to a single
+    iteration."""
     moving: tuple[tuple[int, int], ...] = ()
     found = [_touched(moving, element, line)]
     for extent, strides in reversed(visits):
@@ -135,8 +146,11 @@ def _by_level(visits: Sequence[Visit], access: int, element: int, line: int) -> 
 
 
 def touched_again(places: int, stride: int, times: int, slots: int) -> int:
-    """The lines of a page, a bit for each of its `slots`, that the same touch `times` times, each
-    `stride` bytes after the last."""
+    """Repeat a touched pattern of page lines `times` times, each `stride` bytes after the last.
+
+    `places` and the result are bit masks of the lines of a page, one bit for each of its `slots`
+    lines.
+    """
     line = PAGE // slots
     whole, every = places << slots | places, (1 << slots) - 1
     for by in {k * stride % PAGE // line % slots for k in range(times)}:
@@ -146,14 +160,16 @@ def touched_again(places: int, stride: int, times: int, slots: int) -> int:
 
 @lru_cache(maxsize=50_000)
 def _touched(moving: tuple[tuple[int, int], ...], element: int, line: int) -> _Touched:
-    """Of loops by rising stride (bytes) and their extents: orders and tiles of one nest have many
-    of them in common."""
+    """What one access touches along the loops `moving`: (stride in bytes, extent) by rising stride.
+
+    Cached because the orders and tiles of one nest have many of these loops in common.
+    """
     span = element  # bytes of one run
     gaps: list[tuple[int, int]] = []  # strides between runs, and how many there are
     for stride, extent in moving:
         if not gaps and stride <= max(span, line):
             span += stride * (extent - 1)
-        elif gaps and stride < gaps[-1][0] * gaps[-1][1]:  # meets what it has touched before
+        elif gaps and stride < gaps[-1][0] * gaps[-1][1]:  # overlaps the runs of the loop inside
             last, count = gaps[-1]
             gaps[-1] = last, count + -(-stride // last) * (extent - 1)
         else:

@@ -1,4 +1,4 @@
-"""Arithmetic that takes plain numbers and NumPy arrays of them alike.
+"""Arithmetic on plain numbers and NumPy arrays alike.
 
 A formula of this package works on one candidate or on a whole population: its arguments are
 numbers, or arrays that broadcast against each other.
@@ -20,7 +20,7 @@ def largest(*values: float) -> float: ...
 @overload
 def largest(*values: float | Array) -> float | Array: ...
 def largest(*values: float | Array) -> float | Array:
-    """The largest of the values, place by place where some are arrays."""
+    """The largest of the values, elementwise where some of them are arrays."""
     for value in values:
         if type(value) is np.ndarray:
             return reduce(np.maximum, values)

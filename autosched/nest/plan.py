@@ -1,4 +1,4 @@
-"""The plan of a nest: its pieces, the lanes of each, and the tile of outputs held in registers."""
+"""Plan a nest: its pieces, the lanes of each, and the tile of outputs held in registers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from autosched.nest.register_tile import (
 from autosched.nest.window import shares
 
 WINDOW_LANES = 3
-"""Fewer in a long piece of code LLVM puts together to vectors of its own, some by many shuffles."""
+"""The fewest lanes of a window. In a long piece of code, LLVM combines narrower statements to
+vectors of its own, some with many shuffles."""
 
 
 class ScalarStore(NamedTuple):
-    """A store of single elements of `element` bytes inside `loops`, one of them perhaps to be
-    vectorised, that reads `reads` other elements and takes `weight` instructions besides loads.
+    """A store of single elements of `element` bytes inside `loops`.
 
-    With `updates` it also reads the element that it stores, so that loops which do not move it
-    reduce; with `folds` partial results can be kept and added up later.
+    The schedule may vectorise one of the loops. The store reads `reads` other elements and takes
+    `weight` instructions besides loads. With `updates` it also reads the element that it stores, so
+    that loops which do not move it are reductions. With `folds`, partial results may be kept and
+    added up later.
     """
 
     loops: tuple[InnerLoop, ...]
@@ -46,14 +48,17 @@ class ScalarStore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A piece for the buffer of that name, which runs `times` times: done or foreseen."""
+    """A piece that stores to the buffer named `buffer` and runs `times` times.
+
+    Either the code generator made it, or the features foresee it.
+    """
 
     buffer: str
     times: int
     piece: Piece
 
     def key(self) -> tuple[object, ...]:
-        """Loops, lanes and tile, equal for pieces that do the same."""
+        """Buffer, runs, loops, lanes and tile: equal for pieces that do the same."""
         nest, tile = self.piece.nest, self.piece.tile
         loops = tuple((loop.extent, loop.stride) for loop in nest.loops if loop.extent > 1)
         return (
@@ -68,7 +73,8 @@ class Planned:
 
 @lru_cache(maxsize=20_000)
 def plan_store(store: ScalarStore, core: Core) -> tuple[Piece, ...]:
-    """The pieces of a store before the loop that the schedule vectorises became lanes."""
+    """The pieces of a store in scalar loops; the loop that the schedule vectorises becomes
+    lanes."""
     nest = scheduled_lanes(store.loops, store.reads)
     if nest.scattered:
         return (Piece(nest),)
@@ -80,7 +86,7 @@ def plan_store(store: ScalarStore, core: Core) -> tuple[Piece, ...]:
 def plan_reduction(
     nest: LoopNest, core: Core, element: int, weight: float, *, folds: bool
 ) -> tuple[Piece, ...]:
-    """The pieces of a reduction over elements of `element` bytes, in the order to run them.
+    """The pieces of a reduction over elements of `element` bytes, in the order they run in.
 
     `weight` counts the instructions of one step besides loads; `folds` allows partial results.
     """
@@ -92,9 +98,9 @@ def plan_reduction(
 
 
 def plan_stores(nest: LoopNest, core: Core, element: int) -> tuple[Piece, ...]:
-    """The pieces of a nest that does not reduce: its vectors alone, its loops as they are.
+    """The pieces of a nest that does not reduce: stores become vectors, loops keep their order.
 
-    One piece without moves means that nothing changes.
+    A single piece without moves means that nothing changes.
     """
     parts = tuple(output_lanes(nest, core.lanes(element)))
     if len(parts) == 1 and parts[0] is nest:
@@ -137,7 +143,7 @@ def _orders(
     problem: TileProblem,
     chosen: tuple[int, ...],
 ) -> Iterator[Piece]:
-    """The piece with the tile `chosen`, in every order that its loops may have around it."""
+    """Yield the piece with the tile `chosen` for every possible order of the loops around it."""
     loops = nest.loops
     factors = [1] * len(loops)
     for k, factor in zip(tiled, chosen[:-1], strict=True):
@@ -163,9 +169,10 @@ def _operands(nest: LoopNest, tiled: tuple[int, ...], width: int) -> Iterator[Op
 def _with_window(
     problem: TileProblem, nest: LoopNest, tiled: tuple[int, ...], width: int
 ) -> TileProblem:
-    """The problem with the window of its innermost reduction loops, if they share what they read.
+    """Add the window of the innermost reduction loops to the problem, if their steps share reads.
 
-    What guards reads, or how far they move, must be the same for all of its steps.
+    The conditions that guard reads, and the strides of the reads, must be the same for all of its
+    steps.
     """
     if nest.width < WINDOW_LANES or not problem.core.windows:
         return problem
@@ -188,7 +195,7 @@ def _with_window(
 
 
 def _innermost_run(nest: LoopNest) -> list[int]:
-    """The innermost reduction loops that follow each other."""
+    """The positions of the innermost run of adjacent reduction loops."""
     run = [last_reduction(nest.loops)]
     while run[0] > 0 and nest.loops[run[0] - 1].reduces:
         run.insert(0, run[0] - 1)
@@ -196,14 +203,14 @@ def _innermost_run(nest: LoopNest) -> list[int]:
 
 
 def _longest(nest: LoopNest) -> int:
-    """Iterations of the longest of them."""
+    """The largest extent in the innermost run of reduction loops."""
     return max(nest.loops[k].extent for k in _innermost_run(nest))
 
 
 def load_pieces(width: int) -> int:
-    """Instructions that load `width` neighbours: powers of two, put together.
+    """The number of instructions that load `width` neighbours: powers of two, and shuffles.
 
-    Where masks load them at once (codegen/llvm_masks.py), windows gain more than that says: with
-    a cost of one, convolutions of 7 and 14 columns took up to 1.3 times as long.
+    A masked load takes one instruction (codegen/llvm_masks.py), but windows gain more than that
+    figure says: with a cost of one, convolutions of 7 and 14 columns took up to 1.3 times as long.
     """
     return 2 * width.bit_count() - 1

@@ -1,7 +1,7 @@
-"""The register tile of a reduction: how many outputs to accumulate at once.
+"""Choose the register tile of a reduction: how many outputs to accumulate at once.
 
-Accumulators and operands must share the core's vector registers: beyond, LLVM spills, which costs
-far more than anything here.
+Accumulators and operands share the core's vector registers. Where these run out, LLVM spills, which
+costs far more than any effect modelled here.
 """
 
 from __future__ import annotations
@@ -19,44 +19,51 @@ from autosched.nest.numbers import Array, largest
 from autosched.nest.window import Window, window_over
 
 MAX_POINTS = 64
-"""Copies of the statement that a tile may have."""
+"""The most copies of the statement in a tile."""
 
 TILE_LOOPS = 4
-"""Loops over outputs, the innermost ones, that a tile may take from."""
+"""The number of innermost loops over outputs that a tile may take iterations from."""
 
 STORE_CYCLES, FOLD_CYCLES = 1.5, 10.0
-"""For each accumulator before and after the reduction; to fold lanes onto each other takes more."""
+"""Cycles for each accumulator before and after the reduction: to load and store it, or to fold its
+lanes onto each other, which takes more."""
 
 GOOD, MOST_GOOD = 1.03, 6
-"""Cycles of a tile over those of the best one that count as equal, and how many such there are."""
+"""A tile is good if it takes at most `GOOD` times the cycles of the best one; at most `MOST_GOOD`
+are kept."""
 
 NEAR, MOST_NEAR = 1.15, 6
-"""The same for tiles that are worth a look where the good ones leave no choice of the order."""
+"""The same limits for near tiles, which are considered where the good ones leave no choice of the
+loop order."""
 
 WINDOW = 1.05
-"""Cycles of an unrolled window over those modelled: long code, and idle units at both ends."""
+"""Real over modelled cycles of an unrolled window: its code is long, and units idle at both
+ends."""
 
 MOST_PARTS, STEPS_OF_PART = 8, 4
-"""Partial results of one output whose lanes are folded at the end, and the least steps of each."""
+"""The most partial results of one output whose lanes are folded at the end, and the fewest steps of
+each."""
 
 LONG_STEP = 16
-"""Copies of the statement from which on a step gains nothing from being unrolled: kernels of random
-candidates of seven operators take 0.998 of the time on a Zen 4. With 32 registers, that is. With 16
-unrolling decides how LLVM keeps the accumulators, and kernels take 0.99 to 1.06 of the time."""
+"""Copies of the statement from which a step gains nothing from being unrolled, with 32 registers:
+kernels of random candidates of seven operators then take 0.998 of the time on a Zen 4. With 16
+registers, unrolling decides how LLVM keeps the accumulators, and kernels take 0.99 to 1.06 of the
+time."""
 
 LEAST_ROUNDS = 8
-"""Rounds of an unrolled loop that leaves steps over."""
+"""The fewest rounds of an unrolled loop that leaves steps over."""
 
 ENDLESS = 10**9
-"""Steps of a reduction so long that what surrounds it does not count."""
+"""The steps of a reduction so long that the cycles before and after it do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
     """A load in the reduction: `cost` is the number of load instructions of one copy.
 
-    `varies` has a flag for each tile loop: whether the load's address depends on it. `steps` is how
-    far each tile loop moves it, `along` how far each loop of the problem's window, in elements.
+    `varies` has a flag for each tile loop: whether the load's address depends on it. `steps` has
+    the load's stride along each tile loop, `along` its stride along each loop of the problem's
+    window, in elements.
     """
 
     cost: float
@@ -67,14 +74,14 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class TileProblem:
-    """What the choice depends on.
+    """The inputs of the choice of a tile.
 
-    `extents` are those of the tile loops, outermost first; the last one counts the vector
-    registers of one statement. `steps` is the number of reduction steps between loading and
-    storing the accumulators, `weight` the instructions for each accumulator and step besides loads,
-    `finish` the cycles for each accumulator before and after the reduction. `window` has the
-    extents of the innermost reduction loops where their steps share what they read, else nothing.
-    `most_parts` is the power of two that `parts_of` is limited to: 1 where lanes are not folded.
+    `extents` are those of the tile loops, outermost first; the last one counts the vector registers
+    of one statement. `steps` is the number of reduction steps between loading and storing the
+    accumulators. `weight` is the number of instructions besides loads for each accumulator and
+    step, `finish` the cycles for each accumulator before and after the reduction. `window` has the
+    extents of the innermost reduction loops where their steps share reads, else nothing.
+    `most_parts` is the power of two that limits `parts_of`: 1 where lanes are not folded.
     """
 
     extents: tuple[int, ...]
@@ -92,16 +99,17 @@ def parts_of(problem: TileProblem, accumulators: int) -> float: ...
 @overload
 def parts_of(problem: TileProblem, accumulators: int | Array) -> float | Array: ...
 def parts_of(problem: TileProblem, accumulators: int | Array) -> float | Array:
-    """Partial results of each of so many accumulators, for steps that take turns at them.
+    """The number of partial results of each accumulator, for steps that take turns at them.
 
-    Each step of one accumulator waits for the one before; a core that begins two in each of four
-    cycles needs eight that do not. Lanes that are folded at the end can be more lanes as well.
+    Each step of one accumulator waits for the one before. A core that starts two steps a cycle,
+    with a latency of four cycles, needs eight independent ones. Lanes that are folded at the end
+    may as well be more lanes.
     """
     return largest(1, -largest(-(MOST_PARTS // accumulators), -problem.most_parts))
 
 
 def most_parts(steps: int) -> int:
-    """The power of two of partial results that a reduction of so many steps is worth."""
+    """The most partial results, a power of two, that a reduction of `steps` steps is worth."""
     parts = 1
     while 2 * parts <= MOST_PARTS and 2 * parts * STEPS_OF_PART <= steps:
         parts *= 2
@@ -119,8 +127,8 @@ def cost(
 ) -> float | Array:
     """Modelled cycles for each accumulator and reduction step; infinite when registers run out.
 
-    The factors of `tile`, and the `steps` that may stand for the problem's, can be arrays: then the
-    cycles of each of those tiles. Tiles of a problem with a window are numbers.
+    The factors of `tile`, and `steps` (None: the problem's), can be arrays; the result then has the
+    cycles of each of those tiles. A problem with a window takes numbers only.
     """
     core, accumulators = problem.core, math.prod(tile)
     steps = problem.steps if steps is None else steps
@@ -142,7 +150,7 @@ def cost(
 def needs(
     problem: TileProblem, tile: Sequence[int | Array], steps: int | Array | None = None
 ) -> tuple[Any, Any]:
-    """The registers that the operands of a tile take, and the loads of one step (of a window on
+    """The registers that a tile's operands take, and the loads of a step (in a window, on
     average)."""
     window = window_of(problem, tile, problem.steps if steps is None else steps)
     if window is None:
@@ -153,9 +161,9 @@ def needs(
 def window_of(
     problem: TileProblem, tile: Sequence[int | Array], steps: int | Array
 ) -> Window | None:
-    """The window that becomes of a tile whose accumulators live for `steps`, where that is faster.
+    """The window that a tile becomes when its accumulators live for `steps`; None if it is slower.
 
-    A problem that has a window takes numbers, no arrays.
+    A problem with a window takes numbers only, no arrays.
     """
     if not problem.window:
         return None
@@ -175,7 +183,7 @@ def window_of(
 
 
 def _window_cycles(problem: TileProblem, window: Window) -> float:
-    """Of a step: loads and stores of the accumulators run beside the arithmetic."""
+    """Cycles of one step of a window; accumulator loads and stores run beside the arithmetic."""
     each = window.copies / window.steps
     work, loads = window.copies * problem.weight, window.loads + each
     return WINDOW * problem.core.cycles(work, loads, each, problem.core.latency)
@@ -184,7 +192,7 @@ def _window_cycles(problem: TileProblem, window: Window) -> float:
 def operand_registers(operands: Sequence[Operand], tile: Sequence[int | Array]) -> tuple[Any, Any]:
     """The registers that the operands of a tile take, and the loads of one step.
 
-    The operand with most copies streams through one register while the others are held.
+    The operand with the most copies streams through one register while the others are held.
     """
     loads: float | Array = 0.0
     held: int | Array = 0
@@ -201,14 +209,15 @@ def operand_registers(operands: Sequence[Operand], tile: Sequence[int | Array]) 
 
 
 def choose_tile(problem: TileProblem) -> tuple[int, ...]:
-    """The tile whose steps take least; among equals the one with larger inner factors."""
+    """The tile with the fewest cycles per step; among equals the one with larger inner factors."""
     return good_tiles(problem)[0]
 
 
 def good_tiles(problem: TileProblem) -> list[tuple[int, ...]]:
-    """A few tiles that keep the core about as busy as the best one, which is first.
+    """A few tiles that keep the core about as busy as the best one, which comes first.
 
-    Each has a factor for each tile loop. Among equals those with larger inner factors come first.
+    A tile has a factor for each tile loop. Among equals, tiles with larger inner factors come
+    first.
     """
     return good_and_near_tiles(problem)[0]
 
@@ -216,7 +225,7 @@ def good_tiles(problem: TileProblem) -> list[tuple[int, ...]]:
 def good_and_near_tiles(
     problem: TileProblem,
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The good tiles, and a few behind them."""
+    """The good tiles, and a few that are nearly as good; each list has its best first."""
     points = max(1, min(problem.core.registers - 1, MAX_POINTS))  # an operand needs a register too
     keys = []
     for tile in _tiles(problem.extents, points):
@@ -236,10 +245,11 @@ def _factors(keys: Sequence[tuple[float, tuple[int, ...]]]) -> list[tuple[int, .
 
 
 def unrolled_steps(extent: int, copies: int, registers: int) -> int:
-    """Steps in each round of the innermost loop of `extent`: up to four, while their copies of the
-    tile's `copies` stay few. Long loops may leave some over, which run one by one.
+    """The number of steps that one round of the innermost loop of `extent` unrolls: 1, 2 or 4.
 
-    In a matmul this gains 1 to 4%, where steps are short up to a tenth.
+    The steps' copies of a tile with `copies` of the statement must stay few. A long loop may leave
+    a rest of steps, which run one by one. In a matmul this gains 1 to 4%, with short steps up to a
+    tenth.
     """
     enough = MAX_POINTS if registers < 32 else LONG_STEP
     rounds = 1
@@ -251,13 +261,13 @@ def unrolled_steps(extent: int, copies: int, registers: int) -> int:
 
 
 def whole_loops(extents: Sequence[int], copies: int, registers: int) -> int:
-    """How many of the innermost reduction loops of `extents` are unrolled whole, with `copies` of
-    the statement in the tile.
+    """How many of the innermost reduction loops of `extents` are fully unrolled around a tile with
+    `copies` of the statement.
 
-    The window of a pooling or of a convolution by channels has few steps: rolled, its counters take
-    longer than its steps, and what neighbouring steps both read is read twice. What is read once
-    for several steps takes registers beside the accumulators, up to one for each: where they are
-    too few, LLVM would keep it on the stack.
+    The window of a pooling or of a depthwise convolution has few steps. Rolled, its loop counters
+    take longer than its steps, and elements that neighbouring steps share are read twice. An
+    element loaded once for several steps takes a register beside the accumulators, up to one for
+    each. Where registers are too few, LLVM would keep it on the stack.
     """
     if 2 * copies > registers:
         return 0

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 def total(values: Iterable[float]) -> float:
-    """The sum from the first to the last, each step rounded; 0 without any.
+    """The sum from the first value to the last, each step rounded; 0 for no values.
 
-    From Python 3.12 on, `sum` of floats compensates for what rounding loses: other last bits than
-    before, and than those of arrays that are added up one after the other.
+    From Python 3.12 on, `sum` of floats compensates rounding errors. Its last bits differ from
+    earlier versions, and from arrays that are added up one after the other.
 
         >>> total([0.1] * 10)
         0.9999999999999999

@@ -1,7 +1,7 @@
-"""The loops around a store in the order in which the generated code runs them.
+"""List the loops around a store in the order in which the generated code runs them.
 
-As the plan of its nest puts them: what is outside the life of the accumulators, the reduction, then
-the tile of outputs that registers hold, then lanes.
+The plan of the nest gives the order: loops outside the accumulators' lifetime, the reduction, the
+tile of outputs that registers hold, then lanes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from autosched.nest.piece import Piece, Tile
 
 
 class Visit(NamedTuple):
-    """A loop of the generated code: `strides` in elements, the stored access first."""
+    """A loop of the generated code: extent, and strides in elements, the stored access first."""
 
     extent: int
     strides: tuple[int, ...]
 
 
 def visits(piece: Piece, accesses: int) -> tuple[Visit, ...]:
-    """The loops of the piece, outermost first, down to lanes; their first `accesses` strides."""
+    """The loops of the piece, outermost first, lanes last, with strides of `accesses` accesses."""
     nest = piece.nest
     if piece.tile is not None:
         return _tiled(nest, piece.tile, accesses)

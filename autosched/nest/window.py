@@ -1,4 +1,4 @@
-"""The window of a reduction: steps unrolled whole because neighbouring outputs read the same.
+"""The window of a reduction: steps unrolled because neighbouring outputs read common elements.
 
     for h in 7:                                   y0 += x0*k0
         for rh in 3:                              y0 += x1*k1; y1 += x1*k0
@@ -6,9 +6,9 @@
                                                   ...
     (21 loads of X)                               (9 loads of X; K stays in registers)
 
-Rolled, each step loads what each of its outputs reads. Unrolled, an element is loaded once for all
-the steps that read it. The statements are put in the order of those elements, so that each takes a
-register only for a moment; every output still sees its own steps in their order.
+Rolled, each step loads every element that its outputs read. Fully unrolled, an element is loaded
+once for all the steps that read it. The statements are ordered by those elements, so that each
+element takes a register only for a moment; the steps of every output keep their order.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from typing import NamedTuple, Protocol
 from autosched.nest.total import total
 
 MOST_COPIES = 256
-"""Copies of the statement that a window may have: some 2 KB of code."""
+"""The most copies of the statement in a window: some 2 KB of code."""
 
 
 class Moving(Protocol):
-    """A read: the load instructions of one copy, and how far each loop of the tile and each of the
-    window moves it, in elements."""
+    """A read: its load instructions, and its strides along the loops of tile and window."""
 
     @property
     def cost(self) -> float:
@@ -34,19 +33,19 @@ class Moving(Protocol):
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """How far each loop of the tile moves it."""
+        """Stride along each loop of the tile, in elements."""
 
     @property
     def along(self) -> tuple[int, ...]:
-        """How far each loop of the window moves it."""
+        """Stride along each loop of the window, in elements."""
 
 
 class Window(NamedTuple):
-    """`loops` of the reduction, the innermost ones, of which all `steps` are unrolled, with
-    `copies` of the statement in each.
+    """Innermost reduction loops that are fully unrolled.
 
-    `loads` are those of one step on average, `live` the registers that operands take, `shared` the
-    position of the read whose elements are used in turn.
+    `loops` is their number, `steps` the number of their iterations, `copies` the copies of the
+    statement in each step. `loads` is the average number of loads of a step, `live` the registers
+    that operands take, `shared` the position of the read whose elements order the statements.
     """
 
     loops: int
@@ -58,9 +57,9 @@ class Window(NamedTuple):
 
 
 def elements(moves: Sequence[tuple[int, int]]) -> int:
-    """How many elements loops with these (stride, extent) read.
+    """The number of different elements that loops with these (stride, extent) read.
 
-    Runs of multiples that overlap count once: for 4 outputs and a window of 3, all one apart, 6.
+    Overlapping runs of multiples count once: 4 outputs and a window of 3, all of stride 1, read 6.
     """
     runs: list[tuple[int, int]] = []
     for stride, extent in sorted((abs(stride), extent) for stride, extent in moves if stride):
@@ -75,7 +74,7 @@ def elements(moves: Sequence[tuple[int, int]]) -> int:
 
 
 def shares(read: Moving, extents: Sequence[int], window: Sequence[int]) -> bool:
-    """Whether several steps of the window read the same for different outputs of the tile."""
+    """Whether steps of the window read common elements for different outputs of the tile."""
     tile = _moves(read.steps, extents)
     steps = _moves(read.along, window)
     return elements(tile + steps) < elements(tile) * elements(steps)
@@ -89,11 +88,12 @@ def window_over(
     registers: int,
     weight: float,
 ) -> Window | None:
-    """The window of all `steps` that the accumulators of `tile` live for.
+    """The window of all `steps` for which the accumulators of `tile` live.
 
     `extents` are those of the reduction's innermost loops, `weight` counts the instructions of a
-    statement besides loads. None when other loops are among these steps, when none of them reads
-    what another one does, or where registers do not suffice.
+    statement besides loads. None when these steps are not whole loops of `extents`, when no two of
+    them read a common element, when the copies exceed `MOST_COPIES`, or where registers do not
+    suffice.
     """
     copies, loops, reached = math.prod(tile), 0, 1
     while reached < steps and loops < len(extents):
@@ -128,10 +128,10 @@ Point = tuple[int, ...]
 def statements(
     read: Moving, extents: Sequence[int], tile: Sequence[int]
 ) -> list[tuple[Step, Point]]:
-    """The statements of a window over loops of `extents`, those that read one element together.
+    """The statements of a window over loops of `extents`, grouped by the element of `read` used.
 
-    Each is an iteration of the window's loops and a point of the tile. For each point, its steps
-    are in the order of the loops.
+    A statement is an iteration of the window's loops and a point of the tile. For each point, its
+    steps keep the order of the loops.
     """
     window = read.along[len(read.along) - len(extents) :]
     beside = [_beside(stride, window) for stride in read.steps]
@@ -153,7 +153,8 @@ def _all(extents: Sequence[int], tile: Sequence[int]) -> Iterator[tuple[Step, Po
 
 
 def _beside(stride: int, window: Sequence[int]) -> int | None:
-    """The loop of the window that moves the read the way a loop of the tile with `stride` does."""
+    """The position of the window loop whose stride is closest to `stride`, one dividing the other;
+    None when there is none."""
     found = [
         (max(abs(stride), abs(along)) // min(abs(stride), abs(along)), k)
         for k, along in enumerate(window)

@@ -1,5 +1,5 @@
-"""The referee: whether a GPU candidate computes what its task says, without a GPU.
+"""The referee: checks without a GPU whether a GPU candidate computes what its task says.
 
-It runs the final device functions in the interpreter, watched, on some blocks or on a smaller
-problem, and compares with NumPy.
+It runs the final device functions in the watched interpreter, on some blocks or on a smaller
+problem, and compares the results with NumPy.
 """

@@ -1,4 +1,4 @@
-"""Loops whose iterations have nothing to do with one another, run as one more axis of the arrays.
+"""Vectorization of independent loops, so that the interpreter runs them as one array operation.
 
 before:
     def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
@@ -20,8 +20,8 @@ after:
             C[0:4] = C[0:4] + broadcast(A[k * 4 + threadIdx.x], 4) * A[k * 4:k * 4 + 4]
         B[threadIdx.x * 4:threadIdx.x * 4 + 4] = C[0:4]
 
-Every element is computed by the same operations in the same order, so results are the same to the
-bit; only the order of different elements changes.
+Every element is computed by the same operations in the same order, so results are equal bit by bit;
+only the order among different elements changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _MOST_LANES = 256
 
 
 def batch_loops(func: PrimFunc) -> PrimFunc:
-    """`func` with innermost loops over independent stores as vectors; itself when there is none."""
+    """Turn innermost loops over independent stores into vectors.
+
+    Returns `func` itself if there are none.
+    """
 
     def go(s: Stmt) -> Stmt:
         if isinstance(s, For):
@@ -60,7 +63,7 @@ def batch_loops(func: PrimFunc) -> PrimFunc:
 
 
 def _nest(s: Stmt) -> tuple[list[For], list[BufferStore]] | None:
-    """Loops directly inside one another around scalar stores."""
+    """The perfectly nested loops and the scalar stores inside, None for any other statement."""
     loops = []
     while isinstance(s, For):
         plain = s.kind in (ForKind.SERIAL, ForKind.UNROLLED)
@@ -86,7 +89,10 @@ def _plain(s: BufferStore) -> bool:
 
 
 def _batched(loops: list[For], stores: Sequence[BufferStore]) -> Stmt | None:
-    """The nest with as many of its loops as are independent made one, vectorized and innermost."""
+    """Fuse as many loops as are independent into one innermost vectorized loop.
+
+    None if no loop is independent.
+    """
     chosen: list[For] = []
     for loop in reversed(loops):
         if prod(_length(x) for x in (*chosen, loop)) <= _MOST_LANES and _independent(
@@ -100,7 +106,7 @@ def _batched(loops: list[For], stores: Sequence[BufferStore]) -> Stmt | None:
     inside: Stmt = SeqStmt(tuple(stores)) if len(stores) > 1 else stores[0]
     values: dict[Var, Expr] = {}
     below = 1
-    for loop in chosen:  # the innermost first
+    for loop in chosen:  # innermost first
         part = op.floordiv(lane, below) if below > 1 else lane
         if below * _length(loop) < lanes:
             part = op.floormod(part, _length(loop))
@@ -121,7 +127,7 @@ def _length(loop: For) -> int:
 
 
 def _independent(loops: Sequence[For], stores: Sequence[BufferStore]) -> bool:
-    """Whether no two iterations of `loops` touch one element of what `stores` write."""
+    """Whether no two iterations of `loops` access the same element that `stores` write."""
     lengths = {x.loop_var: _length(x) for x in loops}
     written = {s.buffer.data: s for s in stores}
     for store in stores:
@@ -141,7 +147,7 @@ def _independent(loops: Sequence[For], stores: Sequence[BufferStore]) -> bool:
 
 
 def _one_to_one(terms: dict[Expr, int], lengths: dict[Var, int]) -> bool:
-    """Whether different values of the variables give different sums, whatever the rest is."""
+    """Whether different values of the variables give different sums, whatever else is added."""
     if any(free_vars(t) & lengths.keys() and t not in lengths for t in terms):
         return False
     reach = 0
@@ -153,7 +159,7 @@ def _one_to_one(terms: dict[Expr, int], lengths: dict[Var, int]) -> bool:
 
 
 def _accesses(stores: Sequence[BufferStore], store: BufferStore) -> Iterator[Expr]:
-    """The indices at which `stores` touch the memory that `store` writes."""
+    """The indices at which `stores` access the memory that `store` writes."""
     for s in stores:
         if s.buffer.data is store.buffer.data:
             yield s.indices[0]

@@ -1,8 +1,9 @@
-"""Whether blocks of a kernel leave each other's global memory alone, for all blocks at once.
+"""Proofs that blocks of a kernel do not access each other's global memory, for all blocks at once.
 
-Blocks are not ordered: what one stores, no other may store or load. That is so when the index of
-every access to a stored buffer tells blockIdx apart, whatever threads and loops do: the index is
-written as a sum of digits (`digits.py`). What is no such sum is counted out when it is small.
+Blocks are not ordered, so no block may store or load an element that another one stores. This holds
+if the index of every access to a stored buffer is different for different values of blockIdx,
+whatever threads and loops do. To prove it, the index is written as a sum of digits (`digits.py`).
+If that is not possible, elements are enumerated, provided they are few.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from autosched.tir.walk import child_stmts, direct_exprs, free_vars, pre_order, 
 from autosched.transform.device.thread_index import evaluate
 
 _MOST = 1 << 19
-"""Elements that are counted out where digits do not decide."""
+"""The most elements that are enumerated if digits do not decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
-    """A statement whose elements other blocks may touch, as far as was seen, and why."""
+    """A statement whose elements other blocks may access as far as is known, and the reason."""
 
     stmt: Stmt
     why: str
@@ -47,11 +48,11 @@ class Unproved:
 class _Access:
     stmt: Stmt
     index: Expr | None  # None: any element
-    limits: tuple[tuple[Expr, int], ...] = ()  # what is below so much where it is made
+    limits: tuple[tuple[Expr, int], ...] = ()  # (e, n): e < n at the access
 
 
 def unproved_stores(kernel: AttrStmt) -> list[Unproved]:
-    """One entry for each global buffer that blocks may not leave alone; none when all is proved."""
+    """One entry per global buffer on which blocks may interfere; empty if all is proved."""
     found = _Collector()
     found.stmt(kernel, {})
     if all(found.extents.get(b) == 1 for b in found.blocks):
@@ -69,7 +70,7 @@ def unproved_stores(kernel: AttrStmt) -> list[Unproved]:
 
 
 class _Collector:
-    """Accesses to global memory, the variables of a kernel and how many values each has."""
+    """Collects accesses to global memory, and the number of values of each variable of a kernel."""
 
     def __init__(self) -> None:
         self.stores: dict[Var, list[_Access]] = {}
@@ -81,7 +82,7 @@ class _Collector:
         self._limits: tuple[tuple[Expr, int], ...] = ()
 
     def stmt(self, s: Stmt, table: Mapping[Var, Expr]) -> None:
-        """Collects from `s`; `table` has the values of variables that stand for others."""
+        """Collect the accesses of `s`; `table` maps variables to the expressions they stand for."""
         for root in direct_exprs(s):
             self._expr(s, root, table)
         match s:
@@ -130,7 +131,7 @@ class _Collector:
                     self._call(s, e)
 
     def _call(self, s: Stmt, e: Call) -> None:
-        """What a call gets a pointer to it may write, unless it is known to read it only."""
+        """A call may write through every pointer it gets, unless it is known only to read."""
         for k, argument in enumerate(e.args):
             pointer: Expr | None = argument
             if isinstance(argument, Call) and argument.op == "address_of":
@@ -162,7 +163,7 @@ class _Collector:
         into.setdefault(data, []).append(_Access(s, index, self._limits))
 
     def _scalar(self, index: Expr) -> Expr | None:
-        """The elements of an index, a vector's by a variable for its lanes."""
+        """The index as a scalar; a ramp gets a variable for its lanes. None for other vectors."""
         if index.dtype.lanes == 1:
             return index
         if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm):
@@ -173,7 +174,7 @@ class _Collector:
 
 
 def _limits(condition: Expr) -> list[tuple[Expr, int]]:
-    """(e, n) for each part of a condition that says that e < n."""
+    """(e, n) for each conjunct of a condition that says e < n."""
     match condition:
         case And(a, b):
             return [*_limits(a), *_limits(b)]
@@ -187,7 +188,10 @@ def _limits(condition: Expr) -> list[tuple[Expr, int]]:
 
 
 def _limited(access: _Access, blocks: Sequence[Var], extents: dict[Var, int]) -> Expr | None:
-    """The index with sums that a condition limits as variables of that many values."""
+    """The index, with variables in place of sums that a condition limits.
+
+    Each such variable has as many values as the condition allows.
+    """
     if access.index is None:
         return None
     constant, terms = linear(access.index)
@@ -209,7 +213,7 @@ def _limited(access: _Access, blocks: Sequence[Var], extents: dict[Var, int]) ->
 def _trouble(
     accesses: Sequence[_Access], blocks: Sequence[Var], extents: Mapping[Var, int]
 ) -> str | None:
-    """Why blocks may meet in what the accesses touch; None when they do not."""
+    """The reason why blocks may access the same element; None if they do not."""
     indices: list[Expr] = []
     for access in accesses:
         if access.index is None:
@@ -249,7 +253,7 @@ def _by_digits(indices: Sequence[Expr], blocks: Sequence[Var], extents: Mapping[
         return all(_whole(s, blocks, extents) for s in sums) and tells_apart(sums, wanted)
     if len(inner) > 1 or any(d.base in wanted for s in sums for d in s.terms):
         return False
-    (base,) = inner  # blocks are told apart by a sum of them, and that by the index
+    (base,) = inner  # a sum identifies the block, and the index identifies the sum
     own, count = digits(base, extents), count_of(base, extents)
     return (
         own is not None
@@ -262,14 +266,17 @@ def _by_digits(indices: Sequence[Expr], blocks: Sequence[Var], extents: Mapping[
 
 
 def _whole(s: Sum, blocks: Sequence[Var], extents: Mapping[Var, int]) -> bool:
-    """Whether all of each block variable is in the sum."""
+    """Whether each block variable is fully contained in the sum."""
     return all(covers(s, b, extents[b]) for b in blocks)
 
 
 def _by_counting(
     accesses: Sequence[_Access], blocks: Sequence[Var], extents: Mapping[Var, int]
 ) -> bool:
-    """All elements of all blocks, where they are few; those that conditions keep."""
+    """Enumerate the elements of all blocks, if they are few, as limited by conditions.
+
+    True if no two blocks access the same element.
+    """
     touched: list[np.ndarray] = []
     owners: list[np.ndarray] = []
     for access in accesses:

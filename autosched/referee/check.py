@@ -1,4 +1,4 @@
-"""A GPU candidate against its task's reference, on a machine without a GPU."""
+"""Check of a GPU candidate against its task's reference, on a machine without a GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Verdict(Enum):
-    """What came of a check."""
+    """The result of a check."""
 
     AGREES = "agrees"
     WRONG = "wrong answer"
@@ -47,12 +47,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Report:
-    """What the referee found of one candidate.
+    """The referee's findings about one candidate.
 
-    `how` says what was run: all blocks, so many of them, or all blocks of a smaller problem.
-    `message` says what is wrong; of a fault `stmt` is the statement, `where` the thread, and `kind`
-    the name of the error (RaceError, AccessError ...). `proofs` is what is known of the kernels
-    of the real size without a run (`static_checks.py`).
+    `how` says what was run: all blocks, some of them, or all blocks of a smaller problem. `message`
+    says what is wrong. For a fault, `stmt` is the statement, `where` the thread, and `kind` the
+    name of the error (RaceError, AccessError ...). `proofs` are statements about the kernels of the
+    real size that need no run (`static_checks.py`).
     """
 
     verdict: Verdict
@@ -78,13 +78,13 @@ class Report:
 
 
 def check_candidate(task: Task, steps: Iterable[Step], *, seconds: float = 5.0) -> Report:
-    """Runs a candidate's kernels in the interpreter and compares what they write with NumPy.
+    """Run a candidate's kernels in the interpreter and compare their results with NumPy.
 
-    A candidate of one kernel runs on representative blocks of its real size. Where that takes more
-    than `seconds`, where there are several kernels, and where it is not proved that blocks leave
-    each other's memory alone, all blocks of a smaller problem run; of 16-bit floats all of the real
-    one if the time suffices, since sums of few elements may cancel to nothing but rounding. Raises
-    ScheduleError when the steps are illegal.
+    A candidate with one kernel runs on representative blocks of its real size. All blocks of a
+    smaller problem run instead if that takes more than `seconds`, if there are several kernels, or
+    if it is not proved that blocks do not interfere. With 16-bit floats, all blocks of the real
+    problem run if time permits, because sums of few elements may cancel to mere rounding errors.
+    Raises ScheduleError if the steps are illegal.
     """
     steps = tuple(steps)
     source, final = lowered(task, steps)
@@ -116,7 +116,7 @@ def _in_16_bits(func: PrimFunc) -> bool:
 
 
 def lowered(task: Task, steps: Sequence[Step]) -> tuple[PrimFunc, PrimFunc]:
-    """A candidate as ScheduleOps makes it, and as code is generated from it."""
+    """A candidate as ScheduleOps produces it, and as code is generated from it."""
     sch, tensors = apply_steps(task.dag, steps, LayoutOption.NO_REWRITE)
     with task.lowering.context():
         source = schedule_ops(sch, tensors)
@@ -132,10 +132,11 @@ def check_function(
     sample: bool,
     how: str = "all blocks",
 ) -> Report:
-    """Runs `final`, and compares with what the task's reference and `source` say.
+    """Run `final` and compare it with the task's reference and with `source`.
 
-    `sample` runs representative blocks only, and compares only what these have written; what they
-    should have written is told from `source`, the function before its lowering.
+    With `sample` only representative blocks run, and only the elements that they have written are
+    compared. Which elements they should have written follows from `source`, the function before
+    lowering.
     """
     start = time.perf_counter()
     chosen: list[int] = []
@@ -174,7 +175,7 @@ def check_function(
             interp.run(batch_loops(final), [*inputs, *outputs], watch=watch)
         except TooLargeError:
             raise
-        except InterpreterError:  # again, for the statement and the thread as they are
+        except InterpreterError:  # again, to report the original statement and thread
             interp.run(final, [*inputs, *outputs], watch=watch)
     except TooLargeError as error:
         return report(Verdict.UNCHECKED, f"too large: {error}")
@@ -195,7 +196,7 @@ def _poison(func: PrimFunc, param: Any) -> Array:
 def _wrong_elements(
     source: PrimFunc, names: Sequence[str], blocks: Blocks | None, watch: Watch
 ) -> str | None:
-    """Which elements were written although they should not be, or were not."""
+    """A message about elements that were wrongly written or left out; None if there are none."""
     try:
         predicted = predicted_writes(source, names, blocks)
     except UnpredictableError:
@@ -220,7 +221,7 @@ def _wrong_values(
     outputs: Sequence[Array],
     watch: Watch,
 ) -> str | None:
-    """How the elements that were written differ from the reference."""
+    """A message about written elements that differ from the reference; None if there are none."""
     expected = task.reference([array.copy() for array in inputs])
     allowed = tolerances(task, inputs, expected)
     for name, got, want, tolerance in zip(names, outputs, expected, allowed, strict=True):

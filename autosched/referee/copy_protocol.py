@@ -1,9 +1,9 @@
-"""Whether what is copied asynchronously is waited for before it is read, on every way.
+"""Proofs that every asynchronous copy is waited for before its data are read, on every path.
 
 A copy belongs to the group that its thread commits next. It has arrived after a wait for all but n
-groups when at least n more were committed since, and other threads see it after the barrier that
-follows. Loops in which groups are committed are counted out, so that of a buffer whose parts are
-filled in turns, as in a pipeline, each part is looked at by itself (`touched_bytes.py`).
+groups if at least n more groups were committed since. Other threads see it after the next barrier.
+Loops in which groups are committed are enumerated, so that each slot of a buffer that is filled in
+turns, as in a pipeline, is tracked by itself (`touched_bytes.py`).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from autosched.transform.device.thread_access import is_barrier
 from autosched.transform.device.thread_index import evaluate
 
 _STARTED, _ARRIVED, _SEEN = -1, 1 << 20, 1 << 21
-"""How far a copy is: started, committed (so many groups ago), arrived, seen by all threads."""
+"""The state of a copy: started, committed (so many groups ago), arrived, visible to all threads."""
 _State = Mapping[Bytes, int]
-_MOST = 1 << 16  # iterations of a loop that is counted out
+_MOST = 1 << 16  # iterations of a loop that is enumerated
 
 
 def early_reads(kernel: Stmt) -> list[Stmt]:
-    """The statements that may touch what is still being copied; none when all is waited for."""
+    """The statements that may access memory while it is copied; empty if there are none."""
     finder = _Finder(kernel)
     finder.after(kernel, {})
     return list(finder.early)
 
 
 def copies(kernel: Stmt) -> bool:
-    """Whether a kernel copies asynchronously."""
+    """Whether a kernel contains asynchronous copies."""
     return any(_calls(s, "ptx_cp_async") for s in stmts(kernel))
 
 
@@ -47,10 +47,10 @@ class _Finder:
     def __init__(self, kernel: Stmt) -> None:
         self.early: dict[Stmt, None] = {}
         self._touched = TouchedBytes(kernel)
-        self._values: dict[Var, int] = {}  # of the loops that are counted out
+        self._values: dict[Var, int] = {}  # of the loops that are enumerated
 
     def after(self, s: Stmt, state: _State) -> _State:
-        """The least that is known of the copies to each part of the memory after `s`."""
+        """The least state, over all paths, of the copies to each part of memory after `s`."""
         match s:
             case SeqStmt():
                 for part in s.stmts:
@@ -58,7 +58,7 @@ class _Finder:
                 return state
             case Evaluate(Call(op="ptx_cp_async")):
                 copied = dict.fromkeys(self._touched.of(s, self._values), _STARTED)
-                if not copied:  # who knows where to
+                if not copied:  # the destination is unknown
                     self.early[s] = None
                 return {**state, **copied}
         for touched in self._touched.of(s, self._values):
@@ -106,13 +106,13 @@ class _Finder:
         return ways[0] if len(ways) == 1 else _least(*ways)
 
     def _is_counted(self, s: For) -> bool:
-        """Whether groups are committed in a loop of few iterations, whose number is known."""
+        """Whether a loop commits groups and has a known, small number of iterations."""
         known = isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)
         few = known and s.extent.value <= _MOST  # type: ignore[attr-defined]  # it is an IntImm
         return few and any(_calls(each, "ptx_commit_group") for each in stmts(s.body))
 
     def _counted(self, s: For, state: _State) -> _State:
-        """The state after all iterations; those that do the same from the same state count once."""
+        """The state after all iterations; equal iterations from equal states are computed once."""
         assert isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)
         numbers = np.arange(s.min.value, s.min.value + s.extent.value)
         known: dict[tuple[bytes, frozenset[tuple[Bytes, int]]], _State] = {}
@@ -126,7 +126,7 @@ class _Finder:
         return state
 
     def _kinds(self, s: For, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[bytes]:
-        """For each iteration what decides on what it does: equal ones do the same."""
+        """A key for each iteration: iterations with equal keys have the same effect."""
         counted = frozenset((*self._values, s.loop_var))
         env = {v: np.asarray(k, np.int64) for v, k in self._values.items()}
         env[s.loop_var] = numbers
@@ -139,9 +139,10 @@ class _Finder:
         return [row.tobytes() for row in rows]
 
     def _deciding(self, s: Stmt, counted: frozenset[Var]) -> Iterator[Expr]:
-        """The conditions and the terms of indices in `s` that loops which are counted out decide.
+        """The conditions and index terms in `s` that depend on enumerated loops.
 
-        Of a loop inside that is counted out, too, they are not known yet.
+        Expressions that depend on a nested enumerated loop are included; that loop has no value
+        yet.
         """
         if isinstance(s, IfThenElse) and free_vars(s.condition) <= counted:
             yield s.condition

@@ -1,7 +1,7 @@
-"""The kernels that CUDA code is generated from, still within the function that launches them.
+"""The kernels as CUDA code is generated from them, still inside the function that launches them.
 
-What the device pipeline does to host and launches has no part in what a kernel computes; together
-with its host a kernel that reads what another wrote can be watched.
+The passes that concern the host and launches do not change what a kernel computes. Together with
+its host, a kernel that reads what another one wrote can be watched.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ DEVICE_PASSES: tuple[Pass, ...] = (
 
 
 def device_function(source: PrimFunc) -> PrimFunc:
-    """`source`, as ScheduleOps makes it, with flat loops, barriers, shuffles and narrow vectors."""
+    """Lower `source` from ScheduleOps to flat loops, barriers, shuffles and narrow vectors."""
     return Sequential(DEVICE_PASSES, "device_function")(source)

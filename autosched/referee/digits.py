@@ -1,9 +1,9 @@
-"""Indices as sums of independent digits, and whether such a sum tells some of them apart.
+"""Indices as sums of independent digits, and proofs that such a sum determines some of them.
 
-A variable that is divided and taken modulo numbers of one chain, `b // 8` and `b % 8`, has digits:
-`b = 8 * high + low` with 0 <= low < 8. An index that is linear in such quotients is a sum of
-digits, each with a factor. Sorted by factor, a digit is told apart by the sum when its factor is
-more than all smaller ones can add up to.
+A variable that is divided and reduced modulo numbers that divide each other, `b // 8` and `b % 8`,
+has digits: `b = 8 * high + low` with 0 <= low < 8. An index that is linear in such quotients is a
+sum of digits, each with a factor. With digits sorted by factor, the sum determines a digit if its
+factor exceeds the largest possible sum of all smaller ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autosched.tir.walk import free_vars
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`(base // below) % count` of an expression `base`."""
+    """The digit `(base // below) % count` of an expression `base`."""
 
     base: Expr
     below: int
@@ -30,7 +30,7 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """constant + sum of factor * digit."""
+    """The value constant + sum of factor * digit."""
 
     constant: int
     terms: dict[Digit, int]
@@ -39,7 +39,7 @@ class Sum:
 def quotient(e: Expr) -> tuple[Expr, int, int]:
     """(base, d, m) such that `e` is `base // d % m`; m is 0 without a remainder.
 
-    Only of what is not negative does a truncating division mean the same.
+    A truncating division is equal only for non-negative values.
     """
     match e:
         case FloorDiv(a, IntImm(n)) | Div(a, IntImm(n)) if n > 0:
@@ -61,9 +61,9 @@ def quotient(e: Expr) -> tuple[Expr, int, int]:
 
 
 def digits(index: Expr, extents: Mapping[Var, int]) -> Sum | None:
-    """`index` as digits of variables 0 .. extent - 1, and of sums of them that are divided.
+    """`index` as a sum of digits of variables, and of sums of variables that are divided.
 
-    None when it is not such a sum.
+    A variable has the values 0 .. extent - 1. None if the index is not such a sum.
     """
     constant, terms = linear(index)
     parts: dict[Expr, list[tuple[int, int, int]]] = {}  # base -> (factor, d, m)
@@ -75,7 +75,7 @@ def digits(index: Expr, extents: Mapping[Var, int]) -> Sum | None:
         count = count_of(base, extents)
         if count is None:
             return None
-        if count == 1:  # it is 0
+        if count == 1:  # the base is 0
             continue
         edges = _edges(uses, count)
         if edges is None:
@@ -90,7 +90,7 @@ def digits(index: Expr, extents: Mapping[Var, int]) -> Sum | None:
 
 
 def covers(s: Sum, base: Expr, count: int) -> bool:
-    """Whether the digits of `base`, which has `count` values, are all in the sum."""
+    """Whether the sum contains all digits of `base`, which has `count` values."""
     edge = 1
     for below, length in sorted((d.below, d.count) for d in s.terms if d.base is base):
         if below != edge:
@@ -100,7 +100,7 @@ def covers(s: Sum, base: Expr, count: int) -> bool:
 
 
 def count_of(base: Expr, extents: Mapping[Var, int]) -> int | None:
-    """How many values 0, 1, ... `base` may have."""
+    """The number of values 0, 1, ... that `base` may have; None if unknown."""
     if isinstance(base, Var):
         return extents.get(base)
     if not free_vars(base) <= extents.keys() or base in linear(base)[1]:
@@ -114,14 +114,14 @@ def count_of(base: Expr, extents: Mapping[Var, int]) -> int | None:
 
 
 def _edges(uses: Iterable[tuple[int, int, int]], count: int) -> list[int] | None:
-    """The numbers between digits, each a multiple of the one before; None when there are none."""
+    """The borders between digits, each a multiple of the one before; None if there are none."""
     cuts = {1}
     for _, divisor, rest in uses:
         cuts |= {divisor, divisor * rest} if rest else {divisor}
     edges = sorted(cut for cut in cuts if cut < count)
     top = edges[-1] * -(-count // edges[-1])
     above = sorted(cut for cut in cuts if cut >= count)
-    for cut in above:  # a remainder by more than there is
+    for cut in above:  # a remainder by more than the number of values
         top = cut if cut % edges[-1] == 0 and cut >= top else top
     edges.append(top)
     if len(edges) > 1 and edges[-1] == edges[-2]:
@@ -132,17 +132,17 @@ def _edges(uses: Iterable[tuple[int, int, int]], count: int) -> list[int] | None
 
 
 def tells_apart(sums: Sequence[Sum], wanted: set[Expr]) -> bool:
-    """Whether two elements that `sums` give are different when a base in `wanted` differs.
+    """Whether elements of `sums` differ whenever a base in `wanted` differs.
 
-    All sums must have the same factors for the digits of the `wanted` bases; what else they add
-    is taken together.
+    All sums must have the same factors for the digits of the `wanted` bases; their other digits are
+    bounded together.
     """
     first, *others = sums
     own = {d: f for d, f in first.terms.items() if d.base in wanted}
     for other in others:
         if {d: f for d, f in other.terms.items() if d.base in wanted} != own:
             return False
-    rest: dict[int, int] = {}  # factor -> how far that many digits of it can go
+    rest: dict[int, int] = {}  # factor -> greatest multiple of it that other digits reach
     for s in sums:
         mine: dict[int, int] = {}
         for d, f in s.terms.items():
@@ -150,7 +150,7 @@ def tells_apart(sums: Sequence[Sum], wanted: set[Expr]) -> bool:
                 mine[abs(f)] = mine.get(abs(f), 0) + d.count - 1
         for f, reach in mine.items():
             rest[f] = max(rest.get(f, 0), reach)
-    # Negative factors shift a sum by what they take off at most.
+    # Negative factors lower a sum by at most their greatest product.
     lows = [
         s.constant
         + sum(f * (d.count - 1) for d, f in s.terms.items() if f < 0 and d.base not in wanted)
@@ -161,7 +161,7 @@ def tells_apart(sums: Sequence[Sum], wanted: set[Expr]) -> bool:
         step = gcd(step, low - min(lows))
     if step:
         rest[step] = rest.get(step, 0) + (max(lows) - min(lows)) // step
-    reach, above = 0, False  # what smaller terms can add up to, and whether one must be told apart
+    reach, above = 0, False  # greatest sum of smaller terms; whether a wanted digit is among them
     terms = sorted(
         [(abs(f), d.count - 1, True) for d, f in own.items()]
         + [(f, n, False) for f, n in rest.items()]

@@ -1,7 +1,7 @@
-"""Faults put into a kernel one at a time, which the referee (or a GPU's sanitizer) must find.
+"""Mutants of a kernel, each with one fault that the referee (or a GPU's sanitizer) must find.
 
-Each mutant differs from the function by one barrier, index, buffer size, condition, store of a
-constant, number of groups to wait for, or lanes that have changed places in the map of a matrix.
+A fault changes one barrier, index, buffer size, condition, store of a constant, number of groups to
+wait for, or the lanes that hold elements of a matrix.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from autosched.tir.walk import (
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function with one fault: its `kind`, the `stmt` it was put into, the buffers this names."""
+    """A function with one fault: its kind, the changed statement, and the buffers involved."""
 
     kind: str
     stmt: Stmt
@@ -55,7 +55,7 @@ def mutants(func: PrimFunc) -> Iterator[Mutant]:
 
 
 class _Lanes:
-    """What lanes hold of matrices: pairs of lanes change places."""
+    """Swaps neighbouring lanes where they load or store matrices."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.lane = {

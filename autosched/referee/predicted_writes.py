@@ -1,4 +1,4 @@
-"""Which elements some blocks should write, told from the function before its lowering.
+"""Prediction of the elements that some blocks should write, from the function before lowering.
 
 before:
     def main(A: Buffer((8, 30), float32), B: Buffer((8, 30), float32)):
@@ -46,15 +46,15 @@ Array = np.ndarray[Any, Any]
 
 
 class UnpredictableError(Exception):
-    """What is written depends on data."""
+    """The written elements depend on data."""
 
 
 def predicted_writes(
     func: PrimFunc, outputs: Collection[str], blocks: Blocks | None = None
 ) -> dict[str, Array]:
-    """For each of `outputs` a flat mask of the elements that `blocks` of `func` store.
+    """For each of `outputs`, a flat mask of the elements that `blocks` of `func` store.
 
-    Raises UnpredictableError when a condition or index reads memory.
+    Raises UnpredictableError if a condition or index reads memory.
     """
     skeleton = func.with_body(stores_alone(func.body, outputs))
     watch = Watch(races=False, outputs=outputs, blocks=blocks)
@@ -70,7 +70,7 @@ def _array(func: PrimFunc, param: Var) -> Array:
 
 
 def stores_alone(body: Stmt, outputs: Collection[str]) -> Stmt:
-    """`body` with nothing but its stores to `outputs`, of zeros, each as often as it differs."""
+    """`body` reduced to stores of zero to `outputs`, without loops that do not change the index."""
     kept = _kept(body, outputs)
     return nop() if kept is None else kept
 

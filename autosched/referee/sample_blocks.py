@@ -1,7 +1,8 @@
-"""Which blocks of a kernel stand for all.
+"""The choice of blocks of a kernel that represent all blocks.
 
-Two blocks whose conditions come out alike run the same code on shifted data. Conditions are about
-the axes that were fused into blockIdx, so one block is taken per boundary of each axis.
+Two blocks for which all conditions have the same value run the same code on shifted data.
+Conditions depend on the axes that were fused into blockIdx, so one block is taken per boundary of
+each axis.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _RANDOM = 2
 def representative_blocks(
     functions: Iterable[PrimFunc], seed: int = 0
 ) -> Callable[[Mapping[str, int]], Array]:
-    """A choice of at most d + 4 blocks for d axes fused into blockIdx, for `Watch.blocks`.
+    """A function that chooses at most d + 4 blocks for d axes in blockIdx, for `Watch.blocks`.
 
-    They are the first on all axes, the last on all axes, for each axis the last of it in the middle
-    of the others, and two at random. The axes are read off the divisions of blockIdx in
-    `functions`; those of more than five axes are the longest five.
+    These are the block that is first on all axes, the one that is last on all axes, for each axis
+    the last block in the middle of the other axes, and two random ones. The axes follow from the
+    divisions of blockIdx in `functions`; of more than five axes the longest five count.
     """
     strides = _strides(functions)
 
@@ -54,7 +55,7 @@ def representative_blocks(
 
 
 def _chain(strides: set[int], extent: int) -> list[int]:
-    """Those strides that divide one another and the extent, in order."""
+    """The strides that divide one another and the extent, in ascending order."""
     found = [1]
     for stride in sorted(strides):
         if found[-1] < stride < extent and stride % found[-1] == 0 and extent % stride == 0:
@@ -63,7 +64,7 @@ def _chain(strides: set[int], extent: int) -> list[int]:
 
 
 def _strides(functions: Iterable[PrimFunc]) -> dict[str, set[int]]:
-    """Per thread axis the numbers that it is divided by, directly or one after the other."""
+    """For each thread axis, the numbers that divide it, directly or in a chain of divisions."""
     found: dict[str, set[int]] = {}
     for func in functions:
         tags: dict[Var, str] = {}
@@ -78,7 +79,7 @@ def _strides(functions: Iterable[PrimFunc]) -> dict[str, set[int]]:
 
 
 def _quotient(e: Expr, tags: Mapping[Var, str]) -> tuple[str | None, int, int]:
-    """(axis, d, m) when `e` is `axis // d % m`; m is 1 without a remainder."""
+    """(axis, d, m) if `e` is `axis // d % m`; m is 1 without a remainder."""
     match e:
         case Var() if e in tags:
             return tags[e], 1, 1

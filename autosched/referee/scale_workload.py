@@ -1,8 +1,8 @@
-"""The same candidate on a smaller problem, on which all its blocks can run.
+"""Scaling of a candidate to a smaller problem, on which all its blocks can run.
 
-Every inner length of a split is kept and only the outermost loop shrinks, so that an axis of
-length E whose split has the inner product P becomes P * o + E mod P: whole tiles and the remainder
-are both still there.
+Every inner length of a split is kept and only the outermost loop shrinks. An axis of length E whose
+split has the inner product P gets a length P * o + E mod P, so both whole tiles and the remainder
+still occur.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from autosched.te.schedule.matrix_view import matrix_view
 SPATIAL_TILES = 2
 REDUCTION_TILES = 3
 _WINDOW = 16
-"""A reduction up to this length that is not split is a window, which stays."""
+"""A reduction up to this length that is not split counts as a window and keeps its length."""
 
 _Axis = tuple[str, int]
-"""An axis: the name of its stage and its place among the stage's loops."""
+"""An axis: the name of its stage and its position among the stage's loops."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """What an axis of `length` must keep: whole tiles of `inner`, and the remainder."""
+    """What an axis of `length` must keep: `tiles` whole tiles of `inner`, and the remainder."""
 
     length: int
     inner: int
@@ -46,10 +46,10 @@ class _Limit:
 
 
 def scaled(task: Task, steps: Iterable[Step]) -> tuple[Task, tuple[Step, ...]] | None:
-    """A smaller task of the same workload and the same steps on it; None when nothing shrinks.
+    """A smaller task of the same workload with the same steps; None if nothing can shrink.
 
-    Sizes are made as small as their axes allow; strides, kernels and the like stay, since no axis
-    that is split follows them. The extents that splits record are those of the smaller loops.
+    Sizes become as small as their axes allow. Strides, kernel sizes and the like stay, because no
+    split axis depends on them. The extents that splits record become those of the smaller loops.
     """
     steps = tuple(steps)
     args = task.to_json()["workload"].get("args")
@@ -85,7 +85,7 @@ def _lengths(dag: ComputeDAG) -> dict[_Axis, int]:
 
 
 def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
-    """What each axis must keep when the steps are to find their tiles."""
+    """What each axis must keep so that the steps find their tiles."""
     state = dag.init_state
     limits, names = {}, {}
     for stage in state.stages:
@@ -110,28 +110,28 @@ def _limits(dag: ComputeDAG, steps: Iterable[Step]) -> dict[_Axis, _Limit]:
             stage = state.stages[step.stage_id]
             name = stage.iters[step.iter_id].name.partition(".")[0].removesuffix("_c")
             found = names.get((stage.name.removesuffix(".local"), name))
-            if found is not None:  # a tile of each stage, and one whose place was used before
+            if found is not None:  # a tile per stage, and one that reuses memory
                 tiles = max(REDUCTION_TILES, step.pipeline_stages + 1)
                 limits[found] = replace(limits[found], tiles=tiles)
         elif isinstance(step, MatrixTilesStep):
             for cut, inner in _blocks(state, step):
-                limit = limits[names[cut]]  # of slices of the terms each has its tiles
+                limit = limits[names[cut]]  # each slice of the reduction has its tiles
                 limits[names[cut]] = replace(limit, inner=inner * limit.inner)
         state = state.apply(step)
     return limits
 
 
 def _blocks(state: State, step: MatrixTilesStep) -> Iterator[tuple[tuple[str, str], int]]:
-    """Stages and loops of a product on tensor cores that are cut, and the tiles they are cut into.
+    """The stages and loops that a product on tensor cores tiles, with the tile sizes.
 
-    Names are those of the computation before a reduction was factored.
+    Names are those of the computation before its reduction was factored.
     """
     stage = state.stages[step.stage_id]
     view = matrix_view(stage.op, instruction(step.instruction))
     if isinstance(view, str):
         return
     for own, inner in zip((view.m, view.n, view.k), step.sizes, strict=False):
-        # Of several axes together the last one has the most of a tile.
+        # If several axes form a tile together, most of it lies along the last one.
         if len(own) == 1:
             yield (stage.name.removesuffix(".rf"), own[0].var.name.partition(".")[0]), inner
 
@@ -139,9 +139,9 @@ def _blocks(state: State, step: MatrixTilesStep) -> Iterator[tuple[tuple[str, st
 def _smallest(
     task: Task, args: Mapping[str, Any], name: str, limits: Mapping[_Axis, _Limit]
 ) -> int:
-    """The least value of the argument `name` with which every axis keeps what it must.
+    """The least value of the argument `name` for which every axis keeps what it must.
 
-    Its own value when there is then less to compute with no other, or only with a longer axis.
+    The old value if no smaller one reduces the work, or if only a longer axis would allow it.
     """
     value: int = args[name]
     dag = _with(task, args).dag
@@ -152,7 +152,7 @@ def _smallest(
             continue
         try:
             smaller = _with(task, {**args, name: candidate}).dag
-        except AutoschedError:  # sizes that do not go together
+        except AutoschedError:  # inconsistent sizes
             continue
         found = _lengths(smaller)
         if found.keys() != now.keys() or found == now:
@@ -164,9 +164,9 @@ def _smallest(
 
 
 def _lines(task: Task, args: Mapping[str, Any], name: str) -> dict[_Axis, tuple[int, int]]:
-    """Axes whose length is a line over the argument `name`: that of 0, and how much each one adds.
+    """The axes whose length is linear in the argument `name`, as (length at 0, increment).
 
-    Judged by the last three values, which saves most of the computations of smaller ones.
+    The last three values decide, which saves the construction of most smaller computations.
     """
     value: int = args[name]
     try:

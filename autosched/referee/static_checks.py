@@ -1,7 +1,7 @@
-"""What can be said of kernels without running them, for all blocks and sizes of their data.
+"""Proofs about kernels without running them, for all blocks and whatever the size of their data.
 
-Each line of the proof is one question about one kernel. What is not proved need not be wrong: it is
-left to the run, which then has all blocks of a smaller problem instead of some of the real one.
+Each proof answers one question about one kernel. What is not proved need not be wrong. It is left
+to the run, which then covers all blocks of a smaller problem instead of some of the real one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _SCOPES = ("shared", "shared.dyn")
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The answer to one question about a kernel (counted from 1).
+    """The answer to one question about a kernel; kernels are numbered from 1.
 
-    `trouble` is empty when it is proved, else what was not; `stmt` the statement it is about.
+    `trouble` is empty if the answer is proved; otherwise it says what was not proved, and `stmt` is
+    the statement concerned.
     """
 
     kernel: int
@@ -46,7 +47,7 @@ COPIES = "asynchronous copies are waited for"
 
 
 def prove(func: PrimFunc) -> tuple[Proof, ...]:
-    """The proofs of a final function, all kernels in turn."""
+    """The proofs for a final function, kernel by kernel."""
     found: list[Proof] = []
     for number, kernel in enumerate(kernels(func.body), 1):
         found += [

@@ -1,7 +1,7 @@
-"""Which bytes of a buffer a statement touches, where some loops are counted out.
+"""The bytes of a buffer that a statement accesses, for given values of enumerated loops.
 
-`S[k % 3 * 256 + threadIdx.x]` of float32 touches the bytes 1024 to 2047 where k is 1: the terms of
-the loops that are counted out have values, and the others have bounds.
+`S[k % 3 * 256 + threadIdx.x]` of float32 accesses the bytes 1024 to 2047 for k = 1: terms of
+enumerated loops have values, other terms have bounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autosched.transform.device.thread_access import Access, accesses_of
 from autosched.transform.device.thread_index import LANE, evaluate
 
 _SCOPES = ("shared", "shared.dyn")
-_MOST = 1 << 40  # bytes; beyond that bounds are none
+_MOST = 1 << 40  # bytes; greater bounds count as unknown
 _NOTHING_KNOWN = -_MOST, _MOST
 
 Values = Mapping[Var, int]
@@ -33,19 +33,19 @@ _Key = tuple[Access, frozenset[Var], tuple[Expr, ...]]
 
 
 class Bytes(NamedTuple):
-    """The bytes from `low` to `high` of the memory at the pointer `data`."""
+    """The bytes `low` to `high`, both included, of the memory at the pointer `data`."""
 
     data: Var
     low: int
     high: int
 
     def meets(self, other: Bytes) -> bool:
-        """Whether there is a byte of both."""
+        """Whether the two have a byte in common."""
         return self.data is other.data and self.low <= other.high and other.low <= self.high
 
 
 class TouchedBytes:
-    """What the statements of a kernel touch of the memory of a block."""
+    """The accesses of a kernel's statements to memory shared by a block."""
 
     def __init__(self, kernel: Stmt) -> None:
         self._analyzer = Analyzer()
@@ -60,12 +60,12 @@ class TouchedBytes:
         self._rest: dict[_Key, tuple[int, int]] = {}
 
     def of(self, s: Stmt, values: Values) -> list[Bytes]:
-        """What `s` itself touches, in order; the loops that are counted out have these `values`."""
+        """The bytes that `s` itself accesses, in order; `values` are those of enumerated loops."""
         return [self._bytes(access, values) for access in self._accesses_of(s)]
 
     @contextmanager
     def where(self, condition: Expr) -> Iterator[None]:
-        """What is touched inside of this is touched where the condition holds."""
+        """A context in which all accesses happen under `condition`."""
         outside = self._conditions
         self._conditions = *outside, condition
         try:
@@ -75,7 +75,7 @@ class TouchedBytes:
             self._conditions = outside
 
     def deciding(self, s: Stmt, counted: frozenset[Var]) -> Iterator[Expr]:
-        """The terms of the loops that are `counted` out, which decide on what `s` touches."""
+        """The index terms of `s` that depend only on the loops in `counted`."""
         for access in self._accesses_of(s):
             yield from _terms(access, counted)
 
@@ -104,7 +104,7 @@ class TouchedBytes:
         return Bytes(access.data, low * size, (high + 1) * size - 1)
 
     def _rest_of(self, access: Access, counted: frozenset[Var]) -> tuple[int, int]:
-        """The bounds, in elements, of what is left of an index without the terms of `counted`."""
+        """The bounds, in elements, of an index without the terms of `counted`."""
         if access.place is None:
             return _NOTHING_KNOWN
         base, beyond = _scalar(access.place.index)
@@ -143,9 +143,9 @@ class TouchedBytes:
         return (found.min_value, found.max_value) if known else None
 
     def _cut(self, rest: Mapping[Expr, int], ends: Mapping[Expr, int]) -> int:
-        """How much less than the sum of `ends` a condition lets the sum of all terms be.
+        """How far a condition lowers the greatest sum of all terms below the sum of `ends`.
 
-        `a * 75 + b < 1750` does so for `a * 600 + b * 8`, whatever else is added.
+        `a * 75 + b < 1750` limits `a * 600 + b * 8`, whatever else is added.
         """
         most = 0
         for condition in self._conditions:
@@ -163,7 +163,7 @@ class TouchedBytes:
 
 
 def _terms(access: Access, counted: frozenset[Var]) -> dict[Expr, int]:
-    """The terms of an index in which there are loops that are counted out, and nothing else."""
+    """The index terms that depend on enumerated loops and on nothing else, with their factors."""
     base = None if access.place is None else _scalar(access.place.index)[0]
     if base is None:
         return {}
@@ -172,7 +172,7 @@ def _terms(access: Access, counted: frozenset[Var]) -> dict[Expr, int]:
 
 
 def _scalar(index: Expr) -> tuple[Expr | None, int]:
-    """The first element of an index, and how many elements lie behind it; None for a gather."""
+    """(first element of an index, number of elements behind it); (None, 0) for a gather."""
     if index.dtype.lanes == 1:
         return index, 0
     if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value >= 0:

@@ -1,7 +1,7 @@
-"""Whether all threads of a block come to its barriers, and all lanes of a warp to what it does.
+"""Proofs that all threads reach the barriers of a block, and all lanes the operations of a warp.
 
-That is so when no condition or loop bound around one depends on the thread, or on memory, of which
-threads may read different values.
+This holds if no condition or loop bound around such a statement depends on the thread, or on
+memory, from which threads may read different values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_A_WARP = frozenset(
 
 
 def uneven_barriers(kernel: AttrStmt) -> list[Stmt]:
-    """The barriers, and operations of whole warps, that some threads may not come to."""
+    """The barriers and warp-wide operations that some threads may not reach."""
     return list(_Finder(kernel).uneven(kernel, False, False))
 
 
@@ -32,13 +32,13 @@ class _Finder:
         extents = dict(_threads(kernel))
         row = extents.get("threadIdx.x", 1)
         self._axes = {tag for tag, extent in extents.items() if extent != 1}
-        # Rows of whole warps do not part a warp.
+        # If rows are whole warps, the other axes are equal within a warp.
         self._lanes = {"threadIdx.x"} & self._axes if row and row % WARP == 0 else self._axes
-        self._differs: set[Var] = set()  # what differs from thread to thread
-        self._in_warp: set[Var] = set()  # from lane to lane
+        self._differs: set[Var] = set()  # variables that differ between threads
+        self._in_warp: set[Var] = set()  # variables that differ between lanes
 
     def uneven(self, s: Stmt, block: bool, warp: bool) -> Iterator[Stmt]:
-        """Those in `s`; `block` and `warp` say whether threads may have parted around it."""
+        """The uneven statements in `s`; `block` and `warp` tell whether threads have diverged."""
         heads: tuple[Expr, ...] = ()
         match s:
             case Evaluate(Call() as call):
@@ -70,7 +70,7 @@ class _Finder:
 
 
 def _threads(kernel: AttrStmt) -> Iterator[tuple[str, int]]:
-    """The axes of a block and how long each is, 0 where that is not constant."""
+    """The thread axes of a block with their extents; 0 for an extent that is not constant."""
     for s in stmts(kernel):
         if isinstance(s, AttrStmt) and s.key == "thread_extent":
             tag = s.node.thread_tag or s.node.var.name
@@ -79,7 +79,7 @@ def _threads(kernel: AttrStmt) -> Iterator[tuple[str, int]]:
 
 
 def _depends(e: Expr, variables: set[Var]) -> bool:
-    """True when `e` may have different values where `variables` have."""
+    """True if `e` may have different values where `variables` have different values."""
     if isinstance(e, Call) and e.op == "tvm_thread_invariant":
         return False
     if isinstance(e, Call) and e.op == "ptx_lane_id":

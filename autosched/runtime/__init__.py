@@ -1,1 +1,1 @@
-"""Loading and calling what code generation made."""
+"""Load and call compiled kernels."""

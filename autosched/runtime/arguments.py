@@ -1,4 +1,4 @@
-"""Checking the arguments of a kernel before it runs."""
+"""Check the arguments of a kernel before it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _refuse(symbol: str, position: int, spec: ParamSpec, problem: str) -> Measur
 
 
 def as_array(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarray[Any, Any]:
-    """`value` as a NumPy array over the same memory: by DLPack or NumPy's interface of arrays.
+    """View `value` as a NumPy array over the same memory, through NumPy's interface or DLPack.
 
     Raises MeasureError when it is not an array in host memory.
     """
@@ -77,7 +77,7 @@ def _scalar(symbol: str, position: int, spec: ParamSpec, value: Any) -> np.ndarr
     dtype = DType(spec.dtype)
     if isinstance(value, np.ndarray) and value.ndim:
         raise _refuse(symbol, position, spec, f"must be a {spec.dtype} number, found an array")
-    if isinstance(value, np.ma.MaskedArray):  # without an extent, such as numpy.ma.masked
+    if isinstance(value, np.ma.MaskedArray):  # 0-dimensional, such as numpy.ma.masked
         raise _refuse(symbol, position, spec, MASKED)
     number = np.asarray(value)
     if number.dtype.kind not in "biuf" and number.dtype != dtype.numpy:
@@ -94,10 +94,10 @@ def _fits(value: int, dtype: DType) -> bool:
 def check(
     symbol: str, specs: Sequence[ParamSpec], sizes: Sequence[str], values: Sequence[Any]
 ) -> tuple[bytearray, list[np.ndarray[Any, Any]]]:
-    """The argument slots of a call (8 bytes each) and the arrays that must stay alive.
+    """Check all arguments. Returns the argument slots (8 bytes each) and the arrays to keep alive.
 
-    Raises MeasureError (stage run) with one paragraph naming the argument, what was expected, what
-    was found and what to do; nothing has run then.
+    Raises MeasureError (stage run) before anything runs, with one paragraph that names the
+    argument, what was expected, what was found and what to do.
     """
     if len(values) != len(specs):
         names = ", ".join(s.name for s in specs)
@@ -139,7 +139,10 @@ def _check_sizes(
     known: dict[str, int],
     source: Mapping[str, str],
 ) -> None:
-    """Complete `known`, the sizes so far, from the arrays; MeasureError when they disagree."""
+    """Solve for the sizes in the arrays' shapes and add them to `known`.
+
+    Raises MeasureError when arrays or scalars disagree about a size.
+    """
     solve(
         (
             pair

@@ -1,6 +1,6 @@
-"""Whether an array in host memory is what a kernel expects, in sentences.
+"""Check whether an array in host memory is what a kernel expects, and say what is wrong.
 
-It needs NumPy only: exported modules hold a copy of it.
+This file needs NumPy only, because exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _FOREIGN = {f"torch.{name}": name for name in ("bfloat16", "float8_e4m3fn", "flo
 
 
 def element_of(dtype: str) -> np.dtype[Any]:
-    """The NumPy type of a name; bfloat16 and the like are of the package ml_dtypes.
+    """The NumPy type of that name; bfloat16 and float8 types come from the package ml_dtypes.
 
-    Where that is missing, the unsigned integer of as many bits stands for them.
+    Where ml_dtypes is missing, the unsigned integer of as many bits replaces them.
     """
     try:
         return np.dtype(dtype)
@@ -33,7 +33,7 @@ def element_of(dtype: str) -> np.dtype[Any]:
 
 
 def view_of(value: Any) -> np.ndarray[Any, Any]:
-    """`value` as a NumPy array over the same memory. Raises whatever NumPy or `value` does."""
+    """View `value` as a NumPy array over the same memory. Raises what NumPy or `value` does."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ndarray):
@@ -41,11 +41,11 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
             raise TypeError(MASKED)
         return np.asarray(value)
     array: np.ndarray[Any, Any]
-    if is_torch(type(value)):  # its own view costs a sixth of DLPack's and refuses the same
+    if is_torch(type(value)):  # its own view takes a sixth of DLPack's time and refuses the same
         try:
             array = value.numpy()
             return array
-        except TypeError:  # of a type that NumPy does not have, or on a GPU: DLPack says
+        except TypeError:  # a type that NumPy lacks, or on a GPU: DLPack tells
             element = _FOREIGN.get(str(getattr(value, "dtype", None)))
             if element is not None and element_of(element).isbuiltin == 2:
                 bits = getattr(sys.modules["torch"], f"uint{element_of(element).itemsize * 8}")
@@ -59,12 +59,12 @@ def view_of(value: Any) -> np.ndarray[Any, Any]:
 
 
 def is_torch(kind: type) -> bool:
-    """Whether that is PyTorch's own type of tensors, and none derived from it."""
+    """Whether a type is PyTorch's own tensor type, not a subclass of it."""
     return kind.__name__ == "Tensor" and kind.__module__ == "torch"
 
 
 def no_view(value: Any, error: Exception) -> str:
-    """Why `value` was refused, after `view_of` raised `error`."""
+    """Say why `value` was refused, after `view_of` raised `error`."""
     if isinstance(value, np.ma.MaskedArray):
         return MASKED
     kind = type(value).__name__
@@ -88,11 +88,12 @@ def array_problem(
     written: bool,
     hint: str = "",
 ) -> str:
-    """What is wrong with `array`, or an empty text.
+    """Say what is wrong with `array`; empty where nothing is.
 
-    `name` is that of the type; extents of `shape` that are no numbers fit any. `hint` is added to
-    what is said of the shape. Of a type that is not NumPy's own (bfloat16, float8), the unsigned
-    integers of its bits are taken too: other libraries' tensors come so.
+    `name` is the expected type's name, `dtype` its NumPy type. Extents of `shape` that are not
+    integers match any. `hint` is added to a message about the shape. For a type that is not NumPy's
+    own (bfloat16, float8), unsigned integers of as many bits are accepted, too, because other
+    libraries' tensors arrive as such.
     """
     wanted = np.dtype(dtype)
     foreign = wanted.isbuiltin == 2
@@ -125,12 +126,15 @@ def array_problem(
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
-    """The address of the first element."""
+    """The address of the array's first element."""
     return int(array.__array_interface__["data"][0])
 
 
 def overlap(spans: Sequence[tuple[int, int]], written: Sequence[bool]) -> tuple[int, int] | None:
-    """The first written span that shares memory with another, and that; spans are (low, bytes)."""
+    """The first written span that shares memory with another one, as indices (written, other).
+
+    Spans are (address, bytes). None where no written span shares memory; empty spans share none.
+    """
     for i, (low, size) in enumerate(spans):
         for j, (other, length) in enumerate(spans):
             if written[i] and i != j and size and length and low < other + length:
@@ -140,7 +144,7 @@ def overlap(spans: Sequence[tuple[int, int]], written: Sequence[bool]) -> tuple[
 
 
 def shares(name: str, position: int) -> str:
-    """What is said of a written argument that shares memory with that at `position`."""
+    """The message about a written argument that shares memory with `name` at `position`."""
     return (
         f"is written by the kernel but shares memory with argument {position + 1} ({name}); pass "
         "arrays that do not overlap"

@@ -1,4 +1,4 @@
-"""What code generation hands to another process: object code and how to call it."""
+"""The result of code generation for a CPU: object code and how to call it, also as bytes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from autosched.words import count
 
 _FAMILY = b"ASCPU"
 _MAGIC = _FAMILY + b"002"
-_LENGTHS = struct.Struct("<LQL")  # of the header, of header and code, checksum of both
+_LENGTHS = struct.Struct("<LQL")  # bytes of the header, bytes of header and code, checksum of both
 
 
 @dataclass(frozen=True, slots=True)
 class ParamSpec:
     """One parameter: an array (`shape` is a tuple) or a scalar (`shape` is None).
 
-    A dimension is an int, the name of a size or an expression of such names (`tir/dimension.py`),
-    on which all arrays and scalars that name them must agree. `alignment` is in bytes. `is_output`
-    says that the function writes the array. `layout` is set when the array is expected in another
-    order than its tensor has; `shape` is the new one. Of an array whose shape is variable the
-    kernel's indices tell `most` elements apart.
+    `shape`: each dimension is an int, the name of a size, or an expression of such names
+        (`tir/dimension.py`). All arrays and scalars that name a size must agree on it.
+    `alignment`: the required alignment of the address, in bytes.
+    `is_output`: the function writes the array.
+    `layout`: set when the array is expected in another storage order than its tensor has; `shape`
+        is then the new one.
+    `most`: how many elements the kernel's indices can address; 0 where the shape is constant.
     """
 
     name: str
@@ -50,7 +52,7 @@ class ParamSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ParamSpec:
-        """From the fields by name."""
+        """Create it from a dictionary of its fields."""
         shape, layout = data["shape"], data.get("layout")
         shape = None if shape is None else tuple(shape)
         layout = None if layout is None else LayoutChange.from_json(layout)
@@ -59,11 +61,14 @@ class ParamSpec:
 
 @dataclass(frozen=True, slots=True)
 class CpuArtifact:
-    """Object code with its signature. `object_code` may be loaded by any process on this machine.
+    """Object code with its signature; any process on this machine may load `object_code`.
 
-    `sizes` are the size variables passed after the parameters, `messages` what the function's
-    assertions say, `externs` the functions outside that it calls, `threads` the threads of its
-    parallel loops.
+    `symbol`: the name of the function.
+    `params`: its parameters.
+    `sizes`: the size variables that are passed after the parameters.
+    `messages`: the messages of the function's assertions.
+    `externs`: the external functions that it calls.
+    `threads`: the number of threads of its parallel loops.
     """
 
     object_code: bytes
@@ -76,11 +81,11 @@ class CpuArtifact:
 
     @property
     def parallel(self) -> bool:
-        """Whether the code has parallel loops: it names the function that launches them."""
+        """Whether the code has parallel loops: it refers to the function that launches them."""
         return b"autosched_parallel_launch" in self.object_code
 
     def with_layouts(self, changes: Iterable[LayoutChange]) -> CpuArtifact:
-        """The same code, its parameters marked as stored in the order of `changes`."""
+        """The same code with the parameters marked as stored in the order of `changes`."""
         params = list(self.params)
         for change in changes:
             params[change.position] = replace(params[change.position], layout=change)
@@ -104,8 +109,8 @@ class CpuArtifact:
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> CpuArtifact:
         """The inverse of `to_bytes`.
 
-        Raises MeasureError (stage load) for anything else: other bytes, some of them missing or
-        changed, a kernel of another version of autosched.
+        Raises MeasureError (stage load) for anything else: other bytes, missing or changed bytes, a
+        kernel of another version of autosched.
         """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise _unreadable(f"expected bytes, {arguments.found(data)}")
@@ -137,7 +142,7 @@ class CpuArtifact:
 
 
 def _checksum(length: int, rest: bytes) -> int:
-    """Of the header's length, the header and the code."""
+    """The CRC of the header's length, the header and the code."""
     return zlib.crc32(rest, length)
 
 
@@ -156,7 +161,9 @@ def artifact_of(func: PrimFunc, object_code: bytes, threads: int) -> CpuArtifact
 
 
 def params_of(func: PrimFunc, written: set[Var]) -> tuple[ParamSpec, ...]:
-    """What callers of `func` pass; those through whose pointers in `written` it stores are outputs.
+    """The parameters that callers of `func` pass.
+
+    Those through whose pointers in `written` the function stores are outputs.
 
     Raises CompileError for a pointer without a buffer and for an array with strides.
     """
@@ -165,7 +172,7 @@ def params_of(func: PrimFunc, written: set[Var]) -> tuple[ParamSpec, ...]:
 
 
 def _size_names(func: PrimFunc) -> dict[Var, str]:
-    """Different names for the scalar parameters and the sizes."""
+    """Unique identifiers for the scalar parameters and the size variables."""
     scalars = [v for v in func.params if v not in func.buffer_map]
     names: dict[Var, str] = {}
     taken: set[str] = set()
@@ -203,9 +210,9 @@ def _externs(func: PrimFunc) -> tuple[str, ...]:
 
 
 def written(func: PrimFunc) -> set[Var]:
-    """The pointers that the function stores through, or passes to a call that may.
+    """The pointers through which the function stores, or which it passes to a call that may.
 
-    An access pointer says itself whether it is only read through.
+    A pointer of a `tvm_access_ptr` that is only read through is left out.
     """
     found = {s.buffer.data for s in stmts(func.body) if isinstance(s, BufferStore)}
     for s in stmts(func.body):

@@ -1,27 +1,27 @@
 """LLVM assembly of a kernel's checked call from Python: one function for all kernels.
 
-`i32 autosched_call(ptr table, ptr args)` takes what a kernel expects, as `quick_call.py` writes it
-down, and a tuple of objects. Where every object is a NumPy array or a tensor of PyTorch that fits,
-it lets go of the interpreter's lock, runs the kernel and returns its status. Otherwise it returns
-UNFIT, and nothing has run. It is called with the lock held and reads the arrays' fields where
-NumPy's binary interface has them (tensors: `tensor_ir.py`); the functions of Python that it needs
-are in the table, so that it links anywhere. It knows nothing of a task: words of 8 bytes in the
-table say all.
+`i32 autosched_call(ptr table, ptr args)` takes a table of what the kernel expects, which
+`quick_call.py` fills, and a tuple of objects. If every object is a NumPy array or a PyTorch tensor
+that fits, it releases the interpreter's lock, runs the kernel and returns its status. Otherwise it
+returns UNFIT before anything runs. It is called with the lock held. It reads the arrays' fields at
+the offsets of NumPy's binary interface (tensors: `tensor_ir.py`). The table has the addresses of
+the Python functions that it needs, so it links anywhere. It depends on no task; all it needs is in
+the table's 8-byte words.
 
 | word | of the table |
 |---|---|
 | 0 | the kernel, `i32 (ptr slots)` |
 | 1 | number of arrays |
-| 2, 3 | address of the 32-bit number of threads in the pool (0 is 1), the number expected there |
+| 2, 3 | address of the 32-bit number of threads in the pool (0 is 1), the expected number |
 | 4 | NumPy's type of arrays |
 | 5 to 8 | PyTuple_Size, PyTuple_GetItem, PyEval_SaveThread, PyEval_RestoreThread |
-| 9 | bytes of an object before its own fields |
-| 10 | address of what is known of tensors (`tensor_ir.py`) |
+| 9 | size in bytes of an object's header, before its own fields |
+| 10 | address of the words about tensors (`tensor_ir.py`) |
 | 11 | the first array's words; those of the others follow, 8 words each |
 
 | word | of an array |
 |---|---|
-| 0 | its type (NumPy's object) |
+| 0 | its element type (NumPy's dtype object) |
 | 1, 2 | number of dimensions, address of their extents |
 | 3 | bits that its address must not have |
 | 4 | flags that it must have |

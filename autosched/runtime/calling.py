@@ -1,6 +1,6 @@
 """How a kernel is called: arguments by position or by name, outputs that may be left out.
 
-It needs the standard library only: exported modules hold a copy of it.
+This file needs the standard library only, because exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 Refusal = Callable[[str], Exception]
-"""Makes the exception of a call that is refused."""
+"""Creates the exception of a refused call from its message."""
 
 
 class Spec(Protocol):
-    """What is known of a parameter: `shape` is None for a number."""
+    """A parameter of a kernel: `shape` is None for a number."""
 
     @property
     def name(self) -> str:
-        """The tensor's."""
+        """The tensor's name."""
 
     @property
     def dtype(self) -> str:
@@ -25,7 +25,7 @@ class Spec(Protocol):
 
     @property
     def shape(self) -> tuple[Any, ...] | None:
-        """Extents: numbers, or names of sizes."""
+        """The extents: numbers, or names of sizes."""
 
     @property
     def is_output(self) -> bool:
@@ -33,7 +33,7 @@ class Spec(Protocol):
 
 
 def no_copy() -> TypeError:
-    """Why a kernel cannot be pickled, or copied."""
+    """The error that says why a kernel cannot be pickled or copied."""
     return TypeError(
         "a loaded kernel is machine code of this process, which cannot be pickled or copied; "
         "make it where it is called: autosched.load_best(FILE), or import the exported module"
@@ -48,13 +48,15 @@ def arrange(
     allocate: Callable[[Spec], Any],
     refusal: Refusal,
 ) -> tuple[list[Any], list[Any]]:
-    """One value for each parameter, and those that `allocate` made for outputs left out.
+    """Assign a call's arguments to the parameters.
 
         kernel(a, b, c)    kernel(a, b)    kernel(A=a, B=b, C=c)    kernel(a, b, out=c)
 
-    Positions are those of the parameters; of the inputs where as many are given. `out` is the
-    output, or a tuple of several, or None. Raises `refusal` of a sentence for a name unknown or
-    given twice, and when an input or some of the outputs are missing.
+    Returns one value for each parameter, and the outputs among them that `allocate` made because
+    the call left them out. Positional arguments are all parameters in order, or only the inputs in
+    order. `out` is the output, a tuple of several, or None. Raises the exception that `refusal`
+    makes for a name that is unknown or given twice, and when an input or some of the outputs are
+    missing.
     """
     outputs = [i for i, spec in enumerate(specs) if spec.is_output]
     inputs = [i for i, spec in enumerate(specs) if not spec.is_output]
@@ -85,22 +87,22 @@ def arrange(
 
 
 def is_constant(spec: Spec) -> bool:
-    """Whether it is an array whose shape is all numbers."""
+    """Whether the parameter is an array whose shape is all numbers."""
     return spec.shape is not None and all(isinstance(extent, int) for extent in spec.shape)
 
 
 def constant_shape(spec: Spec) -> tuple[int, ...]:
-    """The shape of such an array."""
+    """The shape of an array whose shape is all numbers."""
     return tuple(int(extent) for extent in spec.shape or ())
 
 
 def result_of(made: Sequence[Any]) -> Any:
-    """What a call returns: the output that it made, a tuple of several, None without any."""
+    """The result of a call: the output that it made, a tuple of several, None without any."""
     return made[0] if len(made) == 1 else tuple(made) or None
 
 
 def signature(symbol: str, specs: Sequence[Spec]) -> str:
-    """`matmul(A: float32[8, 8], B: float32[8, 8]) -> C: float32[8, 8]`."""
+    """The kernel's signature: `matmul(A: float32[8, 8], B: float32[8, 8]) -> C: float32[8, 8]`."""
     inputs = ", ".join(_text(spec) for spec in specs if not spec.is_output)
     outputs = ", ".join(_text(spec) for spec in specs if spec.is_output)
     return f"{symbol}({inputs}) -> {outputs or None}"
@@ -118,9 +120,9 @@ def _outputs_named(
     outputs: Sequence[int],
     refusal: Refusal,
 ) -> Mapping[str, Any]:
-    """`named` with `out` spread over the outputs, unless a parameter has that name.
+    """`named` with `out` assigned to the outputs, unless a parameter is called `out`.
 
-    None is no output, as of NumPy's functions, but where an input has that name.
+    `out=None` counts as not given, as in NumPy's functions, unless an input is called `out`.
     """
     if "out" not in named:
         return named

@@ -1,4 +1,4 @@
-"""Loading compiled CPU kernels and calling them on arrays."""
+"""Load compiled CPU kernels and call them on arrays."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ _TIME = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
 )
 
-_ONE = ctypes.c_int32(1)  # the threads that a kernel without parallel loops needs
+_ONE = ctypes.c_int32(1)  # the number of threads that a kernel without parallel loops needs
 
 _externs: dict[str, Any] = {}
 
 
 def build_artifact(func: PrimFunc, target: Target, level: Level = "auto") -> CpuArtifact:
-    """`func` (flat TIR) compiled for `target`. Raises CompileError."""
+    """Compile `func` (flat TIR) for `target`. Raises CompileError."""
     code = compile_object(emit_llvm(func, target), target, level)
     return artifact_of(func, code, target.threads)
 
 
 def register_extern(name: str, function: Any) -> None:
-    """Makes `function` callable from kernels by call_extern("name", ...).
+    """Make `function` callable from kernels by call_extern("name", ...).
 
     `function` is a ctypes function pointer, e.g. `ctypes.CFUNCTYPE(c_float, c_float)(f)` for a
     Python function f. It must be registered before a kernel that calls it is loaded.
@@ -76,15 +76,15 @@ def register_extern(name: str, function: Any) -> None:
 
 
 def extern_addresses() -> dict[str, int]:
-    """Where the functions of `register_extern` are, by name."""
+    """The addresses of the functions of `register_extern`, by name."""
     pairs = {n: ctypes.cast(f, ctypes.c_void_p).value for n, f in _externs.items()}
     return {name: address for name, address in pairs.items() if address is not None}
 
 
 class BoundKernel:
-    """A kernel with checked arguments: calling it costs a fraction of a microsecond.
+    """A kernel with checked arguments: a call takes a fraction of a microsecond.
 
-    The arrays are kept alive; their memory is read and written by each call.
+    It keeps the arrays alive; each call reads and writes their memory.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class BoundKernel:
         self._time = _TIME(runtime_library().addresses["autosched_time"])
 
     def run(self) -> None:
-        """Runs the kernel once. Raises MeasureError when one of its assertions fails."""
+        """Run the kernel once. Raises MeasureError when one of its assertions fails."""
         status = self._entry(self._address)
         if status:
             raise self._kernel.failure(status)
 
     def time_ns(self, calls: int = 1) -> int:
-        """Nanoseconds of `calls` calls in a native loop. Raises MeasureError as `run` does."""
+        """The nanoseconds of `calls` calls in a native loop. Raises MeasureError as `run` does."""
         if calls < 1:
             raise ValueError(f"a timing needs at least 1 call, found {calls}")
         status = ctypes.c_int32(0)
@@ -122,12 +122,15 @@ class CpuKernel:
         kernel(a, b, c)    c = kernel(a, b)    kernel(A=a, B=b, C=c)    kernel(a, b, out=c)
 
     Arrays are NumPy arrays or anything in host memory that offers __dlpack__ or
-    __array_interface__; outputs are written in place, or made and returned where none is given.
-    All arguments are checked (count, dtype, shape, contiguity, alignment, writability, outputs
-    sharing memory) before anything runs. Several threads may call it at once: the interpreter's
-    lock is let go while it runs. `addresses` are those of `symbols`, other ones of its code.
-    `quick` takes a tuple of all arrays; it returns UNFIT, and nothing has run, where they do not
-    fit or are not simply NumPy's or PyTorch's, and otherwise the kernel's status (`failure`).
+    __array_interface__. Outputs are written in place, or made and returned where none is given. All
+    arguments are checked (count, dtype, shape, contiguity, alignment, writability, outputs sharing
+    memory) before anything runs. Several threads may call it at once, because it releases the
+    interpreter's lock while it runs.
+
+    `addresses`: the addresses of `symbols`, which are other symbols of its code.
+    `quick`: a function of a tuple of all arrays. It returns the kernel's status (`failure`), or
+        UNFIT before anything runs if the arrays do not fit or are not all plain NumPy arrays or
+        PyTorch tensors.
     """
 
     def __init__(
@@ -149,7 +152,7 @@ class CpuKernel:
         self.addresses = {name: self._library.addresses[name] for name in symbols}
         expected = _expected(artifact.params)
         self.quick = _quick_call(artifact, expected, self.raw_pointer, self._threads_used)
-        self.origin: Origin | None = None  # known where it was built from a record file
+        self.origin: Origin | None = None  # set where it was built from a record file
         self._outputs = MadeOutputs(expected, [p.name for p in artifact.params])
         self._inputs = self._outputs.inputs
 
@@ -171,9 +174,9 @@ class CpuKernel:
         return f"<CPU kernel {signature(artifact.symbol, artifact.params)}{threads}{origin}>"
 
     def bind(self, *args: Any, **named: Any) -> BoundKernel:
-        """Checks the arguments and returns the call. Raises MeasureError as calling does.
+        """Check the arguments and return the call. Raises MeasureError as a call does.
 
-        All of them are given, outputs as well.
+        All arguments must be given, outputs as well.
         """
         artifact = self.artifact
         if named:
@@ -185,7 +188,7 @@ class CpuKernel:
         return BoundKernel(self, slots, arrays)
 
     def prepare(self, *args: Any) -> tuple[Any, ...]:
-        """The arguments (all, or only the first ones) as the kernel expects them stored.
+        """The arguments (all, or only the first ones) in the storage order that the kernel expects.
 
         Where it was built for pre-transformed inputs (`layout_rewrite: pre-transformed`), each such
         array is copied into its new order; the others are passed through. A constant input needs
@@ -205,8 +208,8 @@ class CpuKernel:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run once. Returns the outputs that were not given: an array, or a tuple of several.
 
-        Arguments are given by position, or by the names of the tensors; `out` is the output too.
-        Raises MeasureError when an argument does not fit or an assertion fails.
+        Arguments are given by position, or by the names of the tensors; `out` is another name of
+        the output. Raises MeasureError when an argument does not fit or an assertion fails.
         """
         given: tuple[Any, ...] = args
         made: Sequence[Any] = ()
@@ -225,10 +228,11 @@ class CpuKernel:
         given: tuple[Any, ...],
         made: Sequence[Any],
     ) -> Any:
-        """A call that is not simply of NumPy arrays: of other tensors, by names, or wrong.
+        """Handle a call that `quick` did not run, or that failed with `status`.
 
-        `given` are all arguments where that is known, `made` the outputs among them. Raises
-        MeasureError for a `status` of the kernel's own.
+        Such calls have other tensors than NumPy's, arguments by name, or wrong ones. `given` are
+        all arguments where they are known, `made` the outputs among them. Raises MeasureError for a
+        status of the kernel's own.
         """
         if status != UNFIT:
             raise self.failure(status)
@@ -236,7 +240,7 @@ class CpuKernel:
             return self(*args, **named)
         try:
             status = self.quick(tuple(map(view_of, given)))
-        except Exception:  # whatever it was, the general call says it
+        except Exception:  # the general call reports any problem
             status = UNFIT
         if status == UNFIT:
             return self._general(args, named)
@@ -245,7 +249,7 @@ class CpuKernel:
         return result_of(made)
 
     def _general(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """A call by names, of numbers and variable shapes, or one that does not fit."""
+        """Run a call with names, numbers or variable shapes; or report why a call does not fit."""
         artifact = self.artifact
         values, made = arrange(artifact.symbol, artifact.params, args, named, _empty_like, _refused)
         for i, (value, spec) in enumerate(zip(values, artifact.params, strict=True)):
@@ -277,7 +281,7 @@ class CpuKernel:
 
 
 def _expected(params: Sequence[ParamSpec]) -> list[Expected]:
-    """What the arguments must be; nothing where shapes are variable or numbers are passed."""
+    """What the arguments must be; empty where shapes are variable or numbers are passed."""
     if not all(map(is_constant, params)):
         return []
     return [
@@ -288,7 +292,7 @@ def _expected(params: Sequence[ParamSpec]) -> list[Expected]:
 def _quick_call(
     artifact: CpuArtifact, expected: Sequence[Expected], kernel: int, threads: int
 ) -> Callable[[tuple[Any, ...]], int]:
-    """The native call; one that fits nothing where nothing is known of the arguments."""
+    """The native call; a function that always returns UNFIT where `expected` is empty."""
     if not expected:
         return lambda args: UNFIT
     addresses = runtime_library().addresses
@@ -311,11 +315,11 @@ def _not_given(spec: Spec) -> Any:
 
 
 def load(artifact: CpuArtifact, threads: int | None = None) -> CpuKernel:
-    """The kernel of `artifact`, loaded into this process.
+    """Load the kernel of `artifact` into this process.
 
-    `threads` replaces the number of threads its parallel loops were compiled for. Raises
-    MeasureError (stage load) when a symbol it needs is missing, and ConfigError for arguments of
-    other kinds.
+    `threads` replaces the number of threads for which its parallel loops were compiled. Raises
+    MeasureError (stage load) when a symbol that it needs is missing, and ConfigError for arguments
+    of other types.
     """
     arguments.instance("artifact", artifact, CpuArtifact, "autosched.driver.build(...)")
     if threads is not None:

@@ -1,9 +1,9 @@
-"""A GPU through PyCUDA: the one file that imports it.
+"""A GPU through PyCUDA: the only file that imports it.
 
 Run on an H200 with CUDA 13.0 and PyCUDA 2026.1 (tests/runtime/test_on_gpu.py). Two things that
-PyCUDA does not offer are asked of the driver's library directly: attributes by number, and the
-texts of error codes, since PyCUDA's exceptions carry the text alone. All work is queued in the
-default stream.
+PyCUDA does not offer come from the driver's library directly: attributes by number, and the texts
+of error codes, since PyCUDA's exceptions hold only the text. All work is queued in the default
+stream.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_PYCUDA = (
     "commands, see docs/cuda.md"
 )
 _OPT_IN_BYTES = 48 << 10
-_GRID, _BLOCK = (528, 1, 1), (256, 1, 1)  # of helper kernels
+_GRID, _BLOCK = (528, 1, 1), (256, 1, 1)  # launch configuration of helper kernels
 _ATTRIBUTES = {  # CUdevice_attribute
     "max_threads_per_block": 1,
     "processors": 16,
@@ -48,7 +48,7 @@ _ATTRIBUTES = {  # CUdevice_attribute
 
 
 class CudaDevice(Device):
-    """The first GPU that CUDA_VISIBLE_DEVICES leaves.
+    """The first GPU that CUDA_VISIBLE_DEVICES makes visible.
 
     Raises MeasureError, which says what is missing.
     """
@@ -62,7 +62,7 @@ class CudaDevice(Device):
             self._device = self._driver.Device(0)
         except Exception as error:
             raise _missing(f"driver found, no usable GPU: {error}") from None
-        # Pushed for life: the process ends without cleaning up.
+        # Stays current: the process ends without cleaning up.
         self._context = self._device.retain_primary_context()
         self._context.push()
         self._facts = self._read_facts()
@@ -80,49 +80,53 @@ class CudaDevice(Device):
         self._helper_kernels: dict[tuple[str, str], Any] = {}
 
     def facts(self) -> DeviceFacts:
-        """Read when the device was opened."""
+        """See `Device.facts`; read when the device was opened."""
         return self._facts
 
     def alloc(self, size: int) -> int:
-        """The driver's addresses are multiples of 256."""
+        """See `Device.alloc`; the driver's addresses are multiples of 256."""
         with self._checked("alloc", "load"):
             memory = self._driver.mem_alloc(size)
         self._memory[int(memory)] = memory
         return int(memory)
 
     def free(self, address: int) -> None:
-        """Waits until the device is done."""
+        """See `Device.free`; waits until the device is done."""
         with self._checked("free", "load"):
             self._memory.pop(address).free()
 
     def upload(self, address: int, array: npt.NDArray[Any]) -> None:
-        """As bytes: PyCUDA need not know the type."""
+        """See `Device.upload`; copies bytes, so that PyCUDA need not know the type."""
         with self._checked("upload", "load"):
             self._driver.memcpy_htod(address, array.reshape(-1).view(np.uint8))
 
     def download(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """Waits first."""
+        """See `Device.download`; memcpy_dtoh waits for queued work."""
         found = np.empty(size, np.uint8)
         with self._checked("download", "run"):
             self._driver.memcpy_dtoh(found, address)
         return found
 
     def fill(self, address: int, size: int, byte: int) -> None:
-        """Queued."""
+        """See `Device.fill`; queued."""
         if size:
             with self._checked("fill", "run"):
                 self._driver.memset_d8_async(address, byte, size)
 
     def load(self, cubin: bytes) -> Handle:
-        """A PyCUDA module."""
+        """See `Device.load`; a PyCUDA module."""
         with self._checked("module", "load"):
             return self._driver.module_from_buffer(cubin)
 
     def unload(self, module: Handle) -> None:
-        """PyCUDA unloads a module when its last reference goes: here, with its functions."""
+        """See `Device.unload`.
+
+        Does nothing: PyCUDA unloads a module once the last reference to it and its functions is
+        gone.
+        """
 
     def kernel(self, module: Handle, name: str, dynamic_shared: int) -> tuple[Handle, KernelFacts]:
-        """A PyCUDA function whose dynamic limit is set anew on every load."""
+        """See `Device.kernel`; a PyCUDA function, whose dynamic limit is set on every load."""
         attributes = self._driver.function_attribute
         with self._checked(name, "load"):
             function = module.get_function(name)
@@ -144,51 +148,51 @@ class CudaDevice(Device):
         dynamic_shared: int,
         pointers: Sequence[int],
     ) -> None:
-        """Through the prepared interface: arguments are packed by a format."""
+        """See `Device.launch`; a prepared call, which packs the arguments by a format string."""
         name, function = kernel
         with self._checked(name, "run"):
             function.prepare("P" * len(pointers))
             function.prepared_async_call(grid, block, None, *pointers, shared_size=dynamic_shared)
 
     def synchronize(self) -> None:
-        """Sleeps rather than spins."""
+        """See `Device.synchronize`; sleeps instead of spinning."""
         with self._checked("the kernel", "run"):
             done = self._driver.Event(self._driver.event_flags.BLOCKING_SYNC)
             done.record()
             done.synchronize()
 
     def event(self) -> Handle:
-        """A PyCUDA event."""
+        """See `Device.event`; a PyCUDA event."""
         with self._checked("event", "run"):
             return self._driver.Event()
 
     def record(self, event: Handle) -> None:
-        """In the default stream."""
+        """See `Device.record`."""
         with self._checked("event", "run"):
             event.record()
 
     def elapsed(self, first: Handle, second: Handle) -> float:
-        """PyCUDA gives milliseconds."""
+        """See `Device.elapsed`; PyCUDA returns milliseconds."""
         with self._checked("event", "run"):
             return float(second.time_since(first)) * 1e-3
 
     def close_gate(self) -> None:
-        """The kernel reads the flag in mapped memory of the host."""
+        """See `Device.close_gate`; the kernel polls a flag in mapped host memory."""
         self._flag[:] = 0
         self._help("autosched_gate", "P", (1, 1, 1), (1, 1, 1), self._flag_address)
 
     def open_gate(self) -> bool:
-        """The kernel sets the second word when it gives up."""
+        """See `Device.open_gate`; the kernel sets the second word when it gives up."""
         held = not self._flag[1]
         self._flag[0] = 1
         return bool(held)
 
     def flush_l2(self) -> None:
-        """Overwrites twice the cache."""
+        """See `Device.flush_l2`; overwrites twice the size of the cache."""
         self.fill(self._flush, self._flushed, 0)
 
     def add(self, left: int, right: int, total: int, count: int) -> None:
-        """With a kernel."""
+        """See `Device.add`."""
         self._help("autosched_add", "PPPQ", (1, 1, 1), _BLOCK, left, right, total, count)
 
     def compare(
@@ -200,7 +204,7 @@ class CudaDevice(Device):
         relative: float,
         absolute: float,
     ) -> Difference:
-        """With a kernel for the type."""
+        """See `Device.compare`; one kernel per element type."""
         start = np.array([0, np.iinfo(np.uint64).max, 0], np.uint64)
         self.upload(self._result, start)
         name = compare_name(dtype)
@@ -211,7 +215,7 @@ class CudaDevice(Device):
         return Difference(bad, first if bad else -1, float(found[16:20].view(np.float32)[0]))
 
     def checksum(self, address: int, size: int) -> int:
-        """With a kernel."""
+        """See `Device.checksum`."""
         self.upload(self._result, np.zeros(3, np.uint64))
         self._help("autosched_checksum", "PQP", _GRID, _BLOCK, address, size // 4, self._result)
         return int(self.download(self._result, 8).view(np.uint64)[0])
@@ -234,7 +238,7 @@ class CudaDevice(Device):
 
     @contextmanager
     def _checked(self, where: str, stage: str) -> Iterator[None]:
-        """Exceptions of PyCUDA become DeviceError."""
+        """Turn exceptions of PyCUDA into DeviceError."""
         try:
             yield
         except self._driver.Error as error:
@@ -261,7 +265,7 @@ class CudaDevice(Device):
 
 
 def device_uuids() -> list[str]:
-    """Of all GPUs that CUDA finds, without a context on any. Raises MeasureError for none."""
+    """The UUIDs of all GPUs that CUDA finds, without creating a context. MeasureError for none."""
     library = open_driver()
     number = ctypes.c_int()
     code = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(number))
@@ -271,7 +275,7 @@ def device_uuids() -> list[str]:
 
 
 def _uuid(library: ctypes.CDLL, index: int) -> str:
-    """As NVML and CUDA_VISIBLE_DEVICES write it."""
+    """A GPU's UUID in the form of NVML and CUDA_VISIBLE_DEVICES."""
     identity, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
     library.cuDeviceGet(ctypes.byref(device), index)
     library.cuDeviceGetUuid(identity, device)
@@ -287,7 +291,7 @@ def open_driver() -> ctypes.CDLL:
 
 
 def import_pycuda() -> Any:
-    """The module pycuda.driver. Raises MeasureError, with what PyCUDA warned of, when it fails."""
+    """Import pycuda.driver. MeasureError, with PyCUDA's warnings, when that fails."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -312,7 +316,7 @@ def _why(text: str) -> str:
 def code_of(message: str, codes: dict[str, int]) -> int:
     """The driver's code in a message of PyCUDA: `cuCtxSynchronize failed: TEXT[ - DETAIL]`.
 
-    `codes` are by the driver's texts. 0, which no error has, when none is found.
+    `codes` maps the driver's texts to codes. 0, which is no error's code, when none is found.
     """
     text = message.partition(" failed: ")[2] or message
     fits = [known for known in codes if text.startswith(known)]
@@ -320,7 +324,7 @@ def code_of(message: str, codes: dict[str, int]) -> int:
 
 
 def _texts(library: ctypes.CDLL) -> dict[str, int]:
-    """Codes by the driver's own texts."""
+    """Error codes by the driver's own texts."""
     found: dict[str, int] = {}
     for code in CODES:
         text = ctypes.c_char_p()

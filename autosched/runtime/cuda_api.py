@@ -1,8 +1,8 @@
-"""What calling a kernel asks of the CUDA driver, and the driver's library behind it.
+"""The calls of the CUDA driver that calling a kernel needs, and the driver's library.
 
-Measuring goes through PyCUDA (`cuda.py`); calling must live in the context of whoever made the
-arrays, on their streams, which the driver's own functions offer and which needs no package. It
-needs the standard library and NumPy only: exported modules hold a copy of it. Written against the
+Measuring uses PyCUDA (`cuda.py`). A call must run in the context that owns the arrays and on its
+streams, which only the driver's own functions allow; they also need no package. This file needs the
+standard library and NumPy only, because exported modules hold a copy of it. Written against the
 driver's documentation, and run on an H200.
 """
 
@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 
 LEGACY = 1
-"""The handle of the legacy default stream, in the driver and in both protocols of arrays."""
+"""The handle of the legacy default stream, in the driver and in both array protocols."""
 
-_UNKNOWN = (1, 709)  # the result for an address that no context knows
-_NO_CONTEXT = 201  # the result for any address where this thread has no current context
+_UNKNOWN = (1, 709)  # results for an address that no context knows
+_NO_CONTEXT = 201  # result for any address where this thread has no current context
 _CONTEXT, _ORDINAL = 1, 9  # CU_POINTER_ATTRIBUTE_...
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_...
@@ -29,7 +29,7 @@ _OPT_IN_BYTES = 48 << 10
 
 
 class CudaError(RuntimeError):
-    """A call of the driver failed with `code`."""
+    """A driver call failed with `code`."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -37,10 +37,10 @@ class CudaError(RuntimeError):
 
 
 class Driver(Protocol):
-    """The driver, with contexts, streams, modules and functions as numbers."""
+    """The driver; contexts, streams, modules and functions are numbers."""
 
     def primary(self, device: int) -> int:
-        """The primary context of a device, which frameworks share. It is kept until the end."""
+        """The primary context of a device, which frameworks share; it is never released."""
         ...
 
     def push(self, context: int) -> None:
@@ -48,43 +48,46 @@ class Driver(Protocol):
         ...
 
     def pop(self) -> None:
-        """Go back to the context before."""
+        """Restore the context that was current before `push`."""
         ...
 
     def place(self, address: int) -> tuple[int, int] | None:
-        """(context, device) of memory; context 0 where memory has none, None where not a GPU's."""
+        """The (context, device) of an address; None where it is not in a GPU's memory.
+
+        The context is 0 where the memory belongs to no context.
+        """
         ...
 
     def capability(self, device: int) -> tuple[int, int]:
-        """The compute capability."""
+        """The compute capability of a device: (major, minor)."""
         ...
 
     def alloc(self, size: int) -> int:
-        """Memory in the current context."""
+        """Allocate `size` bytes in the current context; returns their address."""
         ...
 
     def free(self, address: int) -> None:
-        """Give it back, after all work that uses it."""
+        """Free memory after all work that uses it."""
         ...
 
     def upload(self, address: int, array: np.ndarray[Any, Any], stream: int) -> None:
-        """Copy to the device, queued."""
+        """Queue a copy to the device."""
         ...
 
     def download(self, array: np.ndarray[Any, Any], address: int, stream: int) -> None:
-        """Copy from the device, queued."""
+        """Queue a copy from the device."""
         ...
 
     def load(self, image: bytes) -> int:
-        """A module of a cubin or of PTX."""
+        """Load a cubin or PTX as a module."""
         ...
 
     def unload(self, module: int) -> None:
-        """Let go of a module."""
+        """Unload a module."""
         ...
 
     def function(self, module: int, name: str, dynamic_shared: int) -> int:
-        """A kernel of a module, allowed so many bytes of dynamic shared memory."""
+        """A kernel of a module, allowed to use `dynamic_shared` bytes of dynamic shared memory."""
         ...
 
     def launch(
@@ -100,17 +103,17 @@ class Driver(Protocol):
         ...
 
     def wait(self, stream: int, other: int) -> None:
-        """What is queued in `stream` from now on waits for what `other` holds now."""
+        """Make later work in `stream` wait for the work that is now queued in `other`."""
         ...
 
     def synchronize(self, stream: int) -> None:
-        """Wait for all that a stream holds."""
+        """Wait until a stream has no more work."""
         ...
 
 
 @contextmanager
 def current(driver: Driver, context: int) -> Iterator[None]:
-    """`context` is this thread's current one inside."""
+    """Make `context` this thread's current one inside."""
     driver.push(context)
     try:
         yield
@@ -128,7 +131,7 @@ class LibCuda(Driver):
         self._call("cuInit", 0)
 
     def primary(self, device: int) -> int:
-        """Retained once; never released."""
+        """cuDevicePrimaryCtxRetain; retained once and never released."""
         with self._lock:
             if device not in self._primary:
                 handle, context = ctypes.c_int(), ctypes.c_void_p()
@@ -146,7 +149,7 @@ class LibCuda(Driver):
         self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def place(self, address: int) -> tuple[int, int] | None:
-        """The pointer's attributes."""
+        """cuPointerGetAttribute."""
         context, device = ctypes.c_void_p(), ctypes.c_int()
         found = self._pointer(device, _ORDINAL, address)
         if found == _NO_CONTEXT:
@@ -165,7 +168,7 @@ class LibCuda(Driver):
         return found
 
     def capability(self, device: int) -> tuple[int, int]:
-        """The device's attributes."""
+        """cuDeviceGetAttribute."""
         found = []
         for attribute in (_MAJOR, _MINOR):
             value = ctypes.c_int()
@@ -180,7 +183,7 @@ class LibCuda(Driver):
         return address.value
 
     def free(self, address: int) -> None:
-        """cuMemFree, which waits."""
+        """cuMemFree, which waits for the device."""
         self._call("cuMemFree_v2", ctypes.c_uint64(address))
 
     def upload(self, address: int, array: np.ndarray[Any, Any], stream: int) -> None:
@@ -232,14 +235,14 @@ class LibCuda(Driver):
         self._call("cuLaunchKernel", *where, ctypes.c_void_p(stream), addresses, None)
 
     def wait(self, stream: int, other: int) -> None:
-        """By an event."""
+        """cuStreamWaitEvent, with an event recorded in `other`."""
         event = ctypes.c_void_p()
         self._call("cuEventCreate", ctypes.byref(event), _NO_TIMING)
         try:
             self._call("cuEventRecord", event, ctypes.c_void_p(other))
             self._call("cuStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
         finally:
-            self._call("cuEventDestroy_v2", event)  # released when it has happened
+            self._call("cuEventDestroy_v2", event)  # the driver releases it once it has happened
 
     def synchronize(self, stream: int) -> None:
         """cuStreamSynchronize."""

@@ -1,8 +1,8 @@
-"""Arrays in a GPU's memory: those of other libraries, seen through their protocols, and our own.
+"""Arrays in GPU memory: other libraries' arrays, seen through their protocols, and our own.
 
-CuPy, PyTorch, Numba and PyCUDA offer `__cuda_array_interface__`; DLPack is read where that is
-missing, or cannot say the type (bfloat16). It needs the standard library and NumPy only: exported
-modules hold a copy of it.
+CuPy, PyTorch, Numba and PyCUDA offer `__cuda_array_interface__`. DLPack is used where that is
+missing or cannot express the type (bfloat16). This file needs the standard library and NumPy only,
+because exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import numpy as np
 
 from autosched.runtime.cuda_api import LEGACY, Driver, current
 
-_CUDA, _MANAGED = 2, 13  # DLPack's devices
+_CUDA, _MANAGED = 2, 13  # DLPack's device types
 _NAME = b"dltensor"
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 
 class View(NamedTuple):
-    """Memory of a GPU as an array; strides are in bytes, None when it is contiguous.
+    """GPU memory seen as an array.
 
-    `stream` is where work on it may still be queued, None when none is. `keep` holds the memory.
+    `strides`: in bytes; None when the array is contiguous.
+    `stream`: where work on the memory may still be queued; None where there is none.
+    `keep`: keeps the memory alive.
     """
 
     address: int
@@ -37,22 +39,22 @@ class View(NamedTuple):
 
 
 def is_on_gpu(value: Any) -> bool:
-    """Whether it offers one of the protocols for a GPU's memory."""
+    """Whether `value` offers one of the protocols for GPU memory."""
     if isinstance(value, np.ndarray):
         return False
     try:
         if getattr(value, "__cuda_array_interface__", None) is not None:
             return True
-    except RuntimeError:  # PyTorch's, of a tensor that requires a gradient: view_on_gpu tells
+    except RuntimeError:  # a PyTorch tensor that requires a gradient: view_on_gpu reports it
         return True
     device = getattr(value, "__dlpack_device__", None)
     return device is not None and int(device()[0]) in (_CUDA, _MANAGED)
 
 
 def view_on_gpu(value: Any, dtype: str, stream: int) -> View:
-    """`value`, wanted as `dtype` for work in `stream`.
+    """View `value`, expected to have type `dtype`, for work in `stream`.
 
-    Raises ValueError with a sentence for what the protocols forbid; whatever `value` raises.
+    Raises ValueError with a sentence for what the protocols forbid, and whatever `value` raises.
     """
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is None or (dtype == "bfloat16" and hasattr(value, "__dlpack__")):
@@ -60,7 +62,7 @@ def view_on_gpu(value: Any, dtype: str, stream: int) -> View:
     if interface.get("mask") is not None:
         raise ValueError("has a mask")
     found = interface["typestr"]
-    # No code of NumPy's means bfloat16: two bytes of no type stand for it.
+    # NumPy has no code for bfloat16: two untyped bytes stand for it.
     raw = dtype == "bfloat16" and np.dtype(found) == np.dtype("V2")
     name = dtype if raw else str(np.dtype(found))
     shape = tuple(map(int, interface["shape"]))
@@ -76,7 +78,7 @@ def view_on_gpu(value: Any, dtype: str, stream: int) -> View:
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor."""
+    """The C struct DLTensor."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -93,7 +95,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    """DLManagedTensor."""
+    """The C struct DLManagedTensor."""
 
 
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
@@ -109,13 +111,13 @@ _new_capsule = _python(
     "PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor
 )
 _pointer_of = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-# A capsule that is being destroyed must not become an object again: these take its address.
+# These take the address of a capsule that is being destroyed, which must not become an object.
 _is_named = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _pointer_at = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 
 def _from_dlpack(value: Any, capsule: Any) -> View:
-    """The view of an unversioned capsule, which owns the memory until it goes."""
+    """The view of an unversioned capsule, which owns the memory as long as it lives."""
     tensor = _Managed.from_address(_pointer_of(capsule, _NAME)).tensor
     if tensor.device_type not in (_CUDA, _MANAGED):
         raise ValueError("is not in a GPU's memory")
@@ -141,7 +143,7 @@ def _compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) ->
     return True
 
 
-_exported: dict[int, Any] = {}  # what the tensors of capsules point at, until their deleters run
+_exported: dict[int, Any] = {}  # the data of exported capsules, until their deleters run
 _numbers = itertools.count(1)
 
 
@@ -150,7 +152,7 @@ def _forget(managed: Any) -> None:
 
 
 def _let_go(capsule: Any) -> None:
-    if _is_named(capsule, _NAME):  # else somebody took the tensor, and deletes it
+    if _is_named(capsule, _NAME):  # otherwise a consumer took the tensor and deletes it
         managed = _Managed.from_address(_pointer_at(capsule, _NAME))
         managed.deleter(ctypes.byref(managed))
 
@@ -160,12 +162,12 @@ _destroy = _Destructor(_let_go)
 
 
 class DeviceArray:
-    """An array in a GPU's memory, made by a kernel; CuPy, PyTorch and Numba view it.
+    """An array in GPU memory, made by a kernel; CuPy, PyTorch and Numba can view it.
 
         cupy.asarray(c)    torch.from_dlpack(c)    c.numpy()
 
-    Work on it may still be queued in `stream`; both protocols say so. The memory goes with the
-    array and its views.
+    Work on it may still be queued in `stream`; both protocols report that. The memory is freed with
+    the array and its views.
     """
 
     def __init__(
@@ -185,7 +187,7 @@ class DeviceArray:
         return f"<DeviceArray {self.dtype}[{extents}] on GPU {self._device}>"
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy in host memory, when it is ready."""
+        """Copy to host memory, after waiting for the queued work."""
         result = np.empty(self.shape, self.dtype)
         with current(self._driver, self._context):
             self._driver.download(result, self.address, self.stream)
@@ -207,7 +209,7 @@ class DeviceArray:
         return _CUDA, self._device
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
-        """An unversioned capsule. `stream` waits for the array; -1 asks for no waiting."""
+        """An unversioned capsule. Work in `stream` will wait for the array, unless it is -1."""
         if stream == 0:
             raise ValueError("stream 0 is ambiguous: 1 is the legacy default, 2 the thread's")
         wanted = LEGACY if stream is None else stream

@@ -1,8 +1,8 @@
-"""What a build for CUDA hands on: source, cubins, and how to launch their kernels.
+"""The result of a build for CUDA: source, cubins, and a plan that launches their kernels.
 
-No host code is compiled: the host's half of a function is straight-line, so it is read off into a
-plan of allocations and launches. An artifact has no reference to a device and crosses process
-boundaries as bytes.
+No host code is compiled. The host function is straight-line code, so it is read as a plan of
+allocations and launches. An artifact holds no reference to a device and crosses process boundaries
+as bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAGIC = b"ASCUDA01"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of the source and the size of its launch; shared memory is in bytes."""
+    """A kernel of the source with its launch configuration; shared memory is in bytes."""
 
     name: str
     grid: tuple[int, int, int]
@@ -41,7 +41,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """Memory of `size` bytes on the device that launches share under the name `workspace`."""
+    """`size` bytes of device memory, which launches share under the name `workspace`."""
 
     workspace: str
     size: int
@@ -49,7 +49,7 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch. An argument is the name of a parameter or workspace, or a number."""
+    """A launch of a kernel. An argument is a number, or the name of a parameter or workspace."""
 
     kernel: str
     args: tuple[str | int | float, ...]
@@ -57,10 +57,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class CudaArtifact:
-    """Kernels, the plan that runs them in order, and what callers pass.
+    """Kernels, the plan that runs them in order, and the parameters that callers pass.
 
-    `cubins` are by architecture (sm_80), `resources` by architecture and kernel. `statements` says
-    what the lines of the source were made from.
+    `source`: CUDA C.
+    `statements`: the TIR statement from which a line of the source was made, by line number.
+    `cubins`: by architecture (sm_80).
+    `resources`: by architecture and kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -84,7 +86,7 @@ class CudaArtifact:
         )
 
     def to_bytes(self) -> bytes:
-        """A self-contained byte string."""
+        """Serialise to bytes."""
         fields = {
             "kernels": [asdict(k) for k in self.kernels],
             "plan": [asdict(step) for step in self.plan],
@@ -120,9 +122,10 @@ class CudaArtifact:
 
 
 def cuda_artifact(module: IRModule, host: str) -> CudaArtifact:
-    """The artifact, still without cubins, of a module that the device pipeline made.
+    """The artifact, without cubins yet, of a module that the device pipeline made.
 
-    Raises CompileError for host code that is more than allocations and launches.
+    `host` is the name of the host function. Raises CompileError for host code that does more than
+    allocate and launch.
     """
     functions = [f for f in module.functions.values() if _is_kernel(f)]
     source = emit_cuda(functions)
@@ -130,7 +133,7 @@ def cuda_artifact(module: IRModule, host: str) -> CudaArtifact:
     if size_variables(func):
         names = ", ".join(var.name for var in size_variables(func))
         raise CompileError(f"{func.name}: the sizes {names} must be constants for CUDA")
-    # Kernels share the host's pointers, through which they store.
+    # Kernels use the host's pointers, so their stores tell which parameters are outputs.
     written = {pointer for f in functions for pointer in written_pointers(f)}
     params = params_of(func, written)
     plan = _Plan(func, params, {f.name: f for f in functions})
@@ -150,7 +153,7 @@ def _sized(func: PrimFunc) -> Kernel:
 
 
 class _Plan:
-    """The steps of a host function, read off its statements."""
+    """The plan of a host function, read from its statements."""
 
     def __init__(
         self, func: PrimFunc, params: tuple[ParamSpec, ...], kernels: Mapping[str, PrimFunc]

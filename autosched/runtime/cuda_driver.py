@@ -1,4 +1,4 @@
-"""The library of the CUDA driver, asked without touching a GPU."""
+"""Query the CUDA driver's library without touching a GPU."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ def driver_problem() -> str | None:
 
 
 def driver_version() -> tuple[int, int] | None:
-    """The CUDA version that the driver knows, e.g. (13, 0); None where there is no driver.
+    """The highest CUDA version that the driver supports, e.g. (13, 0); None without a driver.
 
-    Asking starts nothing on a GPU.
+    Starts nothing on a GPU.
     """
     version = ctypes.c_int()
     try:
         if ctypes.CDLL(LIBRARY).cuDriverGetVersion(ctypes.byref(version)):
             return None
-    except (OSError, AttributeError):  # no driver, or a library that is none
+    except (OSError, AttributeError):  # no driver, or another library of that name
         return None
     return version.value // 1000, version.value % 1000 // 10
 
 
 def gpu_name(device: int = 0) -> str | None:
-    """What the driver calls a GPU, e.g. NVIDIA H200; None without a driver or that GPU."""
+    """The driver's name of a GPU, e.g. NVIDIA H200; None without a driver or that GPU."""
     name = ctypes.create_string_buffer(256)
     try:
         library = ctypes.CDLL(LIBRARY)
         if library.cuInit(0) or library.cuDeviceGetName(name, len(name), device):
             return None
-    except (OSError, AttributeError):  # no driver, or a library that is none
+    except (OSError, AttributeError):  # no driver, or another library of that name
         return None
     return name.value.decode(errors="replace")
 
 
 def no_driver(problem: str) -> str:
-    """What is said where the driver is missing for `problem`."""
+    """The message where the driver is missing because of `problem`."""
     return (
         f"no CUDA driver ({problem}): kernels can be generated and compiled (autosched lower, "
         "show, tune --dry-run), not measured; autosched doctor --target cuda says what is there"

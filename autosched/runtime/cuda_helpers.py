@@ -1,6 +1,6 @@
-"""Kernels that measuring needs on the GPU: gate, comparison, checksum, and one that adds.
+"""GPU kernels that measuring needs: gate, comparison, checksum, and an addition to probe with.
 
-Header-free like generated code. Each works with any grid and block.
+Like generated code they include no headers. Each works with any grid and block.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from autosched.codegen.cuda_float8 import float8_conversions
 from autosched.codegen.cuda_prelude import prelude
 
-# C's type of an element, and how it becomes a double.
+# For each element type: its C type, and the C code that converts an element `x` to a double.
 _HALF = 'float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x)); return f;'
 _BFLOAT = "return __uint_as_float((unsigned)x << 16);"
 _TYPES = {
@@ -30,7 +30,7 @@ _TYPES = {
     "uint8": ("unsigned char", "return x;"),
     "bool": ("unsigned char", "return x;"),
 }
-RESULT_BYTES = 24  # of compare: bad (u64), first (u64), error (float), padding
+RESULT_BYTES = 24  # bytes of compare's result: bad (u64), first (u64), error (float), padding
 
 _FIXED = """\
 // Keeps what is queued behind it from running until flag[0] is set, for half a second at most.
@@ -93,7 +93,7 @@ extern "C" __global__ void autosched_compare_NAME(
 
 
 def compare_name(dtype: np.dtype[np.generic]) -> str:
-    """The kernel that compares elements of a type. Raises KeyError for one that has none."""
+    """The name of the kernel that compares elements of a type. KeyError where there is none."""
     _TYPES[dtype.name]
     return f"autosched_compare_{dtype.name}"
 
@@ -106,7 +106,7 @@ def helper_source() -> str:
 
 
 def compare_source(name: str) -> str:
-    """CUDA C of the kernel that compares elements of a type, by NumPy's name of it."""
+    """CUDA C of the kernel that compares elements of the NumPy type `name`."""
     element, value = _TYPES[name]
     exact = "true" if name.startswith(("int", "uint", "bool")) else "false"
     text = _COMPARE.replace("NAME", name).replace("TYPE", element)

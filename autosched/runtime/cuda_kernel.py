@@ -1,4 +1,4 @@
-"""A CudaArtifact as a function of arrays, with our errors."""
+"""A CudaArtifact as a callable kernel that raises our errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.tir.dtype import DType
 
 
 class OurDriver(LibCuda):
-    """The driver's library; what it refuses is a DeviceError."""
+    """The driver's library; a failed call raises DeviceError."""
 
     def _require(self, code: int, name: str) -> None:
         if code:
@@ -28,7 +28,7 @@ def open_driver() -> Driver:
 
 
 def arch_here(driver: Driver, device: int = 0) -> str:
-    """The architecture of a GPU: sm_90."""
+    """The architecture of a GPU, such as sm_90."""
     major, minor = driver.capability(device)
     return f"sm_{major}{minor}"
 
@@ -36,14 +36,14 @@ def arch_here(driver: Driver, device: int = 0) -> str:
 def load_cuda(artifact: CudaArtifact, name: str, driver: Driver | None = None) -> GpuKernel:
     """The kernel of `artifact`. Code is loaded at the first call, in the context of its arrays.
 
-    Raises MeasureError where there is no driver, or the artifact takes numbers beside arrays.
+    Raises MeasureError where there is no driver, or the artifact takes numbers, not only arrays.
     """
     program = program_of(artifact, name)
     return GpuKernel(program, open_driver() if driver is None else driver, _refused)
 
 
 def program_of(artifact: CudaArtifact, name: str) -> Program:
-    """What the loader is told of `artifact`. Raises MeasureError when it passes numbers."""
+    """The loader's form of `artifact`. Raises MeasureError when a launch passes numbers."""
     parameters = []
     for p in artifact.params:
         if p.shape is None:

@@ -1,6 +1,6 @@
 """Compiled CUDA kernels, called on arrays of NumPy, CuPy, PyTorch, Numba and PyCUDA.
 
-It needs the standard library and NumPy only: exported modules hold a copy of it.
+This file needs the standard library and NumPy only, because exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Parameter:
-    """An array that the kernel takes; `element` is its NumPy type."""
+    """An array parameter of the kernel; `element` is its NumPy type."""
 
     name: str
     dtype: str
@@ -34,7 +34,7 @@ class Parameter:
 
 
 class Step(NamedTuple):
-    """A launch: sizes, and the names of parameters and workspaces that it is passed."""
+    """A launch: its configuration, and the names of parameters and workspaces that it passes."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -45,9 +45,12 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What a call runs: code by architecture, bytes of workspaces by name, launches in order.
+    """A kernel's code and launches.
 
-    `ptx` is what a driver compiles for a GPU that no cubin is for: its architecture and text.
+    `cubins`: code by architecture.
+    `workspaces`: sizes in bytes by name.
+    `steps`: the launches in order.
+    `ptx`: (architecture, text) that the driver compiles for a GPU for which there is no cubin.
     """
 
     name: str
@@ -61,21 +64,21 @@ class Program:
 class _Loaded(NamedTuple):
     module: int
     functions: Mapping[str, int]
-    workspaces: dict[int, Mapping[str, int]]  # by stream: launches of different ones may overlap
+    workspaces: dict[int, Mapping[str, int]]  # by stream: launches in different streams may overlap
 
 
 class GpuKernel:
-    """A kernel for CUDA. Call it with its inputs, and its outputs where they are there.
+    """A CUDA kernel. Call it with its inputs, and optionally its outputs.
 
         c = kernel(a, b)    kernel(a, b, c)    kernel(a, b, out=c)    kernel(A=a, B=b, stream=s)
 
-    All arrays are NumPy's, which are copied to the GPU and back before the call returns, or all
-    are in a GPU's memory: anything with __cuda_array_interface__ or __dlpack__ (CuPy, PyTorch,
-    Numba, PyCUDA). Then the kernel is queued in `stream` (a handle, or a stream of one of these
-    libraries; default: the legacy default stream) after the work that the arrays wait for, and
-    outputs that were not given are DeviceArrays. Every argument is checked first: dtype, shape,
-    contiguity, alignment to 16 bytes, device, writability, outputs sharing memory. Several
-    threads may call it at once.
+    Either all arrays are NumPy arrays, which are copied to the GPU and back before the call
+    returns, or all are in GPU memory: anything with __cuda_array_interface__ or __dlpack__ (CuPy,
+    PyTorch, Numba, PyCUDA). In the second case the kernel is queued in `stream` (a handle, or a
+    stream of one of these libraries; default: the legacy default stream) after the work for which
+    the arrays wait, and outputs that were not given are DeviceArrays. Every argument is checked
+    first: dtype, shape, contiguity, alignment to 16 bytes, device, writability, outputs sharing
+    memory. Several threads may call it at once.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class GpuKernel:
         self._driver = driver
         self._refusal = refusal
         self._device = device  # for NumPy arrays
-        self.origin: object = None  # known where it was built from a record file
+        self.origin: object = None  # set where it was built from a record file
         self._lock = threading.Lock()
         self._loaded: dict[int, _Loaded] = {}
 
@@ -128,7 +131,7 @@ class GpuKernel:
                 self._driver.unload(loaded.module)
 
     def _on_host(self, values: Sequence[Any], stream: int) -> Any:
-        """Copy the inputs to the GPU, run, copy the outputs back, wait."""
+        """Copy the inputs to the GPU, run, copy the outputs back, and wait."""
         parameters = self.program.parameters
         arrays: list[np.ndarray[Any, Any]] = []
         made = []
@@ -170,7 +173,7 @@ class GpuKernel:
             raise self._refuse(position, no_view(value, error)) from error
 
     def _on_device(self, values: Sequence[Any], stream: int) -> list[Any]:
-        """Queue the launches; the outputs that were made."""
+        """Queue the launches; returns the outputs that it made."""
         parameters = self.program.parameters
         views: dict[int, View] = {}
         for i, value in enumerate(values):
@@ -209,7 +212,7 @@ class GpuKernel:
             ) from why
 
     def _place(self, views: Mapping[int, View]) -> tuple[int, int]:
-        """The context and the device that all arrays are of."""
+        """The context and device of all arrays. Raises the refusal where they differ."""
         found: tuple[int, int] | None = None
         first = -1
         for i, view in views.items():
@@ -250,14 +253,14 @@ class GpuKernel:
             raise self._refuse(position, "is written by the kernel but is read-only; pass a copy")
 
     def _check_aliasing(self, spans: Sequence[tuple[int, int]]) -> None:
-        """An output shares no memory with another array; spans are (address, bytes)."""
+        """Refuse outputs that share memory with another array; spans are (address, bytes)."""
         parameters = self.program.parameters
         found = overlap(spans, [parameter.is_output for parameter in parameters])
         if found is not None:
             raise self._refuse(found[0], shares(parameters[found[1]].name, found[1]))
 
     def _launch(self, context: int, device: int, addresses: Mapping[str, int], stream: int) -> None:
-        """Queue all launches; the context is current and the lock is held."""
+        """Queue all launches; the caller holds the lock and has made the context current."""
         loaded = self._loaded.get(context)
         if loaded is None:
             loaded = self._loaded[context] = self._load(device)
@@ -282,7 +285,10 @@ class GpuKernel:
         return _Loaded(module, functions, {})
 
     def _image(self, capability: tuple[int, int]) -> bytes:
-        """The cubin that a GPU runs: of its own architecture or an earlier of the same major."""
+        """The code for a GPU: a cubin of the same major version, else PTX.
+
+        The cubin is that of the GPU's architecture, or of the highest lower minor version.
+        """
         program = self.program
         fits = {}
         for arch, cubin in program.cubins.items():
@@ -308,7 +314,7 @@ class GpuKernel:
 
 
 def handle_of(stream: Any, refusal: Refusal = ValueError) -> int:
-    """The handle of a stream: a number, or PyTorch's, CuPy's, Numba's or PyCUDA's object."""
+    """The handle of a stream: a number, or an object of PyTorch, CuPy, Numba or PyCUDA."""
     if stream is None:
         return LEGACY
     offered = getattr(stream, "__cuda_stream__", None)
@@ -317,7 +323,7 @@ def handle_of(stream: Any, refusal: Refusal = ValueError) -> int:
     for name in ("cuda_stream", "ptr", "handle", "value"):
         if not isinstance(stream, int):
             stream = getattr(stream, name, stream)
-    if stream is None:  # what ctypes makes of the handle 0
+    if stream is None:  # ctypes turns the handle 0 into None
         return LEGACY
     if not isinstance(stream, int) or isinstance(stream, bool) or stream < 0:
         raise refusal(

@@ -1,8 +1,8 @@
-"""A GPU as measuring sees it: memory, modules, launches, events, and five helper kernels.
+"""The interface of a GPU for measuring: memory, modules, launches, events, five helper kernels.
 
-`Device` is implemented by `cuda.py` (PyCUDA) and by `fake_device.py` (for tests). Addresses are
-numbers. Work is queued in one stream, in order. A call whose driver reports an error raises
-DeviceError; errors of kernels appear at a later call, at `synchronize` at the latest.
+`cuda.py` (PyCUDA) and `fake_device.py` (for tests) implement `Device`. Addresses are numbers. Work
+is queued in one stream, in order. A call whose driver reports an error raises DeviceError; errors
+of kernels appear at a later call, at `synchronize` at the latest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-Handle = Any  # of a module, kernel or event: known to its device alone
+Handle = Any  # of a module, kernel or event; only its device knows its type
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What a GPU is and how much a block may use of it; sizes in bytes."""
+    """The properties of a GPU and its limits per block; sizes in bytes.
+
+    `processors` are its streaming multiprocessors.
+    """
 
     name: str
     uuid: str
@@ -34,19 +37,23 @@ class DeviceFacts:
     max_threads_per_processor: int
     max_blocks_per_processor: int
     l2_bytes: int
-    kernel_timeout: bool  # of a display: kernels that run for seconds are ended
-    driver: str  # highest CUDA version that the driver knows
-    runtime: str  # what talks to the driver, and its version
+    kernel_timeout: bool  # a display is attached: kernels that run for seconds are ended
+    driver: str  # highest CUDA version that the driver supports
+    runtime: str  # the package that calls the driver, and its version
 
     @property
     def arch(self) -> str:
-        """The architecture that code is made for: sm_90."""
+        """The architecture for which code is made, such as sm_90."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """What a loaded kernel uses: registers and bytes of local memory a thread, shared a block."""
+    """The resources of a loaded kernel.
+
+    `registers` and `local_bytes` (local memory) are per thread, `shared_bytes` (static shared
+    memory) is per block, and `max_threads` is the most threads of a block.
+    """
 
     registers: int
     local_bytes: int
@@ -56,9 +63,11 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A comparison on the device: bad elements, the first of them, and the largest error.
+    """The result of a comparison on the device.
 
-    `error` is relative to what was allowed: at most 1 where nothing is bad.
+    `bad`: the number of wrong elements.
+    `first`: the index of the first one, -1 without any.
+    `error`: the largest error, relative to what was allowed: at most 1 where nothing is bad.
     """
 
     bad: int
@@ -70,15 +79,15 @@ class Device(Protocol):
     """One GPU, owned by one process."""
 
     def facts(self) -> DeviceFacts:
-        """What the GPU is."""
+        """The properties of the GPU."""
         ...
 
     def alloc(self, size: int) -> int:
-        """The address of `size` bytes, a multiple of 256."""
+        """Allocate `size` bytes; the address is a multiple of 256."""
         ...
 
     def free(self, address: int) -> None:
-        """Give back what `alloc` gave."""
+        """Free memory of `alloc`."""
         ...
 
     def upload(self, address: int, array: npt.NDArray[Any]) -> None:
@@ -86,23 +95,23 @@ class Device(Protocol):
         ...
 
     def download(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """A copy of `size` bytes, after what was queued before."""
+        """Copy `size` bytes to the host, after the work that was queued before."""
         ...
 
     def fill(self, address: int, size: int, byte: int) -> None:
-        """Set `size` bytes."""
+        """Set `size` bytes to `byte`."""
         ...
 
     def load(self, cubin: bytes) -> Handle:
-        """A module."""
+        """Load a cubin as a module."""
         ...
 
     def unload(self, module: Handle) -> None:
-        """Let go of a module and its kernels."""
+        """Unload a module and its kernels."""
         ...
 
     def kernel(self, module: Handle, name: str, dynamic_shared: int) -> tuple[Handle, KernelFacts]:
-        """A kernel of a module, ready to be launched with this many bytes of dynamic memory."""
+        """A kernel of a module, ready to launch with so many bytes of dynamic shared memory."""
         ...
 
     def launch(
@@ -117,7 +126,7 @@ class Device(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Wait until all that was queued is done."""
+        """Wait until all queued work is done."""
         ...
 
     def event(self) -> Handle:
@@ -125,7 +134,7 @@ class Device(Protocol):
         ...
 
     def record(self, event: Handle) -> None:
-        """Queue the moment that `event` stands for."""
+        """Queue the recording of `event`."""
         ...
 
     def elapsed(self, first: Handle, second: Handle) -> float:
@@ -133,19 +142,19 @@ class Device(Protocol):
         ...
 
     def close_gate(self) -> None:
-        """Queue a kernel that keeps what is queued after it from running."""
+        """Queue a kernel that blocks the work queued after it."""
         ...
 
     def open_gate(self) -> bool:
-        """Let the gate's kernel end; False when it gave up before, after half a second."""
+        """Let the gate's kernel end; False when it had given up after half a second."""
         ...
 
     def flush_l2(self) -> None:
-        """Queue the overwriting of more memory than the L2 cache holds."""
+        """Queue a write to more memory than the L2 cache holds."""
         ...
 
     def add(self, left: int, right: int, total: int, count: int) -> None:
-        """Queue total = left + right, `count` numbers in float32."""
+        """Queue total = left + right for `count` float32 numbers."""
         ...
 
     def compare(
@@ -159,10 +168,10 @@ class Device(Protocol):
     ) -> Difference:
         """Compare `count` elements: an error may be `relative` * |want| + `absolute`.
 
-        Both NaN agree, and so do equal infinities. With both 0 the elements must be equal.
+        Two NaN agree, and so do equal infinities. If both tolerances are 0, elements must be equal.
         """
         ...
 
     def checksum(self, address: int, size: int) -> int:
-        """A 64-bit number of `size` bytes (a multiple of 4) that changes when a word does."""
+        """A 64-bit checksum of `size` bytes (a multiple of 4), which changes when a word does."""
         ...

@@ -1,4 +1,4 @@
-"""What a driver's result codes mean for a candidate, and for the process that met them.
+"""What a driver's error codes mean for a candidate, and for the process that got them.
 
 Codes and names are those of `CUresult` in CUDA's driver API.
 """
@@ -36,7 +36,7 @@ _NAMES = {
     999: "unknown error",
 }
 
-# A kind of failure for each code; the process is kept where the kind says so.
+# The kind of failure of each code; kinds in _KEEPS keep the process.
 _KINDS = {
     **dict.fromkeys((1, 701, 720), "illegal"),
     **dict.fromkeys((2,), "memory"),
@@ -46,15 +46,15 @@ _KINDS = {
     **dict.fromkeys((46, 100, 214, 226, 802, 803, 804, 805, 999), "lost"),
 }
 CODES = tuple(_KINDS)
-IMAGE_CODES = (200, 209, 218, 222)  # of loading: driver and compiler do not fit each other
+IMAGE_CODES = (200, 209, 218, 222)  # of loading: driver and compiler do not fit
 _KEEPS = ("illegal", "memory")
 
 
 def device_error(code: int, where: str, stage: str) -> DeviceError:
-    """The error for a driver's result `code` met in `where` (a kernel's or call's name).
+    """The error for a driver's result `code` in `where` (the name of a kernel or call).
 
-    A code that is not known ends the process: whether its context still works is not known either.
-    An invalid value is the candidate's fault at a launch only.
+    An unknown code ends the process, because its context may no longer work. An invalid value is
+    the candidate's fault only at a launch.
     """
     kind = _KINDS.get(code, "error")
     if code == 1 and stage != "run":

@@ -1,8 +1,8 @@
-"""A GPU that is none, for tests: memory on the host, a clock that launches advance, and faults.
+"""A simulated GPU for tests: host memory, a clock that launches advance, and faults.
 
-It encodes what we believe of a GPU and its driver; what the first hour on hardware shows otherwise
-must change here first. A kernel does what its cubin's `Behaviour` says: it takes a time, writes
-what the test put into `answers`, and may fail in one of many ways.
+It encodes our assumptions about a GPU and its driver; when hardware shows otherwise, change it here
+first. A kernel does what its cubin's `Behaviour` says: it takes a time, writes what the test put
+into `answers`, and may fail in one of many ways.
 """
 
 from __future__ import annotations
@@ -37,21 +37,24 @@ FACTS = DeviceFacts(
     driver="13.0",
     runtime="fake",
 )
-QUEUE = 1000  # launches behind a closed gate: with more, a real driver blocks the caller
+QUEUE = 1000  # launches behind a closed gate; with more, a real driver blocks the caller
 WRONGS = ("", "value", "nothing", "later", "guard", "input")
-_LAUNCH_SECONDS = 5e-6  # what the host needs for a launch, hidden behind a gate
+_LAUNCH_SECONDS = 5e-6  # host time of a launch, hidden behind a gate
 _USES = KernelFacts(registers=32, local_bytes=0, shared_bytes=0, max_threads=1024)
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a kernel does: `seconds` of a launch, and what goes wrong.
+    """What a kernel does, and what goes wrong.
 
-    `load`, `launch` and `run` are codes of the driver, met by loading, by a launch and by waiting
-    for it; `run_at` is the number of the launch, from 1, that meets `run`, `hang` or `slow`. With
-    `hang` waiting never ends; `slow` are seconds that it really takes. `wrong`: "value" (one
-    element is), "nothing" (is written), "later" (as "value", after the first launch), "guard"
-    (also writes behind the buffer), "input" (changes an input).
+    `seconds`: the simulated time of a launch.
+    `load`, `launch`, `run`: the driver's error codes when it is loaded, launched and waited for.
+    `run_at`: the number of the launch, from 1, that has the fault of `run`, `hang` or `slow`.
+    `hang`: waiting for that launch never ends.
+    `slow`: real seconds that waiting for that launch takes.
+    `wrong`: "value" (one element is wrong), "nothing" (no output is written), "later" (as "value",
+        but not in the first launch), "guard" (also writes behind the buffer), "input" (changes an
+        input).
     """
 
     seconds: float = 1e-5
@@ -77,9 +80,11 @@ class _Event:
 
 
 class FakeDevice(Device):
-    """See the module. `behave` tells the behaviour of a cubin, `answers` what addresses receive.
+    """A simulated GPU; see the module.
 
-    `calls` are the names of the methods called, in order.
+    `behave`: returns the behaviour of a cubin.
+    `answers`: the bytes that a launch writes, by address.
+    `calls`: the names of the methods called, in order.
     """
 
     def __init__(self, behave: Callable[[bytes], Behaviour], facts: DeviceFacts = FACTS) -> None:
@@ -90,18 +95,18 @@ class FakeDevice(Device):
         self._memory: dict[int, npt.NDArray[np.uint8]] = {}
         self._next = 1 << 20
         self._clock = 0.0
-        self._gate: int | None = None  # launches behind it
+        self._gate: int | None = None  # number of launches behind the closed gate
         self._pending: tuple[int, str] | None = None
         self._dead: int | None = None
         self._hang = False
         self._slow = 0.0
 
     def facts(self) -> DeviceFacts:
-        """What was given."""
+        """See `Device.facts`; the facts given."""
         return self._facts
 
     def alloc(self, size: int) -> int:
-        """Fails with out of memory beyond the facts' memory."""
+        """See `Device.alloc`; out of memory beyond the memory of the facts."""
         self._called("alloc")
         used = sum(array.size for array in self._memory.values())
         if used + size > self._facts.memory:
@@ -112,29 +117,29 @@ class FakeDevice(Device):
         return address
 
     def free(self, address: int) -> None:
-        """Fails for an address that was not allocated."""
+        """See `Device.free`; fails for an address that was not allocated."""
         self._called("free")
         if self._memory.pop(address, None) is None:
             raise device_error(1, "free", "run")
 
     def upload(self, address: int, array: npt.NDArray[Any]) -> None:
-        """Copies at once."""
+        """See `Device.upload`; copies immediately."""
         self._called("upload")
         self._bytes(address, array.nbytes)[:] = np.frombuffer(array.tobytes(), np.uint8)
 
     def download(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """Waits first."""
+        """See `Device.download`; waits first."""
         self._called("download")
         self._wait()
         return self._bytes(address, size).copy()
 
     def fill(self, address: int, size: int, byte: int) -> None:
-        """Writes at once."""
+        """See `Device.fill`; writes immediately."""
         self._called("fill")
         self._bytes(address, size)[:] = byte
 
     def load(self, cubin: bytes) -> Handle:
-        """The behaviour of the cubin."""
+        """See `Device.load`; the cubin's behaviour and a counter of launches."""
         self._called("load")
         behaviour = self._behave(cubin)
         if behaviour.load:
@@ -142,11 +147,11 @@ class FakeDevice(Device):
         return behaviour, [0]
 
     def unload(self, module: Handle) -> None:
-        """Nothing is left to do."""
+        """See `Device.unload`; does nothing."""
         self._called("unload")
 
     def kernel(self, module: Handle, name: str, dynamic_shared: int) -> tuple[Handle, KernelFacts]:
-        """Any name is found."""
+        """See `Device.kernel`; any name is found."""
         self._called("kernel")
         behaviour, launches = module
         return _Kernel(name, behaviour, launches), behaviour.facts
@@ -159,7 +164,7 @@ class FakeDevice(Device):
         dynamic_shared: int,
         pointers: Sequence[int],
     ) -> None:
-        """Writes at once what the kernel writes; its errors wait for `synchronize`."""
+        """See `Device.launch`; writes immediately, but its errors appear when waiting."""
         self._called("launch")
         behaviour = kernel.behaviour
         if behaviour.launch:
@@ -181,44 +186,44 @@ class FakeDevice(Device):
         self._write(behaviour, kernel.launches[0], pointers)
 
     def synchronize(self) -> None:
-        """Meets what launches left to meet."""
+        """See `Device.synchronize`; raises the errors of launches."""
         self._called("synchronize")
         self._wait()
 
     def event(self) -> Handle:
-        """An event."""
+        """See `Device.event`."""
         return _Event()
 
     def record(self, event: Handle) -> None:
-        """The moment is the clock's."""
+        """See `Device.record`; records the simulated clock."""
         self._called("record")
         event.at = self._clock
 
     def elapsed(self, first: Handle, second: Handle) -> float:
-        """Fails for events that were not recorded."""
+        """See `Device.elapsed`; fails for events that were not recorded."""
         self._called("elapsed")
         if first.at is None or second.at is None:
             raise device_error(1, "elapsed", "check")
         return float(second.at - first.at)
 
     def close_gate(self) -> None:
-        """Launches from now on take the host no time."""
+        """See `Device.close_gate`; from now on launches take no host time."""
         self._called("close_gate")
         self._gate = 0
 
     def open_gate(self) -> bool:
-        """Always in time."""
+        """See `Device.open_gate`; never gives up."""
         self._called("open_gate")
         self._gate = None
         return True
 
     def flush_l2(self) -> None:
-        """Takes as long as writing 100 MB at 2 TB/s."""
+        """See `Device.flush_l2`; takes as long as 100 MB at 2 TB/s."""
         self._called("flush_l2")
         self._clock += 5e-5
 
     def add(self, left: int, right: int, total: int, count: int) -> None:
-        """At once."""
+        """See `Device.add`; adds immediately."""
         self._called("add")
         one, other = (self._bytes(at, 4 * count).view(np.float32) for at in (left, right))
         self._bytes(total, 4 * count)[:] = (one + other).view(np.uint8)
@@ -232,7 +237,7 @@ class FakeDevice(Device):
         relative: float,
         absolute: float,
     ) -> Difference:
-        """With NumPy."""
+        """See `Device.compare`; uses NumPy."""
         self._called("compare")
         self._wait()
         size = count * dtype.itemsize
@@ -244,13 +249,13 @@ class FakeDevice(Device):
         )
 
     def checksum(self, address: int, size: int) -> int:
-        """A CRC."""
+        """See `Device.checksum`; a CRC."""
         self._called("checksum")
         self._wait()
         return zlib.crc32(self._bytes(address, size).tobytes())
 
     def _called(self, name: str) -> None:
-        """Every call after a fault that killed the context meets the same fault."""
+        """Note a call; after a fault that killed the context, every call raises the same fault."""
         self.calls.append(name)
         if self._dead is not None:
             raise device_error(self._dead, name, "run")
@@ -298,7 +303,7 @@ class FakeDevice(Device):
 def difference(
     got: npt.NDArray[Any], want: npt.NDArray[Any], relative: float, absolute: float
 ) -> Difference:
-    """What `Device.compare` must say, in NumPy."""
+    """The result of `Device.compare`, computed by NumPy."""
     exact, value = want.astype(np.float64), got.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         same = (got == want) | (np.isnan(exact) & np.isnan(value))

@@ -1,4 +1,4 @@
-"""Loading modules of host functions and calling them with packed arguments.
+"""Load modules of host functions and call them with packed arguments.
 
 module = load_host(driver.build_host(func, target))
 module(a, b)
@@ -42,9 +42,10 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter: an array (`is_array`, which the function writes if `is_output`) or a value.
+    """A parameter: an array (`is_array`, written by the function if `is_output`) or a value.
 
-    A value of the type handle is an address: an array is passed as that of its first element.
+    A value of type handle is an address; an array passed for it means the address of its first
+    element.
     """
 
     name: str
@@ -55,7 +56,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters; with `alone` no array that is written may share memory with another."""
+    """The parameters of a function.
+
+    `alone`: no array that is written may share memory with another one.
+    """
 
     params: tuple[Parameter, ...]
     alone: bool = True
@@ -63,9 +67,12 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class HostArtifact:
-    """Object code of a module, its exported functions, and what its assertions say.
+    """Object code of a module of host functions.
 
-    `externs` are the C functions outside that it calls, `threads` those of its parallel loops.
+    `functions`: the signatures of the exported functions.
+    `messages`: the messages of their assertions.
+    `externs`: the external C functions that they call.
+    `threads`: the number of threads of their parallel loops.
     """
 
     object_code: bytes
@@ -76,7 +83,7 @@ class HostArtifact:
 
 
 def signature_of(func: PrimFunc) -> Signature:
-    """The signature of a function before MakePackedAPI."""
+    """The signature of a function, taken before MakePackedAPI."""
     stored = written(func)
     params = []
     for param in func.params:
@@ -90,9 +97,9 @@ def signature_of(func: PrimFunc) -> Signature:
 
 
 def prepared(module: IRModule) -> tuple[IRModule, dict[str, Signature]]:
-    """The module as the host pipeline wants it, and the signatures of its functions.
+    """The module as the host pipeline expects it, and the signatures of its functions.
 
-    Allocations that become registers are marked to stay where they are.
+    Allocations that become registers are marked so that passes leave them in place.
     """
     functions = module.functions
     kept = IRModule({name: keep_registers(func) for name, func in functions.items()}, module.attrs)
@@ -102,7 +109,7 @@ def prepared(module: IRModule) -> tuple[IRModule, dict[str, Signature]]:
 def host_artifact(
     module: IRModule, signatures: Mapping[str, Signature], target: Target
 ) -> HostArtifact:
-    """Object code of lowered host functions. Raises CompileError."""
+    """Compile lowered host functions. Raises CompileError."""
     code = compile_object(emit_host(module, target), target)
     packed = [n for n, f in module.functions.items() if f.attrs.get("calling_conv") == PACKED]
     return HostArtifact(
@@ -115,10 +122,10 @@ def host_artifact(
 
 
 class HostFunction:
-    """A compiled function that takes packed arguments, and checks them itself.
+    """A compiled function that takes packed arguments and checks them itself.
 
-    Arguments are what `autosched.runtime.packed.pack` takes. Raises MeasureError with the message
-    of the check that an argument fails, and whatever a packed function raised that it called.
+    For the arguments see `autosched.runtime.packed.pack`. Raises MeasureError with the message of
+    the check that an argument fails, and whatever a packed function raised that it called.
     """
 
     def __init__(self, module: HostModule, name: str, address: int) -> None:
@@ -128,7 +135,7 @@ class HostFunction:
         self._entry = _ENTRY(address)
 
     def __call__(self, *args: Any) -> Any:
-        """Runs the function; returns what its `ret` gives, or None."""
+        """Run the function. Returns the value of its `ret`, or None."""
         params = self._signature.params
         args = tuple(self._viewed(i, arg) for i, arg in enumerate(args))
         if len(args) == len(params):
@@ -166,12 +173,12 @@ class HostFunction:
         result: ctypes.c_uint64,
         kind: ctypes.c_int32,
     ) -> int:
-        """Calls the function with addresses as they are; returns its status."""
+        """Call the function with addresses as given; returns its status."""
         out, out_code = ctypes.addressof(result), ctypes.addressof(kind)
         return int(self._entry(args, codes, count, out, out_code, None))
 
     def _viewed(self, position: int, value: Any) -> Any:
-        """An array of another library as NumPy's; anything else as it is."""
+        """View an array of another library as NumPy's; return anything else unchanged."""
         if isinstance(value, np.ma.MaskedArray):
             raise MeasureError(f"{self._where(position)} {MASKED}", stage="run")
         if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
@@ -189,7 +196,7 @@ class HostFunction:
         return f"{self.name}: argument {position + 1}{name}"
 
     def _check_values(self, args: tuple[Any, ...]) -> None:
-        """Integers must fit their parameters: the function sees them with 64 bits, and cuts."""
+        """Refuse integers that do not fit their parameters: the function truncates 64 bits."""
         for i, (param, value) in enumerate(zip(self._signature.params, args, strict=True)):
             dtype = DType(param.dtype)
             number = isinstance(value, int | np.integer) and not param.is_array
@@ -200,7 +207,7 @@ class HostFunction:
                     )
 
     def _check_outputs(self, args: tuple[Any, ...]) -> None:
-        """What the function itself cannot see: arrays that are read-only or share memory."""
+        """Check what the function itself cannot: arrays that are read-only or share memory."""
         arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
         outputs = [i for i in arrays if self._signature.params[i].is_output]
         for i in outputs:
@@ -232,7 +239,7 @@ class HostFunction:
 
 
 def _overlap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
-    """Whether the arrays share an element, or it would take long to tell."""
+    """Whether the arrays share an element, or that would take too long to find out."""
     try:
         work = 10_000
         return bool(np.shares_memory(a, b, max_work=work))  # type: ignore[arg-type]  # 0 and -1 only
@@ -251,14 +258,14 @@ def _described(value: Any) -> str:
 
 @dataclass
 class HostModule:
-    """The loaded functions of a module: `module["name"](...)`, or `module(...)` of the only one."""
+    """The loaded functions of a module: `module["name"](...)`; `module(...)` if only one."""
 
     artifact: HostArtifact
     functions: dict[str, HostFunction] = field(default_factory=dict)
     _library: Any = None
 
     def __getitem__(self, name: str) -> HostFunction:
-        """The function of this name. Raises MeasureError when none is exported under it."""
+        """The function of this name. Raises MeasureError when the module exports none."""
         if name not in self.functions:
             raise MeasureError(
                 f"the module exports no {name!r}; it has {', '.join(self.functions) or 'nothing'}",
@@ -267,7 +274,7 @@ class HostModule:
         return self.functions[name]
 
     def __call__(self, *args: Any) -> Any:
-        """Calls the only function. Raises MeasureError when there are several, or as it does."""
+        """Call the only function. Raises MeasureError when there are several, or as it does."""
         if len(self.functions) != 1:
             names = ", ".join(self.functions) or "nothing"
             raise MeasureError(f"the module exports {names}; name one", stage="load")
@@ -276,7 +283,7 @@ class HostModule:
 
 
 def load_host(artifact: HostArtifact) -> HostModule:
-    """The functions of `artifact`, loaded into this process.
+    """Load the functions of `artifact` into this process.
 
     Raises MeasureError (stage load) when a C function that they call is missing.
     """

@@ -1,4 +1,4 @@
-"""A CudaArtifact on a device: its cubin loaded, its limits checked, its launches queued."""
+"""A CudaArtifact on a device: load its cubin, check its limits, queue its launches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from autosched.runtime.slab import Slab
 
 
 class LoadedPlan:
-    """The kernels of an artifact, with memory of their own for what passes between them.
+    """The kernels of an artifact on a device, with memory for what they pass to each other.
 
     `addresses` are those of the artifact's parameters. Raises MeasureError: kind illegal when the
-    device cannot launch a kernel, memory when workspaces have no room, error when the artifact has
-    no code for this device or takes numbers beside arrays.
+    device cannot launch a kernel, memory when there is no room for workspaces, error when the
+    artifact has no code for this device or passes numbers, not only arrays.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LoadedPlan:
 
     @property
     def launches(self) -> int:
-        """How many kernels one call launches."""
+        """The number of kernels that one call launches."""
         return len(self._launches)
 
     def call(self) -> None:
@@ -73,7 +73,7 @@ class LoadedPlan:
             self._device.launch(handle, kernel.grid, kernel.block, kernel.dynamic_shared, pointers)
 
     def unload(self) -> None:
-        """Let go of the module and the workspaces. Twice does nothing more."""
+        """Unload the module and free the workspaces. A second call does nothing."""
         if self._module is not None:
             self._device.unload(self._module)
             self._module = None
@@ -102,7 +102,7 @@ def _require_block(kernel: Kernel, facts: DeviceFacts) -> None:
 
 
 def _require_launch(kernel: Kernel, used: KernelFacts, facts: DeviceFacts) -> dict[str, Any]:
-    """What the kernel uses, for the record. Raises MeasureError when it cannot be launched."""
+    """The resources of a kernel, for the record. MeasureError when it cannot be launched."""
     threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
     most = min(used.max_threads, facts.max_threads_per_block)
     if threads > most:

@@ -1,6 +1,6 @@
-"""The outputs that a call of a kernel leaves out, or gives as `out`, beside the native checks.
+"""Complete kernel calls that leave outputs out or give them as `out`, before the native checks.
 
-It needs the standard library and NumPy only: exported modules hold a copy of it.
+This file needs the standard library and NumPy only, because exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from autosched.runtime.quick_call import Expected
 
 
 class MadeOutputs:
-    """The outputs of a kernel whose arguments are `expected`, and called `names`.
+    """Completes calls of a kernel whose arguments are `expected` and have the names `names`.
 
-    `inputs` is the number of its other arguments, which come first; -1 where they do not, or where
-    it has no output: every argument is given then.
+    `inputs` is the number of arguments that are no outputs. It is -1 where they do not all come
+    first, or where there is no output: every argument must then be given.
     """
 
     def __init__(self, expected: Sequence[Expected], names: Sequence[str]) -> None:
@@ -33,7 +33,7 @@ class MadeOutputs:
     ) -> tuple[tuple[Any, ...], Sequence[np.ndarray[Any, Any]]]:
         """All arguments of `kernel(*inputs)` or `kernel(*inputs, out=...)`, and the outputs made.
 
-        New ones start at cache lines. Nothing for a call that is another.
+        New outputs start at cache lines. Both are empty for any other call.
         """
         if len(args) != self.inputs:
             return (), ()

@@ -71,7 +71,8 @@ define private void @run.futex_wake(ptr %word) {
 }
 """
 
-# Without futexes a waiting thread polls; 50 microseconds cost little and wake soon enough.
+# Without futexes a waiting thread polls: 50 microseconds take little CPU time and wake early
+# enough.
 _SLEEP_ELSEWHERE = """
 declare i32 @usleep(i32)
 define private void @run.futex_wait(ptr %word, i32 %seen) {
@@ -94,7 +95,7 @@ _PAUSE = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Loaded object code: addresses by symbol. `keep` holds the code in memory."""
+    """Loaded object code: addresses by symbol. `keep` keeps the code in memory."""
 
     addresses: Mapping[str, int]
     keep: Any
@@ -108,7 +109,7 @@ def processor() -> str:
 
 @lru_cache(maxsize=1)
 def _jit() -> Any:
-    cpu_target()  # sets LLVM up for this machine
+    cpu_target()  # initialises LLVM for this machine
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # LLVM's older linker ends the process where sections of one object lie too far apart for ARM.
@@ -116,7 +117,7 @@ def _jit() -> Any:
 
 
 def has_symbol(name: str) -> bool:
-    """True when this process has a function of that name."""
+    """Whether this process has a function of that name."""
     return bool(llvm.address_of_symbol(name))
 
 
@@ -126,9 +127,10 @@ _loaded = 0
 def load_object(
     code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None = None
 ) -> Library:
-    """Object code loaded into this process, linked against it and against `imports`.
+    """Load object code into this process, linked against the process and against `imports`.
 
-    Raises MeasureError (stage load) when a symbol cannot be found.
+    Returns the addresses of `symbols`. Raises MeasureError (stage load) when a symbol cannot be
+    found.
     """
     global _loaded
     _loaded += 1

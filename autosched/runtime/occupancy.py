@@ -1,8 +1,8 @@
 """How many blocks of a kernel a multiprocessor holds at once.
 
 After the occupancy calculator of the CUDA C++ Programming Guide for compute capability 7 to 12:
-registers are given to warps in units of 256 and lie in four partitions, shared memory is given to
-blocks in units of 128 bytes.
+registers are allocated to warps in units of 256 and lie in four partitions; shared memory is
+allocated to blocks in units of 128 bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ _SHARED_UNIT = 128
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Blocks a multiprocessor, the share of its threads that they are, and what keeps out more.
+    """How many blocks a multiprocessor holds.
 
-    `limit` is one of blocks, threads, registers, shared.
+    `blocks`: the number of blocks.
+    `share`: the share of the multiprocessor's threads that they are.
+    `limit`: what prevents more of them: blocks, threads, registers or shared.
     """
 
     blocks: int
@@ -32,7 +34,7 @@ class Occupancy:
 def occupancy(
     facts: DeviceFacts, kernel: KernelFacts, threads: int, dynamic_shared: int
 ) -> Occupancy:
-    """Of a kernel launched with blocks of `threads`."""
+    """The occupancy of a kernel launched with blocks of `threads` threads."""
     warps = -(-threads // WARP)
     limits = {
         "blocks": facts.max_blocks_per_processor,

@@ -2,9 +2,10 @@
 
     register_packed("double", lambda x: 2 * x)      # call_packed("double", n) in a host function
 
-A packed function gets integers, floats, bools, strings, None, NumPy views of arrays in host memory
-(`DLTensor` for others) and addresses (int) for other pointers; it returns a number, a bool or None.
-What it raises ends the function that called it, whose caller gets the error.
+A packed function receives integers, floats, bools, strings, None, NumPy views of arrays in host
+memory (`DLTensor` for other arrays) and addresses (int) for other pointers. It returns a number, a
+bool or None. An exception that it raises ends the compiled function that called it; the caller of
+that function gets the exception.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from autosched.tir.packed import CPU, ArgCode, type_fields
 
 
 class DLTensor(ctypes.Structure):
-    """An array as DLPack describes it; strides are in elements, NULL for compact ones."""
+    """An array in DLPack's struct; strides are in elements, NULL for a compact array."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -43,7 +44,7 @@ class DLTensor(ctypes.Structure):
 
     @classmethod
     def of(cls, array: np.ndarray[Any, Any]) -> DLTensor:
-        """A description of `array`, which must outlive it. Raises TypeError for its dtype."""
+        """The struct for `array`, which must outlive it. TypeError for a dtype without one."""
         code, bits, lanes = type_fields(_dtype_of(array.dtype))
         shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         strides = None
@@ -83,7 +84,7 @@ def _compact(shape: list[int]) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _dtype_of(dtype: np.dtype[Any]) -> DType:
-    """Our type of NumPy's elements. Raises TypeError when there is none."""
+    """The DType of NumPy elements. Raises TypeError when there is none."""
     if dtype.isnative:
         try:
             return DType(dtype.name)
@@ -109,9 +110,9 @@ def _numpy_of(code: int, bits: int, lanes: int) -> np.dtype[Any]:
 
 
 def pack(value: Any) -> tuple[int, bytes, Any]:
-    """The code of a value, its 8 bytes, and what must live as long as they do.
+    """Pack a value: its code, its 8 bytes, and the object that must live as long as they do.
 
-    Raises TypeError for what cannot be passed.
+    Raises TypeError for a value that cannot be passed.
     """
     match value:
         case None:
@@ -149,7 +150,7 @@ def _address(thing: Any) -> bytes:
 
 
 def unpack(code: int, value: int) -> Any:
-    """The Python value of a packed one, given as an unsigned integer of 64 bits."""
+    """The Python value of a packed one; `value` is its 8 bytes as an unsigned integer."""
     match code:
         case ArgCode.INT:
             return value - 2**64 if value >= 2**63 else value
@@ -174,7 +175,7 @@ _workspaces: dict[int, tuple[Callable[[int, int], int], Callable[[int, int], Non
 
 
 def register_packed(name: str, function: Callable[..., Any]) -> None:
-    """Makes `function` what call_packed of `name` calls, in place of what it called before.
+    """Make call_packed of `name` call `function`, instead of a function registered before.
 
     >>> register_packed("report", lambda done, of: print(f"{done} of {of}"))
     """
@@ -184,10 +185,10 @@ def register_packed(name: str, function: Callable[..., Any]) -> None:
 def register_workspace(
     device_type: int, alloc: Callable[[int, int], int], free: Callable[[int, int], None]
 ) -> None:
-    """Where functions for a device get memory of their own.
+    """Register where functions for a device get workspace memory.
 
-    `alloc(device_id, bytes)` returns an address, `free(device_id, address)` takes it back. The CPU
-    has its own, which cannot be replaced.
+    `alloc(device_id, bytes)` returns an address, `free(device_id, address)` frees it. The CPU's own
+    workspace cannot be replaced.
     """
     if device_type == CPU:
         raise ValueError("the workspace of the CPU is built in")
@@ -195,7 +196,10 @@ def register_workspace(
 
 
 class _Errors:
-    """Errors on their way through compiled code, by negative status; the oldest are dropped."""
+    """Exceptions on their way through compiled code, by negative status.
+
+    The last MOST of them are kept.
+    """
 
     MOST = 64
 
@@ -206,7 +210,7 @@ class _Errors:
         self._last: dict[int, BaseException] = {}
 
     def keep(self, error: BaseException) -> int:
-        """The status that stands for `error`."""
+        """Keep `error`; returns the status that stands for it."""
         with self._lock:
             status = -next(self._numbers)
             self._kept[status] = error
@@ -215,15 +219,15 @@ class _Errors:
         return status
 
     def take(self, status: int) -> BaseException | None:
-        """The error of a status, once."""
+        """Remove and return the error of a status; None where it is unknown."""
         return self._kept.pop(status, None)
 
     def note(self, error: BaseException) -> None:
-        """`error` is what a throw in this thread will mean."""
+        """Note the error of this thread for the throw that follows."""
         self._last[threading.get_ident()] = error
 
     def last(self) -> int:
-        """The status of the last error noted in this thread."""
+        """Keep the last error noted in this thread; returns its status."""
         nothing = MeasureError("out of workspace memory", stage="run", kind="memory")
         return self.keep(self._last.pop(threading.get_ident(), nothing))
 

@@ -1,9 +1,9 @@
-"""The worker pool behind `parallel` loops: Python threads that live in native code.
+"""The worker pool behind `parallel` loops: Python threads that run native code.
 
-A hot launch costs under a microsecond; idle workers sleep in the kernel after 25 to 50 microseconds
-and use no processor time. One pool serves the process: a loop launched while another runs (from a
-nested call or another Python thread) runs serially in its caller. After a fork the child starts
-without workers and gets its own when it first needs them.
+A launch takes less than a microsecond while the workers spin. Idle workers sleep in the system's
+kernel after 25 to 50 microseconds and use no CPU time. The process has one pool. A loop that is
+launched while another one runs (by a nested call or another Python thread) runs serially in its
+caller. After a fork, the child starts without workers and starts its own when it first needs them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ class WorkerPool:
 
     @property
     def size(self) -> int:
-        """Threads that share a loop, the calling one included."""
+        """The number of threads that share a loop, including the calling one."""
         return self._size
 
     def resize(self, size: int) -> None:
-        """Makes `size` threads share each loop from now on. ValueError below 1 or above 1024,
-        MeasureError where they cannot be started: the calling thread alone is left then.
+        """Make `size` threads share each loop from now on.
 
-        Waits for a parallel loop that runs now; loops launched meanwhile run serially.
+        Waits for a parallel loop that runs now; loops launched meanwhile run serially. Raises
+        ValueError below 1 or above 1024, and MeasureError where the threads cannot be started; then
+        only the calling thread is left.
         """
         if size < 1:
             raise ValueError(f"a pool needs at least 1 thread, found {size}")
@@ -61,7 +62,7 @@ class WorkerPool:
 
     @contextmanager
     def _quiet(self, patience: float = math.inf) -> Iterator[None]:
-        """No loop uses the pool inside. Raises TimeoutError after `patience` seconds of waiting."""
+        """Keep loops from using the pool inside. TimeoutError after waiting `patience` seconds."""
         deadline = time.monotonic() + patience
         addresses = runtime_library().addresses
         try_lock = ctypes.CFUNCTYPE(ctypes.c_int32)(addresses["autosched_pool_try_lock"])
@@ -89,7 +90,7 @@ class WorkerPool:
             )
             try:
                 thread.start()
-            except RuntimeError as error:  # the system gives this user or container no more
+            except RuntimeError as error:  # a limit of the system, for this user or container
                 self._stop()
                 raise MeasureError(
                     f"{size} threads for parallel loops cannot be started ({error}); see what "
@@ -114,7 +115,7 @@ class WorkerPool:
         self._size = 1
 
     def shutdown(self, patience: float = math.inf) -> None:
-        """Ends the workers; `resize` may start them again.
+        """End the workers; `resize` may start them again.
 
         Raises TimeoutError when a loop runs for more than `patience` seconds from now.
         """
@@ -124,7 +125,7 @@ class WorkerPool:
             self._stop()
 
     def _forget(self) -> None:
-        # In the child of a fork there are no workers, and the locks may be in any state.
+        # The child of a fork has no workers, and the locks may be in any state.
         self._lock = threading.Lock()
         self._threads, self._size = [], 1
         if runtime_library.cache_info().currsize:
@@ -138,7 +139,7 @@ _pool = WorkerPool()
 
 @atexit.register
 def _end_workers() -> None:
-    # The threads are daemons: one that hangs in a kernel does not keep the process alive.
+    # The threads are daemons: a thread that hangs in a kernel does not keep the process alive.
     with suppress(TimeoutError):
         _pool.shutdown(patience=1.0)
 
@@ -148,13 +149,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_threads() -> int:
-    """AUTOSCHED_NUM_THREADS when it is set to a positive number, otherwise the usable cores."""
+    """AUTOSCHED_NUM_THREADS if it is set to a positive number, otherwise the usable cores."""
     text = os.environ.get("AUTOSCHED_NUM_THREADS", "")
     return int(text) if text.isdigit() and int(text) > 0 else min(usable_cores(), MAX_THREADS)
 
 
 def ensure_pool(threads: int | None = None) -> WorkerPool:
-    """The process's pool with `threads` threads; None keeps what runs or takes the default."""
+    """The process's pool with `threads` threads; None keeps a running pool or takes the default."""
     if threads is None:
         threads = _pool.size if _pool.size > 1 else default_threads()
     threads = min(threads, MAX_THREADS)

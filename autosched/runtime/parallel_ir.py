@@ -1,26 +1,26 @@
-"""LLVM assembly of the worker pool: launching a loop and the worker's life.
+"""LLVM assembly of the worker pool: the launch of a loop and the loop of a worker.
 
-The pool is one global; words that different threads write are on cache lines of their own:
+The pool is one global. Words that different threads write are on separate cache lines:
 
 | byte | word | written by |
 |---|---|---|
-| 0 | epoch: rises by one with each loop and at the end; what workers wait for | launcher |
-| 64 | members: bit 30 while the loop is open, plus the workers inside it | all |
+| 0 | epoch: incremented by each loop and at the end; workers wait for it to change | launcher |
+| 64 | members: bit 30 while the loop is open, plus the number of workers inside it | all |
 | 128 | function, environment, begin, end (8 bytes each), threads (4) | launcher |
 | 192 | busy: 1 while a loop runs or the pool is resized; loops launched then run serially | both |
-| 256 | sleepers: workers in the kernel, which the launcher must wake | workers |
+| 256 | sleepers: number of workers asleep in the system, which the launcher must wake | workers |
 | 320 | waiting: 1 when the launcher sleeps until the loop is empty | launcher |
 | 384 | stop: 1 when workers must return | Python |
 | 448 + 64 t | next: the first iteration of thread t's share not yet taken | all |
 | 456 + 64 t | where thread t was last seen: its processor plus one | thread t |
 
-A thread takes its own share in eighths and then what is left of the others', so a core that is busy
-with something else delays a loop little, while each thread's data stays in its cache from call to
-call. A worker enters an open loop by counting itself among the members; the launcher closes the
-loop when no iterations are left and waits for the members inside, never for a worker that has not
-come. Each side writes its word and then reads the other's, both sequentially consistent, so no
-wake-up is lost. Workers look for work 25 microseconds before they sleep (Zen 4; about 50 where a
-pause takes as long as Intel's), the launcher for its members twenty times as long.
+A thread takes its own share in eighths, and then what is left of the others' shares. So a core that
+is busy with something else delays a loop little, while each thread's data stays in its cache from
+call to call. A worker enters an open loop by counting itself among the members. The launcher closes
+the loop when no iterations are left and waits for the members inside, never for a worker that has
+not entered. Each side writes its word and then reads the other's, both sequentially consistent, so
+no wake-up is lost. Workers spin for 25 microseconds before they sleep (Zen 4; about 50 where a
+pause takes as long as Intel's); the launcher spins twenty times as long for its members.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ return:
 
 
 def pool_ir() -> str:
-    """The pool's functions; they call relax, futex_wait and futex_wake."""
+    """The pool's functions; they call run.relax, run.futex_wait and run.futex_wake."""
     text = _SHARE + processors_ir() + _LAUNCH + _WORKER
     constants = {
         "POOL_BYTES": POOL_BYTES,

@@ -1,12 +1,12 @@
-"""LLVM assembly that counts this process's processors and keeps the pool's threads apart.
+"""LLVM assembly that keeps the pool's threads on separate processors, and counts processors.
 
-A system may wake a worker on the processor on which the launcher runs, and leave both there while
-another is idle: a loop then takes as long as on one thread, for tens of milliseconds. Therefore
-each thread writes down where it is when it takes part in a loop (`CPU_OFFSET` in its line of the
-pool, plus one; 0 is unknown). A worker that finds itself where the launcher is, or that woke beside
-another thread, moves to a processor that none of them uses; from then on it may run anywhere but on
-the launcher's. Nothing is done where there are fewer processors than threads. Three system calls,
-only then; elsewhere than on Linux nothing is done.
+The system may wake a worker on the launcher's processor, and leave both there while another
+processor is idle; a loop then takes as long as on one thread, for tens of milliseconds. Therefore
+each thread notes its processor when it takes part in a loop (`CPU_OFFSET` in its line of the pool,
+plus one; 0 is unknown). A worker that finds itself on the launcher's processor, or that woke on the
+processor of another thread, moves to a processor that no thread uses. From then on it may run on
+all processors but the launcher's. Nothing is done where there are fewer processors than threads, or
+on other systems than Linux. A move takes three system calls.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ define private void @run.move_away(i64 %thread, i64 %threads, ptr %all, ptr %set
 
 
 def processors_ir() -> str:
-    """`run.processors()` and what the pool calls; they call `run.share_word`."""
+    """`run.processors()` and the functions that the pool calls; they call `run.share_word`."""
     text = _LINUX if sys.platform == "linux" else _ELSEWHERE
     constants = {
         "MASK_BYTES": MASK_BYTES,

@@ -1,4 +1,4 @@
-"""Where the time of a CPU kernel goes: the parts that InstrumentProfileIntrinsics brackets, timed.
+"""Time the parts of a CPU kernel that InstrumentProfileIntrinsics brackets.
 
 with PassContext(config={"tir.instrument_lwp": True, "tir.instr_siblings": False}):
     func = lower(sch, args, target)
@@ -29,9 +29,12 @@ _CLOCK = ctypes.CFUNCTYPE(ctypes.c_uint64)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A bracketed part: its id, and the loop as it is printed.
+    """A bracketed part of a kernel.
 
-    `depth` is the number of parts around it, `stores` are the buffers that it writes.
+    `number`: its id.
+    `text`: the head of its loop as printed.
+    `depth`: the number of parts around it.
+    `stores`: the names of the buffers that it writes.
     """
 
     number: int
@@ -42,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TimedPart(Part):
-    """How often a part ran in one call of the kernel, and for how long altogether."""
+    """A part with its number of runs in one call of the kernel, and their total seconds."""
 
     calls: float
     seconds: float
@@ -50,7 +53,10 @@ class TimedPart(Part):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Means over `calls` calls of the kernel, which took `seconds` each with the clock read."""
+    """Means over `calls` calls of the kernel.
+
+    `seconds`: the time of one call, reading the clock included.
+    """
 
     parts: tuple[TimedPart, ...]
     calls: int
@@ -58,7 +64,7 @@ class Profile:
 
 
 class ProfiledKernel:
-    """A kernel whose parts are timed. Not for several threads at once.
+    """A kernel whose parts are timed. Only one thread may use it at a time.
 
     Raises ConfigError for a function without any bracketed part.
     """
@@ -77,12 +83,12 @@ class ProfiledKernel:
         self._clock = _CLOCK(addresses[clock])
 
     def profile(self, *args: Any, seconds: float = 0.2) -> Profile:
-        """Calls the kernel on `args`, outputs as well, for about `seconds`, at least twice.
+        """Call the kernel on `args` (all, outputs as well) for about `seconds`, at least twice.
 
         Raises MeasureError when an argument does not fit or an assertion fails.
         """
         bound = self.kernel.bind(*args)
-        once = bound.time_ns(1) * 1e-9  # what is only slow the first time
+        once = bound.time_ns(1) * 1e-9  # warm-up, not counted
         for counter in self._counters:
             counter[:] = [0, 0, 0]
         calls = max(1, min(10**6, round(seconds / max(once, 1e-7))))
@@ -94,17 +100,17 @@ class ProfiledKernel:
         return Profile(parts, calls, spent / calls)
 
     def _timed(self, bound: BoundKernel, calls: int) -> tuple[float, float]:
-        """The seconds of `calls` calls, and of one tick of the clock meanwhile."""
+        """The seconds of `calls` calls, and of one tick of the clock during them."""
         start, first = time.perf_counter(), self._clock()
         spent = bound.time_ns(calls) * 1e-9
-        while True:  # until a tick is known to a thousandth
+        while True:  # until the length of a tick is known to a thousandth
             elapsed, ticks = time.perf_counter() - start, self._clock() - first
             if elapsed > 5e-3:
                 return spent, elapsed / ticks
 
 
 def parts_of(func: PrimFunc) -> tuple[Part, ...]:
-    """The bracketed parts of a function in the order of its text, those around others first."""
+    """The bracketed parts of a function in the order of its text, outer parts first."""
     found: list[Part] = []
     _search(func.body, 0, found)
     return tuple(found)
@@ -128,7 +134,7 @@ def _search(s: Stmt, depth: int, found: list[Part]) -> None:
 
 
 def _part(s: SeqStmt, place: int, number: int, depth: int) -> Part:
-    """The part between the brackets of an id: a loop, or the whole function."""
+    """The part between the brackets with id `number`: a loop, or the whole function."""
     inside = s.stmts[place + 1]
     if isinstance(inside, For) and _bracket(s.stmts[place + 2], END) == number:
         head = to_text(inside).partition("\n")[0].rstrip(":")
@@ -137,14 +143,14 @@ def _part(s: SeqStmt, place: int, number: int, depth: int) -> Part:
 
 
 def _stored(s: Stmt) -> tuple[str, ...]:
-    """The names of the buffers that are written; of accumulators only where there are no others."""
+    """The names of the buffers that are written; local accumulators only if there are no others."""
     buffers = [found.buffer for found in stmts(s) if isinstance(found, BufferStore)]
     shared = [b for b in buffers if b.scope != "local"] or buffers
     return tuple(dict.fromkeys(b.name for b in shared))
 
 
 def _bracket(s: Stmt, op: str) -> int | None:
-    """The id where `s` is a call of `op`."""
+    """The id in `s` if `s` is a call of `op`; else None."""
     if isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == op:
         (number,) = s.value.args
         return number.value if isinstance(number, IntImm) else None

@@ -1,9 +1,9 @@
-"""The checked call of a kernel on NumPy arrays, at the price of a NumPy function.
+"""The checked call of a kernel on NumPy arrays, as cheap as a call of a NumPy function.
 
-The checks are native (`call_ir.py`); this file writes down what they compare with. PyTorch's
-tensors are checked there too, where they offer DLPack's exchange API (since PyTorch 2.10): its type
-of tensors is known from the first call with one. It needs the standard library and NumPy only:
-exported modules hold a copy of it.
+The checks are native (`call_ir.py`); this file fills the table of what they compare with. PyTorch's
+tensors are checked natively, too, where they offer DLPack's exchange API (since PyTorch 2.10);
+their type is learned at the first call with a tensor. This file needs the standard library and
+NumPy only, because exported modules hold a copy of it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ import numpy as np
 from autosched.runtime.array_checks import is_torch
 
 UNFIT = -2
-"""The status of a call whose arguments do not fit, or cannot be judged: nothing has run."""
+"""The status of a call whose arguments do not fit or cannot be checked; nothing has run."""
 
 _C_CONTIGUOUS, _WRITEABLE = 0x1, 0x400  # NPY_ARRAY_...
 _FUNCTIONS = ("PyTuple_Size", "PyTuple_GetItem", "PyEval_SaveThread", "PyEval_RestoreThread")
 _TENSOR_FUNCTIONS = ("PyObject_GetAttr", "PyObject_VectorcallMethod", "Py_DecRef", "PyErr_Clear")
 _NOT_PLAIN = "requires_grad", "is_neg"
-_MAJOR, _VIEW = 1, 5  # the version of that API, the word of dltensor_from_py_object_no_sync
+_MAJOR, _VIEW = 1, 5  # version of the exchange API; index of dltensor_from_py_object_no_sync
 _CALL = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object)
 
 
 class Expected(NamedTuple):
-    """What an argument must be: a C-contiguous array that starts at a multiple of `alignment`."""
+    """What an argument must be: a C-contiguous array that starts at a multiple of `alignment`.
+
+    `written` says that the kernel writes it.
+    """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -40,9 +43,9 @@ class Expected(NamedTuple):
 
 @lru_cache(maxsize=1)
 def arrays_are_understood() -> bool:
-    """Whether this Python and this NumPy keep an array's fields where the native checks look.
+    """Whether this Python and NumPy have an array's fields at the offsets of the native checks.
 
-    They do in every CPython with a global lock since NumPy 1.7; a sample tells.
+    They do in every CPython with a global lock since NumPy 1.7; a sample array is checked.
     """
     locked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if sys.implementation.name != "cpython" or not locked() or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -65,14 +68,14 @@ def arrays_are_understood() -> bool:
 def quick_call(
     entry: int, kernel: int, expected: Sequence[Expected], threads_word: int, threads: int
 ) -> Callable[[tuple[Any, ...]], int]:
-    """A function of a tuple of arguments: the kernel's status, or UNFIT.
+    """A function of a tuple of arguments that returns the kernel's status, or UNFIT.
 
     Args:
         entry: the address of autosched_call.
         kernel: the address of the kernel.
-        expected: of each argument.
+        expected: what each argument must be.
         threads_word: the address of the pool's number of threads; 0 there stands for 1.
-        threads: what that number must be.
+        threads: the required value of that number.
     """
     if not arrays_are_understood():
         return _unfit
@@ -87,7 +90,7 @@ def quick_call(
         words += [int(e.written), _dlpack_type(e.dtype)]
     table = np.array(words, np.uint64)
     call: Any = partial(_CALL(entry), table.ctypes.data)
-    call.keep = table, extents, tuple(expected)  # what the words point at
+    call.keep = table, extents, tuple(expected)  # keeps alive what the words point at
     return cast("Callable[[tuple[Any, ...]], int]", call)
 
 
@@ -98,14 +101,14 @@ def _unfit(arguments: tuple[Any, ...]) -> int:
 # -- tensors of PyTorch ------------------------------------------------------------------------
 
 _known = (ctypes.c_uint64 * 9)()
-"""What the native checks know of tensors; it is the process's, and stays."""
-_kept: list[Any] = []  # what it points at
+"""The words about tensors for the native checks (`tensor_ir.py`); one table per process."""
+_kept: list[Any] = []  # keeps alive what the table points at
 
 
 def learn_tensors(arguments: Sequence[Any]) -> bool:
-    """Tell the native checks of PyTorch's tensors, where one is among the `arguments`.
+    """Fill the table about PyTorch's tensors if a tensor is among the `arguments`.
 
-    True when that is news: the same call may fit now.
+    Returns True if it was just filled: the same call may fit now.
     """
     if "torch" not in sys.modules or _known[0]:
         return False
@@ -118,18 +121,18 @@ def learn_tensors(arguments: Sequence[Any]) -> bool:
     names = tuple(map(sys.intern, _NOT_PLAIN))
     _kept.extend((kind, names))
     _known[1:] = [view, *map(id, names), id(False), *map(_python, _TENSOR_FUNCTIONS)]
-    _known[0] = id(kind)  # last: other threads look at it
+    _known[0] = id(kind)  # last, because other threads read it first
     return True
 
 
 def _view_function(capsule: Any) -> int:
-    """The address of dltensor_from_py_object_no_sync; 0 where there is none that we know."""
+    """The address of dltensor_from_py_object_no_sync; 0 where the API is missing or unknown."""
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
     try:
         address = pointer(capsule, b"dlpack_exchange_api")
-    except ValueError:  # no such capsule
+    except ValueError:  # not such a capsule
         return 0
     words = (ctypes.c_uint64 * (_VIEW + 1)).from_address(address)
     return words[_VIEW] if words[0] % 2**32 == _MAJOR else 0
@@ -139,7 +142,7 @@ _EXTENSIONS = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
 
 
 def _dlpack_type(dtype: np.dtype[Any]) -> int:
-    """Code, bits and lanes of a type; a word that no tensor has where DLPack knows none."""
+    """Code, bits and lanes of a type in one word; 0, which no tensor has, if DLPack has none."""
     kinds = {"i": 0, "u": 1, "f": 2, "b": 6}
     code = _EXTENSIONS.get(dtype.name, kinds.get(dtype.kind))
     if code is None or not dtype.isnative:

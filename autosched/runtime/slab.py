@@ -1,4 +1,4 @@
-"""Buffers of a GPU in one piece of memory, with guard bands that show who writes beside them.
+"""GPU buffers in one allocation, with guard bands that show writes outside of the buffers.
 
 | band | A | band | B | band |        each buffer at a multiple of 256 bytes, bands of 4 KiB
 """
@@ -43,24 +43,24 @@ class Slab:
         self.mend_bands()
 
     def free(self) -> None:
-        """Give the memory back. Twice does nothing more."""
+        """Free the memory. A second call does nothing."""
         if self._base is not None:
             self._device.free(self._base)
             self._base = None
 
     def poison(self, names: Iterable[str], byte: int = POISON) -> None:
-        """Overwrite buffers with what no kernel computes."""
+        """Overwrite buffers with a byte that no kernel computes."""
         for name in names:
             self._device.fill(self.address[name], self._sizes[name], byte)
 
     def mend_bands(self) -> None:
-        """Write the guard bands anew."""
+        """Rewrite the guard bands."""
         assert self._base is not None
         for _, offset, size in self._bands:
             self._device.fill(self._base + offset, size, GUARD)
 
     def beside(self) -> str | None:
-        """Where something wrote outside all buffers, or None; the bands are mended then."""
+        """Where a kernel wrote outside all buffers, or None; the bands are then rewritten."""
         assert self._base is not None
         for name, offset, size in self._bands:
             found = self._device.download(self._base + offset, size)
@@ -72,7 +72,7 @@ class Slab:
 
 
 def _layout(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """The offset of each buffer, and the end of the last."""
+    """The offset of each buffer, and the end of the last one."""
     offsets: dict[str, int] = {}
     end = 0
     for name, size in sizes.items():
@@ -84,7 +84,7 @@ def _layout(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
 def _bands(
     offsets: Mapping[str, int], sizes: Mapping[str, int], total: int
 ) -> Iterable[tuple[str, int, int]]:
-    """(the buffer before, or "", offset, size) of all that is between buffers."""
+    """(buffer before it, or "", offset, size) of each band between buffers."""
     name, end = "", 0
     for after, start in offsets.items():
         yield name, end, start - end

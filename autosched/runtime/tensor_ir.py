@@ -1,18 +1,19 @@
-"""LLVM assembly that judges a tensor of PyTorch as an argument of a kernel (`call_ir.py`).
+"""LLVM assembly that checks a PyTorch tensor as a kernel's argument (`call_ir.py`).
 
-`i1 @call.tensor_fits(ptr array, ptr tensor, ptr known, ptr slot)` asks the tensor for its DLTensor,
-which costs a sixth of a view in NumPy (`dltensor_from_py_object_no_sync` of DLPack's exchange API,
-https://dmlc.github.io/dlpack/latest/python_spec.html), and compares it with `array`, the words of
-`call_ir.py`. Where it fits, its address is stored in `slot`. A tensor fits when it is in host
-memory and compact, no gradient is asked of it, and its numbers are those in memory: PyTorch may
-keep their sign apart. Everything else is judged in Python.
+`i1 @call.tensor_fits(ptr array, ptr tensor, ptr known, ptr slot)` asks the tensor for its DLTensor
+(`dltensor_from_py_object_no_sync` of DLPack's exchange API,
+https://dmlc.github.io/dlpack/latest/python_spec.html), which takes a sixth of the time of a NumPy
+view, and compares it with `array`, the words of `call_ir.py`. If it fits, its address is stored in
+`slot`. A tensor fits when it is in host memory and compact, requires no gradient, and its negative
+bit is not set (PyTorch may keep the sign apart from the numbers in memory). Everything else is
+checked in Python.
 
-| word | of what is known |
+| word | of `known` |
 |---|---|
-| 0 | PyTorch's type of tensors, 0 before one was met |
+| 0 | PyTorch's tensor type, 0 before the first tensor |
 | 1 | dltensor_from_py_object_no_sync |
-| 2, 3 | names (Python's strings) of an attribute and a method that are False of a plain tensor |
-| 4 | False (Python's) |
+| 2, 3 | names (Python strings) of an attribute and a method that are False for a plain tensor |
+| 4 | Python's False |
 | 5 to 8 | PyObject_GetAttr, PyObject_VectorcallMethod, Py_DecRef, PyErr_Clear |
 
 | byte | of a DLTensor |

@@ -1,13 +1,13 @@
 """LLVM assembly of workspace memory for kernels: aligned to 64 bytes, cached between calls.
 
-Fresh pages cost more than most kernels take, so freed blocks stay in a table of 64 slots (pointer,
-bytes, in use) under a spin lock and are handed out again to requests of at least half their size.
-When more than 256 MiB would be held, the unused blocks are returned to the C library first. Blocks
-for which no slot is empty go straight back when freed.
+Fresh pages take longer than most kernels. So freed blocks stay in a table of 64 slots (pointer,
+bytes, in use) under a spin lock, and are reused for requests of at least half their size. If more
+than 256 MiB would be held, unused blocks are first returned to the C library. A block that finds no
+empty slot is returned as soon as it is freed.
 
-`void @autosched_workspace_forget()` is for the child of a fork, where none of the other threads is:
-blocks that they used are unused, and a lock that one of them held is open. What that one was
-changing may be in any state, so the table is empty then.
+`void @autosched_workspace_forget()` is for the child of a fork, which has only the forking thread.
+Blocks that other threads used become unused, and a lock that one of them held is released. As that
+thread may have been changing the table, the table is then emptied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Access analysis of a compute DAG: who reads what, and how.
+"""Access analysis of a compute DAG: which operation reads which, and along which axes.
 
 docs/semantics/states.md explains the terms.
 """
@@ -17,7 +17,11 @@ Indices = tuple[Expr, ...]
 
 @dataclass(frozen=True, slots=True)
 class SimpleAccess:
-    """How a simple access uses the axes of the reading operation."""
+    """How a simple access uses the axes of the reading operation.
+
+    `axis_missing` and `axis_duplicated` tell that some axis is in no index, or in several;
+    `same_order` that the axes are in the operation's order.
+    """
 
     axis_missing: bool
     axis_duplicated: bool
@@ -25,7 +29,7 @@ class SimpleAccess:
 
     @property
     def is_elementwise(self) -> bool:
-        """Every axis once, in order."""
+        """Whether the access uses every axis once, in order."""
         return not self.axis_missing and not self.axis_duplicated and self.same_order
 
 
@@ -42,7 +46,8 @@ def const_shift_equal(var: Var, expr: Expr) -> bool:
 
 
 def simple_access(op: ComputeOp, indices: Indices) -> SimpleAccess | None:
-    """How `indices` use the data axes of `op`, each index one axis plus a constant; else None."""
+    """How `indices` use the data axes of `op`; None unless each index is one axis plus a constant,
+    or a constant."""
     positions: list[int] = []
     for index in indices:
         if isinstance(index, IntImm | FloatImm):
@@ -64,8 +69,9 @@ class AccessAnalyzer:
     """Facts about the operations of a DAG, indexed by the position of the operation.
 
     `read_from[i]` maps each producer to the index tuples with which operation i reads it, in order
-    of appearance; `read_by[i]` is the inverse. With `apart`, reads along other axes are taken for
-    reads of other tensors where reuse is looked for: A[i, k] * A[j, k] is a product like another.
+    of appearance; `read_by[i]` is the inverse. With `apart`, the search for reuse treats reads of
+    one tensor along different axes as reads of different tensors: A[i, k] * A[j, k] is then a
+    product like any other.
     """
 
     def __init__(self, ops: Sequence[Operation], *, apart: bool = False) -> None:
@@ -113,7 +119,7 @@ class AccessAnalyzer:
         self.needs_multi_level_tiling[i] = _needs_tiling(op, each if self._apart else together)
 
     def num_common_outer_iterators(self, i: int, j: int) -> int:
-        """How many leading axes a reader and its producer (either order) run over together."""
+        """How many leading axes a producer and its reader (in either order) have in common."""
         if j in self.read_from[i]:
             i, j = j, i
         known = self._common.get((i, j))
@@ -153,7 +159,7 @@ class AccessAnalyzer:
         return best or 0
 
     def elementwise_match(self, i: int, target: int) -> bool:
-        """True when only element-wise reads of one shape lead from i to target, with no fork."""
+        """True when only element-wise reads of one shape lead from i to target, without a fork."""
         while i != target:
             if len(self.read_by[i]) != 1:
                 return False
@@ -179,12 +185,12 @@ def _one_shape(a: ComputeOp, b: ComputeOp) -> bool:
 
 
 def variables_in(indices: Indices) -> frozenset[Var]:
-    """Of the axes that a read goes along, the variables."""
+    """The variables in the indices of a read."""
     return frozenset[Var]().union(*map(free_vars, indices))
 
 
 def _needs_tiling(op: ComputeOp, reads: Sequence[frozenset[Var]]) -> bool:
-    """Of an operation whose reads depend on these variables."""
+    """Whether an operation whose reads depend on these variables has reuse to tile for."""
     if CONST_TENSOR_ATTR in op.attrs:
         return False
     wide = [

@@ -1,7 +1,7 @@
 """The effect of the steps that insert stages: cache read and write, rfactor, instructions.
 
-They change the DAG: it is replayed with the stage-inserting steps alone, and the state's stages
-take their operations from the result.
+These steps change the DAG. It is replayed with the stage-inserting steps alone, and the state's
+stages take their operations from the result.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def cache_read(state: State, step: CacheReadStep) -> State:
 
 
 def cache_write(state: State, step: CacheWriteStep) -> State:
-    """Insert a cache stage before the stage, which starts afresh.
+    """Insert a cache stage before the stage, whose loops are reset.
 
-    Where the step before reorders the stage's loops, that is the order of the cache's axes.
+    Where the step before reorders the stage's loops, the axes of the cache are in that order.
     """
     if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
         raise refuse(state, step, "cache a stage before it is inlined or attached")
@@ -68,7 +68,7 @@ def cache_write(state: State, step: CacheWriteStep) -> State:
 
 
 def rfactor(state: State, step: RfactorStep) -> State:
-    """Insert the .rf stage before the stage, which starts afresh."""
+    """Insert the .rf stage before the stage, whose loops are reset."""
     it = iterator_of(state, step, step.iter_id)
     if it.kind is not IterKind.REDUCTION:
         raise refuse(state, step, f"{it.name} is not a reduction iterator")
@@ -87,7 +87,7 @@ def rfactor(state: State, step: RfactorStep) -> State:
 
 
 def use_instruction(state: State, step: InstructionStep) -> State:
-    """Insert packed operands and tiles before the stage, which starts afresh."""
+    """Insert packed operands and tiles before the stage, whose loops are reset."""
     if state.stages[step.stage_id].compute_at is not ComputeAt.ROOT:
         raise refuse(state, step, "use an instruction before the stage is inlined or attached")
     _check_loops(state, step, ())
@@ -105,8 +105,8 @@ def use_instruction(state: State, step: InstructionStep) -> State:
 def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
     """Refuse when the stage's loops are not those of its operation after the steps `before`.
 
-    The stage starts afresh and the DAG is replayed without any other step on it, so that the state
-    would no longer describe the schedule.
+    The stage's loops are reset and the DAG is replayed without any other step on the stage, so the
+    state would no longer describe the schedule.
     """
     stage = state.stages[step.stage_id]
     fresh = state.with_stages(
@@ -117,7 +117,7 @@ def _check_loops(state: State, step: Step, before: Sequence[Step]) -> None:
         ]
     )
     expected: list[tuple[str, Annotation]] | None = None
-    with suppress(ScheduleError):  # they are of loops that only other steps make
+    with suppress(ScheduleError):  # `before` may need loops that only other steps make
         expected = _loops(fresh.apply_all(before).stages[step.stage_id])
     if _loops(stage) != expected:
         raise refuse(state, step, "its loops were changed before; cache or factor a stage first")
@@ -128,9 +128,10 @@ def _loops(stage: StateStage) -> list[tuple[str, Annotation]]:
 
 
 def inserting_steps(steps: Sequence[Step], start: int = 0) -> tuple[Step, ...]:
-    """The CHR, CHW, TI and RF steps from `start` on, each after what it needs.
+    """The stage-inserting steps (CHR, CHW, RF, TI, XM) from `start` on, each after those it needs.
 
-    That is the SP (and FU) before an RF, of its iterator, and an RE just before a CHW.
+    An RF step needs the SP step before it, which splits its iterator (and an FU step before that);
+    a CHW step needs an RE step right before it.
     """
     kept: list[Step] = []
     for k in range(start, len(steps)):

@@ -1,6 +1,6 @@
 """The effect of the XM step: the stages before a matrix product, and the loops of all of them.
 
-The loops are those that `Schedule.matrix_tiles` gives the stages, read off a replay.
+The loops are those that `Schedule.matrix_tiles` gives the stages, taken from a replay.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ IterKey = tuple[int, int]
 class AttachMap:
     """`stage -> (target stage, iterator index)` and its inverse; immutable.
 
-    The inverse keeps the order in which the stages were attached: it is the order they print in.
+    The inverse keeps the order in which the stages were attached, which is the order in which they
+    are printed.
     """
 
     __slots__ = ("iter_to_stages", "stage_to_iter")
@@ -28,7 +29,7 @@ class AttachMap:
         return self.iter_to_stages.get((stage_id, iter_id), ())
 
     def target_of(self, stage_id: int) -> IterKey | None:
-        """Where a stage is attached, or None."""
+        """The target stage and iterator that a stage is attached at; None without one."""
         return self.stage_to_iter.get(stage_id)
 
     def with_stage(self, stage_id: int, target_stage: int, target_iter: int) -> AttachMap:
@@ -57,7 +58,7 @@ class AttachMap:
     def renamed(self, moves: Mapping[IterKey, IterKey]) -> AttachMap:
         """The map after iterators changed their keys, old to new, all at once.
 
-        Of two old keys with the same new one the later replaces the earlier.
+        If two old keys have the same new key, the later one replaces the earlier one.
         """
         if not self.iter_to_stages or not any(
             old in self.iter_to_stages and old != new for old, new in moves.items()

@@ -34,15 +34,15 @@ from autosched.te.operations.tensor import Tensor
 from autosched.te.schedule.schedule import Schedule
 from autosched.tir.expr import IntImm, IterVar, Range
 
-_MAX_REPLAYED = 1024  # beside those of states that are in use
-_MAX_BOUNDED = 128  # states: what a round of the search asks for more than once
+_MAX_REPLAYED = 1024  # DAGs kept in addition to those of states that are in use
+_MAX_BOUNDED = 128  # states: about as many as a round of the search asks for again
 
 
 class ComputeDAG:
     """The operations behind `tensors`, producers first; immutable and shareable.
 
-    `tensors` are the arguments of the generated function: inputs, then outputs. The caches it
-    carries are bounded and hold derived values only. For `apart` see AccessAnalyzer.
+    `tensors` are the arguments of the generated function: inputs, then outputs. The DAG's caches
+    are bounded and hold derived values only. For `apart` see AccessAnalyzer.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ComputeDAG:
         self.tensors: tuple[Tensor, ...] = tuple(tensors)
         self.outputs = _output_ops(self.tensors)
         self.ops: tuple[Operation, ...] = tuple(ops or post_order_ops(self.outputs))
-        self._made_by: Replay | None = None  # of one that steps made of another
+        self._made_by: Replay | None = None  # for a DAG that steps made from another
         self._replayed: WeakValueDictionary[tuple[Step, ...], ComputeDAG] = WeakValueDictionary()
         self._recent: deque[ComputeDAG] = deque(maxlen=_MAX_REPLAYED)
         self._bounded: dict[tuple[Step, ...], State] = {}
@@ -66,14 +66,14 @@ class ComputeDAG:
 
     @cached_property
     def access(self) -> AccessAnalyzer:
-        """Who reads what, and how."""
+        """Which operation reads which, and along which axes."""
         return AccessAnalyzer(self.ops, apart=self._apart)
 
     @cached_property
     def reading_apart(self) -> ComputeDAG:
-        """The computation whose stages reuse what one tensor gives them in two roles, too.
+        """The computation in which a stage also reuses a tensor that it reads in two roles.
 
-        Ansor sees no reuse there. Itself where there is no such stage.
+        Ansor sees no reuse there. Returns the DAG itself where there is no such stage.
         """
         other = ComputeDAG(self.tensors, self.ops, apart=True)
         same = other.access.needs_multi_level_tiling == self.access.needs_multi_level_tiling
@@ -81,12 +81,14 @@ class ComputeDAG:
 
     @cached_property
     def flop_count(self) -> float:
-        """Operations of one run, -1 when they cannot be counted."""
+        """The number of operations of one run; -1 when they cannot be counted."""
         return count_flops(self.ops)
 
     @cached_property
     def most_terms(self) -> int:
-        """How many terms the longest reduction has, 1 where there is none: it tells how sums err.
+        """The number of terms of the longest reduction, 1 where there is none.
+
+        The error of sums depends on it.
 
         >>> import autosched
         >>> autosched.Task.from_workload("conv2d_nhwc", N=1, H=9, W=9, CI=8, CO=4, KH=3, KW=3,
@@ -100,7 +102,7 @@ class ComputeDAG:
 
     @cached_property
     def init_state(self) -> State:
-        """The state without any step: every stage at the root."""
+        """The state without any step: every stage is at the root."""
         return State(self, tuple(map(StateStage.of, self.ops)))
 
     def print_dag(self, simple: bool = False) -> str:
@@ -108,7 +110,7 @@ class ComputeDAG:
         return dag_text(self.ops, simple)
 
     def hash_key(self) -> str:
-        """The workload key of a computation without a name: JSON of an md5 and the shapes."""
+        """The workload key of a computation without a name: JSON of an MD5 digest and shapes."""
         digest = hashlib.md5(self.print_dag(simple=True).encode(), usedforsecurity=False)
         shapes = [
             [e.value if isinstance(e, IntImm) else str(e) for e in tensor.shape]
@@ -131,7 +133,7 @@ class ComputeDAG:
         return self.replay(steps).schedule, list(self.tensors)
 
     def state_of(self, steps: Iterable[Step]) -> State:
-        """The loop state that `steps` lead to, bounds not inferred."""
+        """The loop state that `steps` lead to, without inferred bounds."""
         return self.init_state.apply_all(steps)
 
     def infer_bound_of(self, steps: Iterable[Step]) -> State:
@@ -148,8 +150,8 @@ class ComputeDAG:
     def infer_bound(self, state: State) -> State:
         """`state` with the ranges that its steps imply; ScheduleError when they are illegal.
 
-        A constant min is kept as an int, another as an expression over the loops around; of an
-        extent that is no constant the iterator keeps the expression as its `size`.
+        A constant min is kept as an int, any other min as an expression over the loops around. For
+        an extent that is not constant, the iterator keeps the expression as its `size`.
         """
         if not state.concrete:
             raise ScheduleError(
@@ -196,7 +198,7 @@ class ComputeDAG:
         return dag
 
     def _replay_from_known(self, steps: tuple[Step, ...]) -> Replay:
-        """As `replay`, from the longest beginning that is known."""
+        """As `replay`, starting from the longest prefix of `steps` that has been replayed."""
         for done in range(len(steps) - 1, 0, -1):
             known = self._replayed.get(steps[:done])
             if known is not None and known._made_by is not None:
@@ -220,9 +222,9 @@ def _bounded(
 
 
 def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
-    """The operations nobody reads, in the topological order of Ansor's analysis.
+    """The operations that no other one reads, in the topological order of Ansor's analysis.
 
-    An input that nobody reads is an argument and no stage.
+    An input that no operation reads is an argument but no stage.
     """
     priority: dict[Operation, int] = {}
     stack = [tensor.op for tensor in tensors]
@@ -256,7 +258,7 @@ def _output_ops(tensors: Sequence[Tensor]) -> list[Operation]:
 
 
 def _check_sizes(op: Operation) -> None:
-    """ConfigError for a size of zero: there is nothing to search for, and no model of it."""
+    """Raise ConfigError for a size of zero: there is nothing to search for, and no cost model."""
     for tensor in op.outputs:
         if any(isinstance(e, IntImm) and e.value <= 0 for e in tensor.shape):
             raise ConfigError(

@@ -55,7 +55,7 @@ _FLOAT_SUFFIX = {DType("float32"): "f", DType("float64"): ""}
 
 
 def expr_text(e: Expr) -> str:
-    """`e` as Ansor prints it: every infix operator in parentheses, `tir.` before intrinsics."""
+    """`e` as Ansor prints it: infix operators in parentheses, `tir.` before intrinsics."""
     match e:
         case Var(name):
             return name
@@ -85,10 +85,10 @@ def expr_text(e: Expr) -> str:
 
 
 def _digits(value: float, dtype: DType) -> str:
-    """Up to six digits, as Ansor prints what was written: 0.1 of float16, which is 0.0999756.
+    """At most six digits of the number as it was written, as Ansor prints it: 0.1 of float16.
 
-    Constants are rounded to their types here, and there are not: of the digits that are rounded to
-    `value` the fewest are printed where six are another number.
+    Here constants are rounded to their types (0.1 to 0.0999756), in Ansor they are not. So where
+    six digits give another number, the fewest digits that round to `value` are printed.
     """
     six = f"{value:g}"
     if dtype.bits > 16 or float(six) == value:
@@ -106,9 +106,9 @@ _REDUCERS: dict[type[Expr], str] = {Add: " += ", Max: " max= ", Min: " min= "}
 
 
 def dag_text(ops: Sequence[Operation], simple: bool = False) -> str:
-    """One line per operation (per output of one with several).
+    """One line per operation, or per output of an operation with several.
 
-    Full text shows placeholder shapes; simple text, which the hash key is made from, leaves them
+    Full text shows placeholder shapes. Simple text, which the hash key is made from, leaves them
     out and shows only the callee of a body that is a call.
     """
     lines: list[str] = []

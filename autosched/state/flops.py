@@ -1,4 +1,4 @@
-"""Floating-point operations of a compute DAG.
+"""Count the floating-point operations of a compute DAG.
 
 docs/semantics/states.md says what counts.
 """
@@ -62,7 +62,7 @@ def _extent(axes: Sequence[IterVar]) -> int:
 
 
 def _code(dtype: DType) -> str:
-    """The class of a type: truth values are those of unsigned integers of one bit in Ansor."""
+    """The class of a type; as in Ansor, booleans are unsigned integers of one bit."""
     return "uint" if dtype.is_bool else dtype.code
 
 

@@ -43,7 +43,7 @@ THREAD_ANNOTATIONS = {text: Annotation(k) for k, text in enumerate(ANNOTATION_TE
 
 
 class IterKind(IntEnum):
-    """What a loop runs over; MIXED is fused from both, SPECIAL stands for no axis."""
+    """The axes that a loop iterates over; MIXED is fused from both kinds, SPECIAL is of no axis."""
 
     SPATIAL = 0
     REDUCTION = 1
@@ -55,8 +55,8 @@ class Iterator:
     """One loop of a stage; immutable, compared by identity.
 
     The range is [min, min + extent); an undefined range has `extent` None. `min` is an expression
-    where bounds were inferred for a stage computed inside others; an inferred extent that is no
-    constant either is `size`, and `extent` None. `orig_iters` are the iterators a fused one was
+    where bounds were inferred for a stage computed inside others. An inferred extent that is not
+    constant is in `size`, and `extent` is None. `orig_iters` are the iterators that a fused one was
     made from.
     """
 

@@ -1,11 +1,11 @@
-"""Storing constant inputs in the order in which a candidate reads them.
+"""Store constant inputs in the order in which a candidate reads them.
 
-An operation names the inputs that may be stored otherwise in its attribute
-`layout_free_placeholders` (tensors). For C[i,j] = sum_k A[i,k]*B[k,j] with B layout free, k split
-by 8 and j by 16, the loops k.0, j.0, k.1, j.1 make B's new shape (K/8, N/16, 8, 16): read in order.
+An operation lists the inputs whose layout may change in its attribute `layout_free_placeholders`
+(tensors). For C[i,j] = sum_k A[i,k]*B[k,j] with B layout free, k split by 8 and j by 16, the loops
+k.0, j.0, k.1, j.1 make B's new shape (K/8, N/16, 8, 16), which they read in order.
 
-The input is either expected in that order (FOR_PRE_TRANSFORMED) or transformed by a stage of its
-own that runs in parallel before (INSERT_TRANSFORM_STAGE).
+The caller passes the input in that order (FOR_PRE_TRANSFORMED), or a parallel stage of its own
+transforms it first (INSERT_TRANSFORM_STAGE).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LayoutRewrite:
-    """A computation and a candidate with layouts changed, and what changed."""
+    """A computation and a candidate with changed layouts, and the changes."""
 
     dag: ComputeDAG
     steps: tuple[Step, ...]
@@ -61,7 +61,7 @@ class LayoutRewrite:
 def rewrite_layout(
     dag: ComputeDAG, steps: Sequence[Step], option: LayoutOption = LayoutOption.NO_REWRITE
 ) -> LayoutRewrite:
-    """`dag` and `steps` with every layout-free input in the order `steps` read it.
+    """`dag` and `steps` with every layout-free input stored in the order in which `steps` read it.
 
     An input keeps its order where the loops do not determine one: an index is not one axis, or a
     split does not divide. Raises ScheduleError when the steps are illegal.
@@ -81,7 +81,7 @@ def rewrite_layout(
         for tensor in _marked(op):
             if not isinstance(op, ComputeOp) or tensor.op in handled or tensor not in op.inputs:
                 continue
-            if tensor not in free:  # only an argument can be stored otherwise
+            if tensor not in free:  # only the layout of an argument can change
                 continue
             change = _layout_change(state, stage_id, op, tensor)
             if change is not None:
@@ -95,7 +95,7 @@ def rewrite_layout(
 
 
 def layout_free_tensors(dag: ComputeDAG) -> tuple[Tensor, ...]:
-    """The arguments of `dag` whose layout some operation that reads them calls free.
+    """The arguments of `dag` that some reading operation marks as layout free.
 
     Raises ConfigError when the attribute is not a list of tensors.
     """
@@ -113,7 +113,7 @@ def _marked(op: Operation) -> Sequence[Tensor]:
 
 
 def new_indices(change: LayoutChange, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Where the element at the original `indices` is stored."""
+    """The new indices of the element at the original `indices`."""
     inner = [1] * len(change.shape)
     result: list[Expr] = []
     for axis, extent in reversed(change.dims):
@@ -123,7 +123,7 @@ def new_indices(change: LayoutChange, indices: Sequence[Expr]) -> tuple[Expr, ..
 
 
 def original_indices(change: LayoutChange, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The original indices of the element stored at `indices`."""
+    """The original indices of the element that is stored at `indices`."""
     stride = [1] * len(change.shape)
     result: list[Expr] = [const(0)] * len(change.shape)
     for (axis, extent), index in zip(reversed(change.dims), reversed(indices), strict=True):
@@ -156,14 +156,15 @@ def _layout_change(
 
 
 def _shown(indices: Sequence[Expr]) -> list[str]:
-    """What texts call the axes: `j`, also where a cache computes along its own `j.c`."""
+    """The names of the axes in texts: `j`, also where a cache computes along its own `j.c`."""
     own = [index.name if isinstance(index, Var) else "IntImm" for index in indices]
     plain = [name.removesuffix(".c") for name in own]
     return [clean_name(name) for name in (plain if len(set(plain)) == len(plain) else own)]
 
 
 def _new_dims(state: State, stage_id: int, names: Sequence[str]) -> list[tuple[int, int]] | None:
-    """The loops around and in the stage that index the input, as (axis, extent)."""
+    """The loops around and in the stage that index the input, as (axis, extent); None where the
+    loops around outnumber what the stage's own loops can name."""
     own = list(state.stages[stage_id].iters)
     target = state.attach_map.target_of(stage_id)
     around: list[Iterator] = []
@@ -173,7 +174,7 @@ def _new_dims(state: State, stage_id: int, names: Sequence[str]) -> list[tuple[i
     loops = outer + inner
     dims: list[tuple[int, int]] = []
     for k, it in enumerate(loops):
-        # The loops of the target go by the names of the stage's own loops at the same place.
+        # A loop of the target takes the name of the stage's own loop at the same position.
         source = k + len(outer) if k < len(outer) else k
         if source >= len(loops):
             return None
@@ -229,7 +230,7 @@ def _rewritten(
 
 
 def _with_transform_stage(steps: Sequence[Step], position: int, rank: int) -> tuple[Step, ...]:
-    """`steps` for a DAG with one more stage at `position`, which they schedule at the end."""
+    """`steps` for a DAG with an additional stage at `position`, which they schedule last."""
     result: list[Step] = []
 
     def moved(stage_id: int) -> int:

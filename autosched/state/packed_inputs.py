@@ -1,7 +1,8 @@
-"""Constant inputs that are stored as a tensor instruction packs them: the packing is left out.
+"""Take constant inputs in the form in which a tensor instruction packs them, and drop the packing.
 
-Schedule.use_instruction packs B in a stage of its own. Where B is a layout-free input of sizes
-that divide, a candidate for pre-transformed inputs takes that stage as its argument instead:
+Schedule.use_instruction packs B in a stage of its own. Where B is a layout-free input whose sizes
+divide, a candidate for pre-transformed inputs takes the output of that stage as its argument
+instead:
 
 before:                                       after:
     B.pack[no, ko, nt, l] = B[.., ..]             C.tile[...] += A[...] * B[no, ko, nt, l]
@@ -26,14 +27,14 @@ from autosched.tir.op import const
 
 
 class PackedDAG(ComputeDAG):
-    """A computation whose schedules take packed inputs: `packed` says how each is stored."""
+    """A computation whose schedules take packed inputs; `packed` describes how each is stored."""
 
     def __init__(self, dag: ComputeDAG, packed: Sequence[LayoutChange]) -> None:
         super().__init__(dag.tensors, dag.ops)
         self.packed = tuple(packed)
 
     def apply_steps(self, steps: Iterable[Step]) -> tuple[Schedule, list[Tensor]]:
-        """The schedule that `steps` describe, without packing, and the argument tensors."""
+        """The schedule that `steps` describe, without the packing, and the argument tensors."""
         schedule, tensors = super().apply_steps(steps)
         for change in self.packed:
             given = tensors[change.position]
@@ -42,13 +43,13 @@ class PackedDAG(ComputeDAG):
 
 
 def _as_argument(schedule: Schedule, given: Tensor, change: LayoutChange) -> Tensor:
-    """The stage that packs `given` becomes an input in its place."""
+    """Replace the stage that packs `given` by an input; return the input."""
     stage = next(s for s in schedule.stages if PACKED in s.op.attrs and given in s.op.inputs)
     stored = PlaceholderOp(given.op.name, tuple(map(const, change.new_shape)), given.dtype)
     stage.compute_root()
     schedule.replace_ops({stage.op: stored})
     stage.reset_loops(stored)
-    stage.origin_op = stored  # not a rewriting of what packed it
+    stage.origin_op = stored  # the input is not derived from the stage that packed it
     plain = schedule[given]
     schedule.stages.remove(plain)
     schedule.stage_map = {op: s for op, s in schedule.stage_map.items() if s is not plain}
@@ -56,7 +57,7 @@ def _as_argument(schedule: Schedule, given: Tensor, change: LayoutChange) -> Ten
 
 
 def packed_input(state: State, tensor: Tensor) -> LayoutChange | None:
-    """How `tensor` is packed by the stage that alone reads it; None where none does."""
+    """The packing of `tensor` by the only stage that reads it; None if there is no such stage."""
     readers = [s.op for s in state.stages if isinstance(s.op, ComputeOp) and tensor in s.op.inputs]
     if len(readers) != 1 or PACKED not in readers[0].attrs:
         return None

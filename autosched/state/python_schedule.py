@@ -1,4 +1,4 @@
-"""A candidate as the Python code that schedules it by hand.
+"""Write a candidate as the Python code that schedules it by hand.
 
     s = te.create_schedule([C.op])
     A, B, C = (stage.op.output(0) for stage in s.stages)
@@ -6,7 +6,7 @@
     C_i_outer, C_i_inner = s[C].split(C_i, factor=8)
     s[C].parallel(C_i_outer)
 
-The code runs as it stands when the output tensors are bound to their names.
+The code runs as it is when the output tensors are bound to their names.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def python_schedule(dag: ComputeDAG, steps: Iterable[Step]) -> str:
 def python_program(
     dag: ComputeDAG, steps: Iterable[Step], source: str, reserved: Iterable[str]
 ) -> str:
-    """`python_schedule` after a line that binds the outputs, whose DAG the code `source` gives.
+    """`python_schedule` after a line that binds the output tensors.
 
-    Names in `reserved` are not used. Raises ScheduleError when the steps are illegal.
+    `source` is Python code for the DAG whose outputs they are. Names in `reserved` are not used.
+    Raises ScheduleError when the steps are illegal.
     """
     writer = _write(dag, steps, reserved)
     first = f"{_target(writer.outputs)} = (op.output(0) for op in {source}.outputs)"
@@ -71,7 +72,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 class _Writer:
-    """Replays the steps and writes a line for everything that happens to the schedule."""
+    """Replays the steps and writes a line for every change of the schedule."""
 
     def __init__(self, dag: ComputeDAG, reserved: Iterable[str]) -> None:
         self.replay = Replay(dag.ops, dag.outputs)
@@ -87,7 +88,7 @@ class _Writer:
             self.name_roots(stage_id)
 
     def step(self, steps: Sequence[Step], k: int) -> None:
-        """Replay steps[k] and write what it did."""
+        """Replay steps[k] and write its effect."""
         step = steps[k]
         before = list(self.replay.stages)
         axes = [list(a) for a in self.replay.axes]
@@ -102,7 +103,8 @@ class _Writer:
                 self._relation(self.tensors[step.stage_id], stage, relation)
 
     def inserted(self, position: int, call: str, rewritten: int | None) -> None:
-        """A new stage at `position`, and the one whose loops start afresh."""
+        """Write the call that made a new stage at `position`; name its axes and those of the stage
+        `rewritten`, whose loops were reset."""
         name = self.fresh(self.replay.stages[position].op.name)
         self.tensors.insert(position, name)
         self.lines.append(f"{name} = {call}")
@@ -138,7 +140,7 @@ class _Writer:
         return name
 
     def fresh(self, hint: str) -> str:
-        """A name like `hint` that nothing has yet."""
+        """An unused name like `hint`."""
         base = re.sub(r"\W", "_", hint)
         if keyword.iskeyword(base) or not base.isidentifier():
             base = f"_{base}"

@@ -1,6 +1,6 @@
-"""Questions about a state that sketch rules, sampling and mutation ask.
+"""Queries on a state that sketch rules, sampling and mutation use.
 
-All take the state and a stage id, and use the DAG the state's stages belong to. Signatures:
+All take the state and a stage id, and use the DAG that the state's stages belong to. Signatures:
 
     consumers(state, s) -> list[int]            producers(state, s) -> list[int]
     direct_producers(state, s) -> list[int]     single_consumer_id(state, s) -> int (-1: none)
@@ -42,7 +42,8 @@ from autosched.tir.expr import StringImm
 NO_SPLIT_AT_INNER = "auto_scheduler_no_split_at_inner"
 ALWAYS_UNROLL_INNER = "auto_scheduler_always_unroll_inner"
 TILED = 3
-"""Lengths of the split of a tiled axis, or more; of GPUs' virtual threads, threads, elements."""
+"""The fewest lengths in the split of a tiled axis; on a GPU, virtual threads, threads and
+elements."""
 
 # ---- who reads what
 
@@ -75,29 +76,31 @@ def _reachable(state: State, stage_id: int, edges: Sequence[Sequence[int]]) -> l
 
 
 def needs_multi_level_tiling(state: State, stage_id: int) -> bool:
-    """The operation reuses what it reads along some axes."""
+    """Whether the operation reuses what it reads along some axes."""
     return state.access_dag.access.needs_multi_level_tiling[stage_id]
 
 
 def reads_in_two_roles(state: State, stage_id: int, producer: int) -> bool:
-    """The stage reads another along different axes, as A in A[i, k] * A[j, k]: what a block of
-    loops reads of it is far apart."""
+    """Whether the stage reads another one along different axes, as A in A[i, k] * A[j, k].
+
+    A block of loops then reads parts of it that are far apart.
+    """
     reads = state.access_dag.access.read_from[stage_id].get(producer, [])
     return len(set(map(variables_in, reads))) > 1
 
 
 def is_strictly_inlineable(state: State, stage_id: int) -> bool:
-    """Inlining the operation never repeats work that costs."""
+    """Whether inlining the operation never repeats expensive work."""
     return state.access_dag.access.is_strictly_inlineable[stage_id]
 
 
 def is_simple_access(state: State, stage_id: int) -> bool:
-    """All its reads are an axis plus a constant in each dimension."""
+    """Whether every index of its reads is an axis plus a constant."""
     return state.access_dag.access.is_simple_access[stage_id]
 
 
 def is_output(state: State, stage_id: int) -> bool:
-    """Nobody reads it."""
+    """Whether no operation reads the stage."""
     return state.access_dag.access.is_output[stage_id]
 
 
@@ -107,7 +110,7 @@ def num_common_outer_iterators(state: State, stage_id: int, target: int) -> int:
 
 
 def elementwise_match(state: State, stage_id: int, target: int) -> bool:
-    """Only element-wise reads lead from the stage to `target`."""
+    """Whether only element-wise reads lead from the stage to `target`."""
     return state.access_dag.access.elementwise_match(stage_id, target)
 
 
@@ -129,14 +132,17 @@ def single_consumer_id(state: State, stage_id: int) -> int:
 def has_single_elementwise_matched_consumer(state: State, stage_id: int) -> int:
     """The only consumer when the stage can be fused into it element by element, else -1.
 
-    A consumer that has the tiles of another stage cannot have those of this one, too.
+    A consumer that already follows the tiles of another stage cannot follow those of this one, too.
     """
     target = elementwise_consumer(state, stage_id)
     return -1 if target < 0 or is_tiled(state, target) else target
 
 
 def elementwise_consumer(state: State, stage_id: int) -> int:
-    """The only consumer when it reads the stage element by element, else -1."""
+    """The only consumer when it reads the stage element by element, else -1.
+
+    Also -1 when both stages reduce, and for a copy in shared memory.
+    """
     readers = consumers(state, stage_id)
     if len(readers) != 1:
         return -1
@@ -152,18 +158,18 @@ def elementwise_consumer(state: State, stage_id: int) -> int:
 
 
 def has_reduce_iter(state: State, stage_id: int) -> bool:
-    """Some iterator is not spatial."""
+    """Whether some iterator is not spatial."""
     return any(it.kind is not IterKind.SPATIAL for it in state.stages[stage_id].iters)
 
 
 def is_tiled(state: State, stage_id: int) -> bool:
-    """The stage does not have one iterator per axis any more."""
+    """Whether the stage no longer has exactly one iterator per axis."""
     stage = state.stages[stage_id]
     return len(stage.iters) != len(stage.op.root_iter_vars)
 
 
 def has_cross_thread_reduction(state: State, stage_id: int) -> bool:
-    """The stage, or one attached to it, reduces over threadIdx.x."""
+    """Whether the stage, or one attached to it, reduces over threadIdx.x."""
 
     def crosses(s: int) -> bool:
         return any(
@@ -184,13 +190,13 @@ def attached_stages(state: State, stage_id: int) -> list[int]:
 
 
 def _parallel_iterators(state: State, stage_id: int) -> int:
-    """How many iterators of the stage and of the stages below it are parallel."""
+    """The number of parallel iterators of the stage and of the stages attached inside it."""
     own = sum(it.annotation is Annotation.PARALLEL for it in state.stages[stage_id].iters)
     return own + sum(_parallel_iterators(state, s) for s in attached_stages(state, stage_id))
 
 
 def has_nested_parallel(state: State) -> bool:
-    """A root stage and the stages below it together hold several parallel iterators."""
+    """Whether a root stage and the stages inside it together have several parallel iterators."""
     return any(
         _parallel_iterators(state, stage_id) >= 2
         for stage_id, stage in enumerate(state.stages)
@@ -199,7 +205,7 @@ def has_nested_parallel(state: State) -> bool:
 
 
 def cumulative_lengths(state: State, stage_id: int) -> tuple[int, int]:
-    """The products of the spatial and of the reduction extents; -1 for an undefined one."""
+    """The products of the spatial and of the reduction extents; -1 where an extent is undefined."""
     space = reduce = 1
     for it in state.stages[stage_id].iters:
         if it.kind is IterKind.SPATIAL:
@@ -210,7 +216,7 @@ def cumulative_lengths(state: State, stage_id: int) -> tuple[int, int]:
 
 
 def needs_rfactor(state: State, stage_id: int, num_cores: int) -> bool:
-    """The spatial axes alone give too little parallelism."""
+    """Whether the spatial axes alone give too little parallelism."""
     if state.stages[stage_id].is_placeholder:
         return False
     space, reduce = cumulative_lengths(state, stage_id)
@@ -220,7 +226,7 @@ def needs_rfactor(state: State, stage_id: int, num_cores: int) -> bool:
 
 
 def original_names(it: Iterator) -> list[str]:
-    """The names of the axes an iterator stems from, without repeats, in order."""
+    """The names of the axes that an iterator comes from, without repeats, in order."""
     parts = it.name.replace("@", ".").split(".")
     return list(dict.fromkeys(p for p in parts if p and not p[0].isdigit()))
 
@@ -235,7 +241,7 @@ def stage_attr_names(state: State, stage_id: int, attr: str) -> frozenset[str]:
 
 
 def num_reduce_axes(state: State, stage_id: int) -> int:
-    """The reduce axes of the operation that may be split at the inner level."""
+    """The number of reduction axes of the operation that may be split at the inner level."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp):
         return 0
@@ -244,7 +250,7 @@ def num_reduce_axes(state: State, stage_id: int) -> int:
 
 
 def last_reduce_iterator_of_outermost_tile(state: State, stage_id: int) -> Iterator:
-    """The reduction iterator that completes the outermost reduce tile."""
+    """The reduction iterator that completes the outermost reduction tile."""
     wanted = num_reduce_axes(state, stage_id)
     seen: set[str] = set()
     for it in state.stages[stage_id].iters:
@@ -262,7 +268,7 @@ def last_reduce_iterator_of_outermost_tile(state: State, stage_id: int) -> Itera
 
 
 def has_cache_write(state: State, stage_id: int) -> bool:
-    """The stage is the cache stage of a cache write, i.e. has the writing stage after it."""
+    """Whether the stage is a cache write's cache stage, with the writing stage after it."""
     for step in reversed(state.steps):
         if isinstance(step, CacheWriteStep) and step.stage_id == stage_id:
             return True
@@ -271,7 +277,7 @@ def has_cache_write(state: State, stage_id: int) -> bool:
 
 
 def is_cache_read(state: State, stage_id: int) -> bool:
-    """The stage is the copy that a cache read made."""
+    """Whether the stage is the copy that a cache read made."""
     for step in reversed(state.steps):
         if isinstance(step, STAGE_INSERTING):
             if isinstance(step, CacheReadStep) and step.stage_id == stage_id - 1:
@@ -283,7 +289,7 @@ def is_cache_read(state: State, stage_id: int) -> bool:
 def split_step_ids(state: State, stage_id: int) -> list[int]:
     """The indices of the SP steps applied to the stage, last first.
 
-    Of one that was factored, those since: its loops are new ones.
+    For a factored stage, only the steps since: rfactor gives it new loops.
     """
     found: list[int] = []
     for k in range(len(state.steps) - 1, -1, -1):
@@ -297,9 +303,10 @@ def split_step_ids(state: State, stage_id: int) -> list[int]:
 
 
 def spatial_split_step_ids(state: State, stage_id: int) -> list[int]:
-    """The SP steps of the stage's spatial iterators, last first.
+    """The indices of the SP steps of the stage's spatial iterators, last first.
 
-    The reductions are split after the spatial axes, so theirs come first and are left out.
+    Reduction axes are split after the spatial ones, so their steps come first in `split_step_ids`
+    and are left out.
     """
     return split_step_ids(state, stage_id)[num_reduce_axes(state, stage_id) :]
 
@@ -315,17 +322,17 @@ def current_stage_id(steps: Sequence[Step], k: int) -> int:
 
 
 def earlier_stage_id(steps: Sequence[Step], k: int, stage_id: int) -> int:
-    """The id that a stage, `stage_id` after all `steps`, had when step k was applied."""
+    """The id that a stage had when step k was applied; `stage_id` is its id after all `steps`."""
     for step in reversed(steps[k + 1 :]):
         stage_id = id_before(step, stage_id)
     return stage_id
 
 
 def sliced_products(steps: Sequence[Step]) -> list[tuple[int, int]]:
-    """Sums in slices that are tiled, as those of SliceProduct: the positions of the split into
-    slices and of that of the slices' own axis.
+    """The tiled sums in slices, as SliceProduct makes them, as pairs of step positions.
 
-    With other lengths of the first the tiles would not fit.
+    A pair is the split into slices and the split of the slices' own axis. With other lengths of the
+    first, the tiles would not fit.
     """
     found = []
     for k, (step, after) in enumerate(pairwise(steps)):
@@ -337,7 +344,7 @@ def sliced_products(steps: Sequence[Step]) -> list[tuple[int, int]]:
 
 
 def _first_tiled(steps: Sequence[Step], start: int) -> dict[int, int]:
-    """The first tiled split from a step on of each stage, by the id that this has there."""
+    """The first tiled split of each stage from step `start` on, by the stage's id at that step."""
     found: dict[int, int] = {}
     for k in range(len(steps) - 1, start - 1, -1):
         step = steps[k]

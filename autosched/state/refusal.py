@@ -1,4 +1,4 @@
-"""How a step on a loop state is refused."""
+"""The errors of steps that a loop state refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def refuse(state: State, step: Step, reason: str) -> ScheduleError:
-    """The error that says which step failed on which stage, and why (raise it)."""
+    """Make the error that says which step failed on which stage, and why; the caller raises it."""
     known = 0 <= step.stage_id < len(state.stages)
     stage = f" ({state.stages[step.stage_id].name})" if known else ""
     return ScheduleError(
@@ -22,7 +22,7 @@ def refuse(state: State, step: Step, reason: str) -> ScheduleError:
 
 
 def iterator_of(state: State, step: Step, iter_id: int) -> Iterator:
-    """Iterator `iter_id` of the stage that `step` is for; ScheduleError when there is none."""
+    """Iterator `iter_id` of the stage that `step` applies to; ScheduleError when there is none."""
     iters = state.stages[step.stage_id].iters
     if not 0 <= iter_id < len(iters):
         raise refuse(state, step, f"iterator {iter_id} does not exist, the stage has {len(iters)}")

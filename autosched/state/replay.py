@@ -1,4 +1,4 @@
-"""Replay of transform steps on a te.Schedule.
+"""Replay transform steps on a te.Schedule.
 
 `Replay` tracks the schedule's stages in id order and, for each, its loops in the order of the loop
 state. An illegal step raises ScheduleError with the number and kind of the step added.
@@ -54,7 +54,7 @@ class Replay:
         self.axes: list[list[IterVar]] = [list(s.leaf_iter_vars) for s in self.stages]
 
     def copy(self) -> Replay:
-        """An independent one of the same operations and loops."""
+        """An independent copy with the same operations and loops."""
         new = Replay.__new__(Replay)
         new.schedule = self.schedule.copy()
         table = dict(zip(self.schedule.stages, new.schedule.stages, strict=True))
@@ -70,7 +70,7 @@ class Replay:
         return self
 
     def apply(self, steps: Sequence[Step], k: int) -> None:
-        """Apply `steps[k]`, the steps before it having been applied."""
+        """Apply `steps[k]`; the steps before it must have been applied."""
         step = steps[k]
         try:
             if not 0 <= step.stage_id < len(self.stages):
@@ -195,7 +195,7 @@ def _follow_fused_split(r: Replay, step: FollowFusedSplitStep, steps: Sequence[S
 
 def _storage_align(r: Replay, step: StorageAlignStep, steps: Sequence[Step]) -> None:
     stage, axis = r.stages[step.stage_id], r.axes[step.stage_id][step.iter_id]
-    if not stage.is_output:  # whose callers store it: Ansor's replay passes over it
+    if not stage.is_output:  # the caller owns an output's storage; Ansor's replay skips it, too
         stage.storage_align(axis, step.factor, step.offset)
 
 
@@ -250,7 +250,7 @@ def _use_instruction(r: Replay, step: InstructionStep, steps: Sequence[Step]) ->
 def _matrix_tiles(r: Replay, step: MatrixTilesStep, steps: Sequence[Step]) -> None:
     stage, writer = r.stages[step.stage_id], r.stages[step.writer_id]
     block_m, block_n, block_k, warp_m, warp_n = step.sizes
-    stages = max(step.stages, 1)  # 0: still to be chosen
+    stages = max(step.stages, 1)  # 0 while the number is still to be chosen
     tile = MatrixTile(block_m, block_n, block_k, warp_m, warp_n, stages, step.swizzle)
     last = None if writer is stage else writer.op
     tensors = r.schedule.matrix_tiles(stage.op, tile, step.instruction, last)

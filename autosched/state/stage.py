@@ -11,7 +11,7 @@ from autosched.tir.expr import IntImm, IterVar
 
 
 class OpType(IntEnum):
-    """What a stage's operation is."""
+    """The kind of a stage's operation."""
 
     PLACEHOLDER = 0
     COMPUTE = 1
@@ -26,7 +26,11 @@ class ComputeAt(IntEnum):
 
 
 class StateStage:
-    """One stage; immutable. `auto_unroll_max_step` and `storage_offset` are 0 when not set."""
+    """One stage; immutable.
+
+    `auto_unroll_max_step` and `storage_offset` are 0 when not set. `note` is printed with the
+    stage.
+    """
 
     __slots__ = (
         "auto_unroll_max_step",
@@ -58,7 +62,8 @@ class StateStage:
 
     @staticmethod
     def of(op: Operation) -> StateStage:
-        """The stage of an untransformed operation: an iterator per axis, then per reduce axis.
+        """The stage of an untransformed operation: an iterator per data axis, then per reduction
+        axis.
 
         Raises ScheduleError for an operation that is neither a placeholder nor a compute.
         """
@@ -97,7 +102,7 @@ class StateStage:
         storage_offset: int | None = None,
         note: str | None = None,
     ) -> StateStage:
-        """The stage with some parts replaced; None keeps one."""
+        """The stage with some parts replaced; None keeps a part."""
         return StateStage(
             self.op if op is None else op,
             self.op_type,
@@ -124,13 +129,13 @@ class StateStage:
     def with_attrs(
         self, *, auto_unroll_max_step: int | None = None, storage_offset: int | None = None
     ) -> StateStage:
-        """The stage with other attributes; None keeps one."""
+        """The stage with other attributes; None keeps an attribute."""
         return self._evolved(
             auto_unroll_max_step=auto_unroll_max_step, storage_offset=storage_offset
         )
 
     def noted(self, note: str) -> StateStage:
-        """The stage with a note, which tells it apart from others of the same loops."""
+        """The stage with a note, which distinguishes it from a stage with the same loops."""
         return self._evolved(note=note)
 
     def __repr__(self) -> str:

@@ -62,15 +62,15 @@ from autosched.state.steps import (
 if TYPE_CHECKING:
     from autosched.state.dag import ComputeDAG
 
-# Steps that thousands of candidates have are one object each.
+# Thousands of candidates have equal steps of these kinds: equal ones are one object.
 _annotation = lru_cache(maxsize=4096)(AnnotationStep)
 _fusion = lru_cache(maxsize=4096)(FuseStep)
 
 
 def _integer(name: str, value: Any) -> int:
-    """`value`, if it is an integer, a Python one for NumPy's, which no record could hold.
+    """`value` if it is an integer; a NumPy integer as a Python one, since no record could hold it.
 
-    Raises ScheduleError. Sketches are made of many calls: most have an integer.
+    Raises ScheduleError. A plain int returns at once, because sketches make many calls.
     """
     if type(value) is int:
         return value
@@ -81,10 +81,10 @@ def _integer(name: str, value: Any) -> int:
 
 
 class State:
-    """A loop nest: stages, where they attach, and the steps that led here.
+    """A loop nest: stages, where they are attached, and the steps that led here.
 
-    `dag` is the task's DAG; `current_dag` the one after the stage-inserting steps, None before
-    the first (`access_dag` is the one to ask about accesses). `concrete` is False once a split
+    `dag` is the task's DAG, `current_dag` the DAG after the stage-inserting steps, None before the
+    first of them; `access_dag` is the one to use for accesses. `concrete` is False once a split
     with an undefined length was applied. Equality and hash are those of `to_str()`.
     """
 
@@ -179,15 +179,15 @@ class State:
         return self._annotate(stage_id, it, annotation)
 
     def parallel(self, stage_id: int, it: Iterator) -> tuple[State, Iterator]:
-        """Run `it` on the cores."""
+        """Distribute the iterations of `it` over the cores."""
         return self._annotate(stage_id, it, Annotation.PARALLEL)
 
     def vectorize(self, stage_id: int, it: Iterator) -> tuple[State, Iterator]:
-        """Run `it` as vector lanes."""
+        """Turn the iterations of `it` into vector lanes."""
         return self._annotate(stage_id, it, Annotation.VECTORIZE)
 
     def unroll(self, stage_id: int, it: Iterator, max_unroll: int = -1) -> tuple[State, Iterator]:
-        """Unroll `it`; nothing happens when its constant extent exceeds `max_unroll` (not -1)."""
+        """Unroll `it`, unless its constant extent exceeds `max_unroll` (-1: no limit)."""
         max_unroll = _integer("unroll: max_unroll", max_unroll)
         if max_unroll != -1 and it.extent is not None and it.extent > max_unroll:
             return self, it
@@ -282,14 +282,14 @@ class State:
     def cache_read(
         self, stage_id: int, scope: str, reader_stage_ids: Sequence[int]
     ) -> tuple[State, int]:
-        """Insert a copy of the stage's output in `scope`, after it, for the readers."""
+        """Insert a copy of the stage's output in `scope`, after the stage, for the readers."""
         stage_id = _integer("cache_read: stage_id", stage_id)
         ids = tuple([_integer("cache_read: reader_stage_ids", k) for k in reader_stage_ids])
         step = CacheReadStep(stage_id, scope, ids)
         return apply_step(self, step), stage_id + 1
 
     def cache_write(self, stage_id: int, scope: str) -> tuple[State, int]:
-        """Compute the stage in `scope` first; the cache stage takes its id."""
+        """Compute the stage in `scope` first, in a cache stage that takes the stage's id."""
         stage_id = _integer("cache_write: stage_id", stage_id)
         return apply_step(self, CacheWriteStep(stage_id, scope)), stage_id
 
@@ -328,7 +328,7 @@ class State:
     # ---- text
 
     def to_str(self) -> str:
-        """The loop nest as text: the identity of a state."""
+        """The loop nest as text, which identifies a state."""
         if self._text is None:
             names = [stage.name for stage in self.stages if stage.is_placeholder]
             lines = ["Placeholder: " + ", ".join(names)]

@@ -11,11 +11,10 @@ A candidate is a tuple of steps. They are written to records as JSON arrays:
     TI stage "instruction" rows columns pack_a over
     XM stage writer "instruction" [block_m, block_n, block_k, warp_m, warp_n] stages swizzle
 
-TI and XM are no steps of Ansor's, nor is the pragma `software_pipeline$N`: its logs cannot hold
-them.
+Ansor does not have TI and XM, nor the pragma `software_pipeline$N`: its logs cannot hold them.
 
-Stage ids are those at the moment the step is applied. `apply.py` gives their effect on a loop
-state, `replay.py` on a te.Schedule.
+Stage ids are those at the moment when the step is applied. `apply.py` defines the effect of steps
+on a loop state, `replay.py` their effect on a te.Schedule.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ JsonStep = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Base of the steps: the stage the step is applied to."""
+    """Base class of the steps: the stage that the step is applied to."""
 
     code: ClassVar[str] = ""
     stage_id: int
 
     def to_json(self) -> JsonStep:
-        """The array that stands for this step in a record."""
+        """The array that represents this step in a record."""
         return [self.code, *(_encode(getattr(self, f.name)) for f in fields(self))]
 
 
@@ -71,8 +70,8 @@ def _number(pragma: str, key: str) -> int | None:
 class PragmaStep(Step):
     """Attach a pragma: `auto_unroll_max_step$N`, `debug_skip_region` or `software_pipeline$N`.
 
-    The last one is not Ansor's: tiles in shared memory at the iterator are filled ahead, N of them
-    are held at once (`transform/device/inject_software_pipeline.py`).
+    The last one is not Ansor's: tiles in shared memory at the iterator are filled ahead of time,
+    and N of them are held at once (`transform/device/inject_software_pipeline.py`).
     """
 
     code: ClassVar[str] = "PR"
@@ -96,14 +95,14 @@ class PragmaStep(Step):
 
     @property
     def number(self) -> int | None:
-        """The number of either; None for a pragma that has none."""
+        """The N of a pragma that has one of these two numbers; None for any other pragma."""
         limit = self.unroll_limit
         return self.pipeline_stages if limit is None else limit
 
 
 @dataclass(frozen=True, slots=True)
 class ReorderStep(Step):
-    """Position p takes the old iterator after_ids[p]."""
+    """Reorder the iterators: position p takes the old iterator after_ids[p]."""
 
     code: ClassVar[str] = "RE"
     after_ids: tuple[int, ...]
@@ -113,7 +112,7 @@ class ReorderStep(Step):
 class SplitStep(Step):
     """Split an iterator by lengths, outer to inner; None is a length still to be chosen.
 
-    `extent` is that of the iterator, None when undefined.
+    `extent` is the iterator's extent, None when undefined.
     """
 
     code: ClassVar[str] = "SP"
@@ -190,7 +189,7 @@ class CacheReadStep(Step):
 class CacheWriteStep(Step):
     """Compute the stage into `scope` first; the computing stage takes the stage's id.
 
-    Right after a ReorderStep of the stage, the axes of the cache are in that order.
+    Right after a ReorderStep of the stage, the axes of the cache are in the reordered order.
     """
 
     code: ClassVar[str] = "CHW"
@@ -210,8 +209,9 @@ class RfactorStep(Step):
 class InstructionStep(Step):
     """Compute a product of matrices by a tensor instruction, `rows` by `columns` calls at a time.
 
-    Not one of Ansor's. Packed operands and the tiles, of AMX what they are stored to as well, are
-    stages before the stage, which becomes a copy of the tiles (`Schedule.use_instruction`).
+    Not one of Ansor's. Stages before the stage hold the packed operands and the tiles, and for AMX
+    what the tiles are stored to; the stage becomes a copy of the tiles
+    (`Schedule.use_instruction`).
     """
 
     code: ClassVar[str] = "TI"
@@ -226,9 +226,9 @@ class InstructionStep(Step):
 class MatrixTilesStep(Step):
     """Compute a matrix product by a tensor instruction of a GPU (`Schedule.matrix_tiles`).
 
-    Not one of Ansor's. Six stages come before it, four of `wgmma`, and all of them, the stage and
-    its `writer_id` (itself where nothing is fused) get their loops. `sizes` are those of a
-    MatrixTile; 0 stages are still to be chosen.
+    Not one of Ansor's. It inserts six stages before the stage, four for `wgmma`. All of them, the
+    stage and the stage `writer_id` (the stage itself where nothing is fused) get their loops.
+    `sizes` are those of a MatrixTile; `stages` is 0 while still to be chosen.
     """
 
     code: ClassVar[str] = "XM"
@@ -243,22 +243,23 @@ STAGE_INSERTING = (CacheReadStep, CacheWriteStep, RfactorStep, InstructionStep, 
 
 
 def packed_stages(step: InstructionStep) -> int:
-    """How many stages an instruction has before its tiles: A, B, what an offset of A adds up to."""
+    """The number of stages that an instruction has before its tiles: A, B, and the sum that an
+    offset of A adds."""
     name = step.instruction
     return 1 + step.pack_a + (name.startswith("vpdpbusd.") and name.endswith(".s8"))
 
 
 def inserted_stages(step: Step) -> int:
-    """How many stages the step adds, before its own (CHR: after it)."""
+    """The number of stages that the step inserts before its own stage (CHR: after it)."""
     if isinstance(step, MatrixTilesStep):
         return 4 if step.instruction.startswith("wgmma.") else 6
     if isinstance(step, InstructionStep):
-        return packed_stages(step) + 1 + step.instruction.startswith("amx.")  # stores of tiles
+        return packed_stages(step) + 1 + step.instruction.startswith("amx.")  # AMX stores its tiles
     return int(isinstance(step, STAGE_INSERTING))
 
 
 def id_before(step: Step, stage_id: int) -> int:
-    """The id that the stage `stage_id` had before the step; of a new one, the step's own."""
+    """The id that the stage `stage_id` had before the step; for a new stage, the step's own."""
     if step.stage_id >= stage_id or not isinstance(step, STAGE_INSERTING):
         return stage_id
     return max(step.stage_id, stage_id - inserted_stages(step))
@@ -290,7 +291,7 @@ STEP_CODES: dict[str, type[Step]] = {cls.code: cls for cls in _FIELDS}
 
 
 def step_from_json(values: Sequence[Any]) -> Step:
-    """The step a record's array stands for.
+    """The step that a record's array represents.
 
     Raises ConfigError naming the step code, the field and what was expected.
     """
@@ -301,7 +302,7 @@ def step_from_json(values: Sequence[Any]) -> Step:
         raise ConfigError(f"unknown step {values[0]!r}: expected one of {', '.join(STEP_CODES)}")
     kinds = _FIELDS[cls]
     if cls is InstructionStep and len(values) == len(kinds):
-        values = [*values, 0]  # written before tiles went over another axis
+        values = [*values, 0]  # an older record: `over` did not exist
     if len(values) != len(kinds) + 1:
         raise ConfigError(
             f"step {cls.code} needs {len(kinds)} values after the code, "
@@ -318,15 +319,15 @@ def step_from_json(values: Sequence[Any]) -> Step:
 def steps_from_json(records: Iterable[Sequence[Any]]) -> tuple[Step, ...]:
     """The steps of a record's list; ConfigError when one is malformed.
 
-    Equal steps are one object: a large file repeats few of them.
+    Equal steps are one object, because the steps of a large file repeat.
     """
     return tuple(map(_shared, records))
 
 
 def _shared(values: Sequence[Any]) -> Step:
     try:
-        written = marshal.dumps(list(values), 2)  # 1, 1.0 and True differ
-    except (TypeError, ValueError):  # no JSON
+        written = marshal.dumps(list(values), 2)  # tells 1, 1.0 and True apart
+    except (TypeError, ValueError):  # not a JSON value
         return step_from_json(values)
     step = _SHARED.get(written)
     if step is None:
@@ -338,7 +339,7 @@ def _shared(values: Sequence[Any]) -> Step:
 
 
 def steps_to_json(steps: Iterable[Step]) -> list[JsonStep]:
-    """The list of arrays a record holds for `steps`."""
+    """The list of arrays that represents `steps` in a record."""
     return [step.to_json() for step in steps]
 
 

@@ -219,5 +219,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Says what to write for names that TVM's te and NumPy have, and that are others here."""
+    """Raise an AttributeError that says what to write for a name of TVM's te or of NumPy."""
     raise missing("autosched.te", name, OF_TE)

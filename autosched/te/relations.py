@@ -1,6 +1,6 @@
-"""What the primitives record of loops: how they came from others, where a stage is attached.
+"""Records that schedule primitives make: relations between loops, attributes, attach types.
 
-Only `te/schedule/` and `normalize` change these; `te/bounds/` and `te/lowering/` read them.
+Only `te/schedule/` (with `normalize`) changes them; `te/bounds/` and `te/lowering/` read them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Split:
-    """parent = outer * extent(inner) + inner; exactly one of factor and nparts is given."""
+    """The loop `parent` split in two: parent = outer * extent(inner) + inner.
+
+    Exactly one of `factor` (the extent of inner) and `nparts` (the extent of outer) is given.
+    `disable_predication` omits the guard for a factor that does not divide the extent.
+    """
 
     parent: IterVar
     outer: IterVar
@@ -29,7 +33,7 @@ class Split:
 
 @dataclass(slots=True, eq=False)
 class Fuse:
-    """fused = outer * extent(inner) + inner."""
+    """Two loops fused into one: fused = outer * extent(inner) + inner."""
 
     outer: IterVar
     inner: IterVar
@@ -38,7 +42,10 @@ class Fuse:
 
 @dataclass(slots=True, eq=False)
 class Rebase:
-    """parent = rebased + min(parent); made by `normalize` only."""
+    """The loop `parent` replaced by one that starts at 0: parent = rebased + min(parent).
+
+    Only `normalize` makes it.
+    """
 
     parent: IterVar
     rebased: IterVar
@@ -46,7 +53,7 @@ class Rebase:
 
 @dataclass(slots=True, eq=False)
 class Singleton:
-    """A loop of extent 1 that no axis stands behind."""
+    """A loop `iter` of extent 1 that derives from no axis."""
 
     iter: IterVar
 
@@ -55,22 +62,24 @@ Relation = Split | Fuse | Rebase | Singleton
 
 
 class AttachType(Enum):
-    """Where a stage is computed."""
+    """Where a stage is computed: at root, inlined, inside a loop, or in the step of a scan."""
 
     GROUP_ROOT = "root"
     INLINE = "inline"
-    INLINED = "inlined"  # the inlining has been carried out by normalize
+    INLINED = "inlined"  # normalize has put the stage into its consumers
     SCOPE = "scope"
     SCAN_UPDATE = "scan_update"
 
 
 @dataclass(slots=True, eq=False)
 class IterVarAttr:
-    """What is known of one iteration variable beyond its position.
+    """The annotations of one loop (iteration variable) of a stage.
 
     `iter_kind` is an IterKind that overrides the variable's own (vectorized, unrolled,
-    parallelized, tensorized); `pragmas` are (key, value) with value None when undefined;
-    `prefetch` are (tensor, offset).
+    parallelized, tensorized), or empty. `bind_thread` is the thread axis that runs the loop.
+    `pragmas` are (key, value), with value None when the user gave none. `dim_align_factor` and
+    `dim_align_offset` are the arguments of storage_align, 0 without it. `prefetch` are (tensor,
+    offset). `tensor_intrin` is the intrinsic of a tensorized loop.
     """
 
     iter_kind: str = ""
@@ -82,7 +91,7 @@ class IterVarAttr:
     tensor_intrin: object | None = None
 
     def copy(self) -> IterVarAttr:
-        """A copy whose lists may be appended to."""
+        """A copy with lists of its own, to which the caller may append."""
         return IterVarAttr(
             self.iter_kind,
             self.bind_thread,

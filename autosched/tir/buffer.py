@@ -17,8 +17,8 @@ class Buffer:
     Empty strides mean compact row-major. `elem_offset` (elements) is None for zero.
     `data_alignment` is in bytes, `offset_factor` in elements. `scope` is the storage scope of
     `data`: global, shared, shared.dyn, local, warp, wmma.*; "" while it is still to be inferred.
-    Memory itself has one dimension, or one more for each of `axis_separators`: dimensions up to a
-    separator (not included) are flattened into one.
+    Flattened memory has one dimension, plus one for each of `axis_separators`: the dimensions
+    before a separator (exclusive) are flattened into one.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Buffer:
         self.axis_separators = axis_separators
 
     def with_(self, **fields: Any) -> Buffer:
-        """A new buffer with other values in some of its fields."""
+        """A copy of this buffer with some fields replaced."""
         own = {name: getattr(self, name) for name in self.__slots__}
         return Buffer(**{**own, **fields})
 
@@ -66,9 +66,9 @@ class Buffer:
         return self.data.scope
 
     def is_laid_out_as(self, other: Buffer) -> bool:
-        """Whether equal indices are as far from the pointer of `other` as from this one's.
+        """Whether equal indices have the same offset from the data pointer in both buffers.
 
-        Memory is then the same where the pointer is.
+        If the pointers are the same, too, equal indices are the same memory.
         """
         return self is other or (
             self.dtype is other.dtype
@@ -108,10 +108,10 @@ def decl_buffer(
     """A new buffer of `shape`, over a fresh pointer unless `data` is given.
 
     It is compact without `strides` (elements, one for each dimension). With an `offset_factor`
-    (elements) and no `elem_offset` it begins at some multiple of the factor. `data_alignment` is in
-    bytes. Raises ValueError for strides of another number than dimensions, for a factor or
-    alignment that is no positive number, and for `axis_separators` that do not rise from 1 to
-    below the number of dimensions.
+    (elements) and no `elem_offset`, the offset is a fresh variable, a multiple of the factor.
+    `data_alignment` is in bytes. Raises ValueError when the number of strides is not that of
+    dimensions, when a factor or alignment is not a positive integer, and when `axis_separators` do
+    not increase strictly within 1 to ndim - 1.
     """
     dtype = DType(dtype)
     extents = tuple(s if isinstance(s, Expr) else IntImm(int(s), int32) for s in shape)

@@ -1,4 +1,4 @@
-"""The constants that passes look for."""
+"""Tests for constant expressions: zero, one, any integer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from autosched.tir.expr import Broadcast, Expr, IntImm
 
 
 def is_zero(e: Expr) -> bool:
-    """True for the constant 0 of an integer type, and for False."""
+    """True for the constant 0 of an integer type, and for the constant False."""
     return isinstance(e, IntImm) and e.value == 0
 
 
 def is_one(e: Expr) -> bool:
-    """True for the constant 1 of an integer type, and for True."""
+    """True for the constant 1 of an integer type, and for the constant True."""
     return isinstance(e, IntImm) and e.value == 1
 
 
 def whole_number(e: Expr) -> int | None:
-    """The constant of an integer type that `e` is, in all lanes; None where it is none."""
+    """The value of `e` if it is an integer constant, or a broadcast of one; else None."""
     if isinstance(e, Broadcast):
         e = e.value
     return e.value if isinstance(e, IntImm) else None

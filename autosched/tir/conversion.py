@@ -31,7 +31,8 @@ _F32 = struct.Struct("<f")
 def const(value: Scalar, dtype: TypeLike | None = None) -> Expr:
     """The constant `value`; without `dtype` an int32 (int64 when too large), bool or float32.
 
-    Floats round to their type. Raises ValueError for a number that an integer type cannot hold.
+    Floats are rounded to their type. Raises ValueError for a number that an integer type cannot
+    hold.
     """
     kind = value.__class__
     if kind is int and (dtype is int32 or dtype is None):
@@ -77,9 +78,9 @@ def _any_const(value: Scalar, dtype: TypeLike | None) -> Expr:
 
 
 def folded(value: Any, dtype: DType) -> Expr:
-    """The constant result of an operation on constants: integers wrap, floats round.
+    """The constant result of an operation on constants: integers wrap, floats are rounded.
 
-    That is what the hardware computes, NumPy and the interpreter.
+    Hardware, NumPy and the interpreter compute the same.
     """
     if value.__class__ is int and dtype is not int32:
         if dtype.is_integral:
@@ -90,7 +91,7 @@ def folded(value: Any, dtype: DType) -> Expr:
 
 
 def wrapped(value: int, dtype: DType) -> int:
-    """The integer that a machine's register of that type holds of `value`."""
+    """`value` wrapped to the integer type `dtype`, as a machine register of that type holds it."""
     if dtype.is_bool:
         return int(value != 0)
     if dtype.code == "int":
@@ -104,7 +105,7 @@ def wrapped(value: int, dtype: DType) -> int:
 def as_expr(value: Any, dtype: DType | None = None) -> Expr:
     """`value` as an expression: numbers become constants, an IterVar its variable.
 
-    `a == b` of expressions becomes the condition.
+    A Comparison (`a == b` of expressions) becomes its condition.
     """
     if isinstance(value, Expr):
         return value
@@ -118,7 +119,7 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
 
 
 def number(value: Any) -> Scalar:
-    """`value`, which is a number, or an array of NumPy's that holds one. TypeError for others."""
+    """`value`, a number or a zero-dimensional NumPy array, as a number; TypeError for others."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, int | float | np.integer | np.floating | np.bool_):
@@ -134,7 +135,10 @@ def number(value: Any) -> Scalar:
 
 
 def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
-    """Both operands with one dtype: numbers adapt to the other side, then the wider type wins."""
+    """Both operands with a common dtype.
+
+    A Python number takes the type of the other operand where it can; then the wider type wins.
+    """
     if isinstance(a, Expr):
         if isinstance(b, Expr):
             if a.dtype is b.dtype:
@@ -151,7 +155,7 @@ def unify(a: Operand, b: Operand) -> tuple[Expr, Expr]:
 
 
 def unify_numbers(symbol: str, a: Operand, b: Operand) -> tuple[Expr, Expr]:
-    """`unify` for the operator `symbol`, which truth values do not have: TypeError, as in NumPy."""
+    """`unify` for an operator that bools do not have: TypeError for them, as in NumPy."""
     a, b = unify(a, b)
     if a.dtype.is_bool:
         raise TypeError(
@@ -162,7 +166,7 @@ def unify_numbers(symbol: str, a: Operand, b: Operand) -> tuple[Expr, Expr]:
 
 
 def as_condition(name: str, value: Operand) -> Expr:
-    """`value` as an expression. Raises TypeError, which names `name`, where it is not bool."""
+    """`value` as an expression; TypeError, with `name` in the message, if it is not a bool."""
     e = as_expr(value)
     if not e.dtype.is_bool:
         raise TypeError(
@@ -195,7 +199,7 @@ def _adapt(value: Operators | Scalar, dtype: DType) -> Expr:
     if element.is_custom:
         return const(value, element)
     if value.__class__ is int and (element.is_int or element.is_float):
-        # A number too large for int32 becomes int64, which then is the wider type.
+        # A number too large for int32 becomes int64, to which unify then widens the other operand.
         return const(value) if element is int32 else const(value, element)
     if isinstance(value, float | np.floating) and not element.is_float:
         return const(float(value))
@@ -226,9 +230,9 @@ def broadcast(value: Expr, lanes: int) -> Expr:
 
 
 def cast(dtype: TypeLike, value: Operand) -> Expr:
-    """`value` converted to `dtype`: floats to integers toward zero, to the nearest that fits.
+    """`value` converted to `dtype`; float to integer truncates toward zero and saturates.
 
-    Constants become what kernels make of values: bfloat16 and 8-bit floats come from float32, as
+    Constants are folded as kernels compute: bfloat16 and 8-bit floats are rounded from float32, as
     in ml_dtypes.
     """
     dtype = DType(dtype)
@@ -255,7 +259,7 @@ def cast(dtype: TypeLike, value: Operand) -> Expr:
 
 
 def _as_float(e: IntImm | FloatImm, dtype: DType) -> float:
-    """The number of a constant, rounded to float32 on its way to a float that is only stored."""
+    """The number of a constant, rounded to float32 first if `dtype` is a storage-only float."""
     if not dtype.is_storage_float:
         return float(e.value)
     with np.errstate(over="ignore"):

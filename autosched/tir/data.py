@@ -1,11 +1,11 @@
-"""Data and indices: which integer arithmetic wraps, and which is taken not to overflow.
+"""Tells data from indices: which integer arithmetic wraps, and which is assumed not to overflow.
 
-Indices are made of variables (loops, sizes, parameters), constants and what is computed from
-them; analysis takes their arithmetic in int32 and int64 for exact, as addresses within memory
-are, and every value for within half the range of its type, so that rewriting may add a constant
-as large. Data is what is loaded from memory or returned by calls, and what is computed from it; its
-arithmetic wraps in every type, as NumPy's does, and so does all arithmetic in other integer
-types than int32 and int64 scalars.
+Indices are variables (loops, sizes, parameters), constants, and expressions of these. Analysis
+assumes that their arithmetic in int32 and int64 is exact, as memory addresses are, and that every
+value lies within half the range of its type, so that rewriting may add a constant as large. Data
+are values loaded from memory or returned by calls, and expressions of these. Arithmetic on data
+wraps in every type, as NumPy's does; so does all arithmetic in integer types other than int32 and
+int64 scalars.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_data(e: Expr) -> bool:
 
 
 def is_source(e: Expr) -> bool:
-    """True for what data comes from: loads, reductions, calls, floats made integers."""
+    """True for a node that makes data by itself: a load, reduction, call, or cast of a float."""
     match e:
         case Call():
             return e.op not in _OF_INDICES
@@ -37,6 +37,9 @@ def is_source(e: Expr) -> bool:
 
 
 def mark_data(var: Var, value: Expr) -> None:
-    """Let `var`, bound to `value`, be data when the value is; before anything asks about it."""
+    """Mark `var`, which is bound to `value`, as data if the value is.
+
+    Must be called before `is_data` is asked about an expression with `var`, as it is cached.
+    """
     if value.dtype.is_integral and is_data(value):
         var._data = True

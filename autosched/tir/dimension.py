@@ -1,8 +1,8 @@
-"""Dimensions of arguments as text over named sizes, and the sizes that follow from arrays.
+"""Dimensions of arguments as text over named sizes, and solving for the sizes from array shapes.
 
 A dimension is an int, a name such as `n`, or an expression of names: `n + 2`, `m * 4`, `n // x`.
-A size is known when it is an argument itself or a dimension by itself; otherwise it is found from
-a dimension that is a multiple of it plus a constant.
+A size is known if it is an argument itself or a dimension by itself; otherwise it is solved from
+a dimension that is an affine function of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLS = {Min: "min", Max: "max"}
 
 
 def as_dimension(e: Expr, names: Mapping[Var, str]) -> Dimension:
-    """The dimension `e` over the names of its variables; ValueError when it is none."""
+    """`e` as a dimension over the names of its variables; ValueError for other expressions."""
     if isinstance(e, IntImm):
         return e.value
     return _text(e, names)
@@ -48,7 +48,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def sizes_in(dimension: Dimension) -> frozenset[str]:
-    """The names of the sizes in it."""
+    """The names of the sizes in `dimension`."""
     if isinstance(dimension, int):
         return frozenset()
     called = {n.func for n in ast.walk(_parsed(dimension)) if isinstance(n, ast.Call)}
@@ -58,7 +58,7 @@ def sizes_in(dimension: Dimension) -> frozenset[str]:
 
 
 def value_of(dimension: Dimension, known: Mapping[str, int]) -> int:
-    """Its value; ZeroDivisionError where it divides by 0."""
+    """The value of `dimension` for the sizes `known`; ZeroDivisionError if it divides by 0."""
     return dimension if isinstance(dimension, int) else _value(_parsed(dimension), known)
 
 
@@ -90,7 +90,7 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> int:
 
 
 def _affine(node: ast.expr, name: str, known: Mapping[str, int]) -> tuple[int, int] | None:
-    """(a, b) when the node is a * name + b with the known sizes put in."""
+    """(a, b) if the node equals a * name + b, with the known sizes substituted; else None."""
     match node:
         case ast.Name(id=found) if found == name:
             return 1, 0
@@ -110,9 +110,9 @@ def _affine(node: ast.expr, name: str, known: Mapping[str, int]) -> tuple[int, i
 
 
 def solve(dimensions: Iterable[tuple[Dimension, int]], known: dict[str, int]) -> None:
-    """Add to `known` the sizes that follow from dimensions with these values.
+    """Add to `known` the sizes that follow from `dimensions`, pairs of a dimension and its value.
 
-    Whether all dimensions then have their values is left to be checked.
+    Does not check that all dimensions have their values for the sizes found.
     """
     rest = [(d, have) for d, have in dimensions if isinstance(d, str)]
     for d, have in rest:
@@ -135,9 +135,12 @@ def solve(dimensions: Iterable[tuple[Dimension, int]], known: dict[str, int]) ->
 
 
 def unsolvable(dimensions: Iterable[Dimension], given: Iterable[str]) -> tuple[str, str] | None:
-    """A size that does not follow from the dimensions and the sizes given, and where it occurs."""
+    """A size that does not follow from `dimensions` and the sizes `given`, and a dimension with it.
+
+    None when all sizes follow.
+    """
     dimensions = list(dimensions)
-    # Any sizes will do; with such ones no factor is 0.
+    # Whether a size is solvable does not depend on the values; large ones make no factor 0.
     known = {name: 10007 + 2 * k for k, name in enumerate(sorted(given))}
     solve(((d, 10**9 + 7) for d in dimensions), known)
     for d in dimensions:

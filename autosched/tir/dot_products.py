@@ -1,8 +1,8 @@
-"""What the dot products of CPUs compute, bit for bit, by the name that LLVM gives them.
+"""Bit-exact models of the CPUs' dot-product instructions, by the names of LLVM's intrinsics.
 
-A product takes accumulators and two operands, arrays whose last axis is the lanes of LLVM's
-vectors, and returns the new accumulators. Sums of integers wrap. vpmaddwd takes the operands alone
-and returns the products, which another instruction adds.
+A model takes accumulators and two operands, arrays whose last axis is the lanes of LLVM's vectors,
+and returns the new accumulators. Integer sums wrap. vpmaddwd takes only the operands and returns
+sums of two products, which a separate instruction adds.
 
 | instruction | what is added to each 32-bit accumulator |
 |---|---|
@@ -12,9 +12,9 @@ and returns the products, which another instruction adds.
 | sdot, udot, usdot | four products of bytes |
 | bfmmla | of (2, 4) by (4, 2) bfloat16: two sums of two products |
 
-Floats: denormal operands and results count as zero. vdpbf16ps rounds to nearest even (Intel SDM,
-VDPBF16PS), bfmmla each product and sum to odd (Arm ARM, BFMMLA with FPCR.EBF 0).
-tests/tir/test_dot_products.py compares those that a machine has with the machine.
+Float instructions treat denormal operands and results as zero. vdpbf16ps rounds to nearest even
+(Intel SDM, VDPBF16PS); bfmmla rounds each product and sum to odd (Arm ARM, BFMMLA with FPCR.EBF 0).
+tests/tir/test_dot_products.py compares the models with the instructions that the machine has.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def flushed(x: Array) -> Array:
 
 
 def as_elements(x: Array, dtype: str, count: int) -> Array:
-    """The lanes of `x` as (..., lanes / count, count) elements of an integer type, by their bits.
+    """The bits of `x` as elements of the integer type `dtype`, of shape (..., groups, count).
 
-    For bfloat16 the elements are float32 of the same value.
+    For bfloat16 the elements are float32 of the same values.
     """
     bits = np.ascontiguousarray(x)
     if dtype == "bfloat16":
@@ -52,7 +52,7 @@ def as_elements(x: Array, dtype: str, count: int) -> Array:
 def _integers(a_type: str, b_type: str, count: int) -> Callable[[Any, Any, Any], Array]:
     def add(c: Any, a: Any, b: Any) -> Array:
         left, right = as_elements(a, a_type, count), as_elements(b, b_type, count)
-        # Four products of bytes and two of 16 bits stay below 2**32, so that int64 holds them.
+        # A sum of four products of bytes, or two of 16 bits, is below 2**32: int64 holds it.
         products = (left.astype(np.int64) * right.astype(np.int64)).sum(axis=-1)
         total: Array = (np.asarray(c).astype(np.int64) + products).astype(np.int32)
         return total
@@ -61,7 +61,7 @@ def _integers(a_type: str, b_type: str, count: int) -> Callable[[Any, Any, Any],
 
 
 def pairs_of_int16(a: Any, b: Any) -> Array:
-    """vpmaddwd: sums of two products; that of four -2**15 wraps (Intel SDM, PMADDWD)."""
+    """vpmaddwd: sums of two products; that of four factors -2**15 wraps (Intel SDM, PMADDWD)."""
     left, right = (as_elements(np.asarray(x, np.int16), "int16", 2) for x in (a, b))
     products = left.astype(np.int64) * right.astype(np.int64)
     total: Array = products.sum(axis=-1).astype(np.int32)
@@ -69,7 +69,7 @@ def pairs_of_int16(a: Any, b: Any) -> Array:
 
 
 def dot_bfloat16(c: Any, a: Any, b: Any) -> Array:
-    """vdpbf16ps."""
+    """vdpbf16ps: adds two products of bfloat16 to each accumulator, the odd elements first."""
     left, right = (flushed(as_elements(x, "bfloat16", 2)) for x in (a, b))
     total = flushed(np.asarray(c))
     for k in (1, 0):
@@ -78,7 +78,7 @@ def dot_bfloat16(c: Any, a: Any, b: Any) -> Array:
 
 
 def _to_odd(exact: Array, rest: Array) -> Array:
-    """The float32 nearest `exact + rest` towards zero, with its last bit set if that is inexact."""
+    """`exact + rest` rounded to odd: truncated to float32, with the last bit set if inexact."""
     near = exact.astype(np.float32)
     back = near.astype(np.float64)
     beyond = (np.abs(back) > np.abs(exact)) | (
@@ -99,7 +99,7 @@ def _sum_to_odd(x: Array, y: Array) -> Array:
 
 
 def matrix_bfloat16(c: Any, a: Any, b: Any) -> Array:
-    """bfmmla: C (2, 2) += A (2, 4) B (4, 2); both operands are rows of four, as in registers."""
+    """bfmmla: C (2, 2) += A (2, 4) B (4, 2); registers hold A by rows and B by columns of four."""
     left, right = (flushed(as_elements(x, "bfloat16", 4)) for x in (a, b))
     accumulators = np.asarray(c)
     total = flushed(accumulators).reshape(*accumulators.shape[:-1], -1, 2, 2)
@@ -113,7 +113,7 @@ def matrix_bfloat16(c: Any, a: Any, b: Any) -> Array:
 
 
 _X86 = {128: 4, 256: 8, 512: 16}
-"""32-bit lanes of the vector registers of x86, by their bits."""
+"""The number of 32-bit lanes of x86 vector registers, by their width in bits."""
 
 DOT_PRODUCTS: dict[str, Callable[..., Array]] = {
     **{f"llvm.x86.avx512.vpdpbusd.{n}": _integers("uint8", "int8", 4) for n in _X86},
@@ -127,4 +127,4 @@ DOT_PRODUCTS: dict[str, Callable[..., Array]] = {
     "llvm.aarch64.neon.usdot.v4i32.v16i8": _integers("uint8", "int8", 4),
     "llvm.aarch64.neon.bfmmla": matrix_bfloat16,
 }
-"""The products by the name of LLVM's intrinsic."""
+"""The model of each dot product, by the name of LLVM's intrinsic."""

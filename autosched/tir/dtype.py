@@ -20,18 +20,18 @@ _WIDTHS = {
 }
 
 TypeLike: TypeAlias = "str | DType | np.dtype[Any] | type[np.generic]"
-"""What names a type: its name, or a type of NumPy's."""
+"""A name of a type, or an object that stands for one: a DType or a NumPy type."""
 
 
 class DType:
     """One data type: a code, bits and lanes.
 
     The code is `float`, `bfloat`, `int`, `uint`, `bool`, `handle`, that of an 8-bit float (`e4m3fn`
-    or `e5m2`), or `custom[NAME]` of a type that LowerCustomDatatypes gives a meaning.
-    `DType("float32x8")` always returns the same object, so types compare with `is`; `==` takes
-    names and types of NumPy's, too. What TVM 0.19 calls e4m3_float8 and e5m2_float8 are
-    float8_e4m3fn and float8_e5m2.
-    Raises ValueError for a name that is not a type, TypeError for what is no name.
+    or `e5m2`), or `custom[NAME]` for a type that LowerCustomDatatypes lowers.
+    `DType("float32x8")` always returns the same object, so types compare with `is`; `==` also
+    accepts names and NumPy types. TVM 0.19's e4m3_float8 and e5m2_float8 are called float8_e4m3fn
+    and float8_e5m2 here. Raises ValueError for a name that is not a type, TypeError for an argument
+    that does not name one.
     """
 
     _table: ClassVar[dict[str, DType]] = {}
@@ -42,7 +42,7 @@ class DType:
     _of_lanes: dict[int, DType]  # cache of with_lanes
 
     def __new__(cls, name: TypeLike) -> DType:
-        """The one object for the type called `name`, such as float32x8, or a type of NumPy's."""
+        """The unique object for the type called `name`, such as float32x8, or for a NumPy type."""
         if isinstance(name, DType):
             return name
         if not isinstance(name, str):
@@ -62,7 +62,7 @@ class DType:
 
     @classmethod
     def made(cls) -> tuple[DType, ...]:
-        """Every type that there is in this process: others occur in no program."""
+        """All types made in this process so far; no program here contains any other."""
         return tuple(cls._table.values())
 
     def __repr__(self) -> str:
@@ -94,9 +94,9 @@ class DType:
 
     @cached_property
     def is_storage_float(self) -> bool:
-        """True for floats that are only stored: bfloat16 and those of 8 bits.
+        """True for storage-only floats: bfloat16 and 8-bit floats.
 
-        Code computes in float32 (or float16) and rounds.
+        Code computes them in float32 (or float16) and rounds the result.
         """
         return self.code in ("bfloat", "e4m3fn", "e5m2")
 
@@ -146,7 +146,7 @@ class DType:
 
     @cached_property
     def is_custom(self) -> bool:
-        """True for types that users register, which are stored as unsigned integers."""
+        """True for user-registered types, which are stored as unsigned integers."""
         return self.code.startswith("custom")
 
     @cached_property
@@ -165,7 +165,7 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """`numpy`, by the name under which NumPy looks for it: `array.astype(A.dtype)`."""
+        """The same as `numpy`; NumPy looks for this attribute in `array.astype(A.dtype)`."""
         return self.numpy
 
     def __format__(self, spec: str) -> str:
@@ -173,7 +173,7 @@ class DType:
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """NumPy's type of one lane (bfloat16 and 8-bit floats through ml_dtypes)."""
+        """The NumPy type of one lane (that of ml_dtypes for bfloat16 and 8-bit floats)."""
         if self.is_storage_float:
             stored: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.element.name))
             return stored
@@ -187,14 +187,14 @@ class DType:
 
 
 def _name_in_numpy(kind: Any) -> str:
-    """The name of a type of NumPy's, such as arrays have."""
+    """The name of a NumPy type, such as the dtype of an array."""
     if isinstance(kind, np.dtype) or (isinstance(kind, type) and issubclass(kind, np.generic)):
         return np.dtype(kind).name
     raise TypeError(f"expected a type such as 'float32' or numpy.float32, found {kind!r:.60}")
 
 
 def _plain_name(name: str) -> str:
-    """The one name of an 8-bit float; any other name as it is."""
+    """The canonical name of an 8-bit float; any other name unchanged."""
     match = _FLOAT8.fullmatch(name)
     if match is None:
         return name

@@ -1,7 +1,7 @@
-"""Structural equality and hashing: names and the identity of what is bound inside do not count.
+"""Structural equality and hashing, up to the names and identities of bound variables and buffers.
 
-Both reduce a node to a sequence of tokens, in which a bound variable or buffer is the number of
-its binding. Two nodes are equal when their sequences are.
+Both reduce a node to a sequence of tokens, in which a bound variable or buffer is represented by
+the number of its binding. Two nodes are equal if their sequences are.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from autosched.tir.walk import child_stmts, direct_exprs
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Whether two expressions, statements, functions or modules mean the same, up to names.
+    """Whether two expressions, statements, functions or modules are equal up to bound names.
 
-    Bound variables and buffers are matched pairwise. Free ones must be the same objects, or
-    with `map_free_vars` are matched in the order of their first use.
+    Bound variables and buffers are matched pairwise. Free ones must be the same objects, or, with
+    `map_free_vars`, are matched in the order of their first use.
     """
     return a is b or _tokens(a, map_free_vars) == _tokens(b, map_free_vars)
 
@@ -83,12 +83,12 @@ class _Writer:
         self._map_free_vars = map_free_vars
 
     def bind(self, var: Var) -> None:
-        """Numbers a variable where it is bound."""
+        """Number a variable where it is bound."""
         self._number(var)
         self.tokens += ("bind", var.dtype, var.element, var.scope)
 
     def write(self, node: Any) -> None:
-        """The tokens of anything in the IR."""
+        """Append the tokens of any object in the IR."""
         rule = _RULES.get(type(node))
         if rule is not None:
             rule(self, node)
@@ -114,7 +114,7 @@ class _Writer:
             self.tokens.append(node if isinstance(node, Hashable) else id(node))
 
     def all(self, nodes: tuple[Any, ...]) -> None:
-        """The tokens of several nodes, with their number."""
+        """Append the number of nodes, then the tokens of each."""
         self.tokens.append(len(nodes))
         for node in nodes:
             self.write(node)
@@ -124,8 +124,10 @@ class _Writer:
         self._count += 1
 
     def _itself(self, e: Expr) -> None:
-        """The token of an expression that equals no other; expressions and numbers cannot be
-        compared."""
+        """Append a token by identity, for an expression that equals no other.
+
+        The token is not the expression itself, as expressions cannot be compared with numbers.
+        """
         self.tokens.append((Expr, id(e)))
 
     # -- expressions
@@ -141,10 +143,10 @@ class _Writer:
         self.tokens.append(number)
 
     def _constant(self, e: IntImm | FloatImm | StringImm) -> None:
-        self._itself(e)  # interned
+        self._itself(e)  # constants are interned
 
     def buffer(self, buffer: Buffer) -> None:
-        """A buffer: its number, after its fields where it occurs first."""
+        """Append the number of a buffer, after its fields if this is its first occurrence."""
         number = self._numbers.get(buffer)
         if number is None:
             self.tokens += ("buffer", buffer.dtype, buffer.data_alignment, buffer.offset_factor)
@@ -200,7 +202,7 @@ class _Writer:
             self.all(part)
 
     def _iter_var(self, iv: IterVar) -> None:
-        """A binding of the variable, except where it is bound already."""
+        """Append an iteration variable; binds its variable unless that is bound already."""
         self.tokens += (iv.kind, iv.thread_tag)
         self.write(iv.dom)
         if iv.var not in self._numbers:
@@ -239,13 +241,13 @@ class _Writer:
         var = s.node.var if isinstance(s.node, IterVar) else None
         binds = var is not None and var not in self._numbers
         if s.key == "buffer_dim_align" and isinstance(s.node, Buffer):
-            self._bind_buffer(s.node)  # what it is about is realized in its body
+            self._bind_buffer(s.node)  # the attribute stands outside the realization of its buffer
         if isinstance(s.node, Var) and s.node not in self._numbers and _is_of_loop(s.node, s.body):
-            self._number(s.node)  # a pragma stands before its loop
+            self._number(s.node)  # a pragma stands outside the loop that binds its variable
         self.write(s.node)
         self.write(s.value)
         self.write(s.body)
-        if binds:  # one thread axis may be bound again after this, for another stage
+        if binds:  # another stage may bind the same thread axis again after this statement
             del self._numbers[var]
 
     def _assert(self, s: AssertStmt) -> None:
@@ -295,7 +297,7 @@ class _Writer:
 
     def _decl(self, s: DeclBuffer) -> None:
         self.tokens.append(DeclBuffer)
-        # each declaration makes a buffer, whatever object it is
+        # Every declaration binds a buffer anew, even if the object is bound already.
         around = self._numbers.pop(s.buffer, None)
         self._bind_buffer(s.buffer)
         self.buffer(s.buffer)
@@ -353,7 +355,7 @@ class _Writer:
         self.tokens += (PrimFunc, len(f.params))
         for param in f.params:
             self.bind(param)
-        free, self._map_free_vars = self._map_free_vars, True  # sizes are bound by the shapes
+        free, self._map_free_vars = self._map_free_vars, True  # shapes bind the sizes in them
         for param in f.params:
             if param in f.buffer_map:
                 self.tokens.append(self._numbers[param])
@@ -371,7 +373,7 @@ class _Writer:
 
 
 def _is_of_loop(var: Var, s: Stmt) -> bool:
-    """Whether the statement, pragmas before it left out, is the loop of the variable."""
+    """Whether `s`, inside any attributes, is the loop that binds `var`."""
     while isinstance(s, AttrStmt):
         s = s.body
     return isinstance(s, For) and s.loop_var is var

@@ -81,7 +81,7 @@ __all__ = [
 
 
 def binary(cls: type[BinaryExpr], a: Expr, b: Expr) -> BinaryExpr:
-    """`cls(a, b)` as it is; a plain function, since a call of a class costs twice as much."""
+    """The interned node `cls(a, b)`, not folded; calling the class would cost twice as much."""
     key = (cls, a, b)
     ref = _refs.get(key)
     if ref is not None:
@@ -99,7 +99,7 @@ def binary(cls: type[BinaryExpr], a: Expr, b: Expr) -> BinaryExpr:
 
 
 class BinaryExpr(Expr):
-    """Base of operators with operands `a` and `b` of the same type."""
+    """The base of operators with operands `a` and `b` of the same type."""
 
     __slots__ = ("a", "b")
     __match_args__ = ("a", "b")
@@ -118,7 +118,7 @@ class BinaryExpr(Expr):
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         try:
             result: Expr = getattr(_op, self.fold)(*children)
-        except ZeroDivisionError:  # of integers: the operators refuse what is written so
+        except ZeroDivisionError:  # an integer division by 0 gives 0
             return _op.const(0, children[0].dtype)
         return result
 
@@ -187,7 +187,7 @@ class Max(BinaryExpr):
 
 
 class CompareExpr(BinaryExpr):
-    """Base of comparisons: the result is bool with the operands' lanes."""
+    """The base of comparisons: the result is bool with the operands' lanes."""
 
     __slots__ = ()
     keeps_type = False
@@ -236,21 +236,21 @@ class GE(CompareExpr):
 
 
 class And(BinaryExpr):
-    """Both conditions."""
+    """`a and b`: both conditions hold."""
 
     __slots__ = ()
     symbol, fold = "and", "and_"
 
 
 class Or(BinaryExpr):
-    """Either condition."""
+    """`a or b`: at least one condition holds."""
 
     __slots__ = ()
     symbol, fold = "or", "or_"
 
 
 class Not(Node):
-    """The condition does not hold."""
+    """`not a`: the condition does not hold."""
 
     __slots__ = ("a",)
     __match_args__ = ("a",)
@@ -289,8 +289,10 @@ class Cast(Node):
 
 
 class Select(Node):
-    """`true_value if condition else false_value`; both may be evaluated, what must not be is not
-    (`transform/expressions/guard_selects.py`)."""
+    """`true_value if condition else false_value`, where both values may be evaluated.
+
+    `transform/expressions/guard_selects.py` guards values that must not be.
+    """
 
     __slots__ = ("condition", "false_value", "true_value")
     __match_args__ = ("condition", "true_value", "false_value")

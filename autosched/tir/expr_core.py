@@ -11,7 +11,9 @@ from autosched.tir.dtype import DType, TypeLike, float32, handle, int32
 from autosched.tir.operators import Operators
 
 if TYPE_CHECKING:
-    from autosched.tir import printer as _printer  # which binds itself here when it is loaded
+    from autosched.tir import (
+        printer as _printer,
+    )  # `printer.py` binds itself here when it is loaded
 
 
 Scalar = int | float | bool
@@ -33,7 +35,7 @@ def _drop(ref: weakref.ref[Expr], refs: dict[tuple[Any, ...], _Ref] = _refs) -> 
 
 
 def intern(key: tuple[Any, ...], node: Expr) -> None:
-    """Makes `node` the object that `lookup(key)` finds while it lives."""
+    """Intern `node`: `lookup(key)` returns it as long as it is alive."""
     ref = _Ref(node, _drop)
     ref.key = key
     _refs[key] = ref
@@ -46,7 +48,7 @@ def lookup(key: tuple[Any, ...]) -> Any:
 
 
 class Expr(Operators):
-    """Base of all expressions. `dtype` is the type of the value."""
+    """The base of all expressions. `dtype` is the type of the value."""
 
     __slots__ = ("__weakref__", "_data", "_kinds", "_simple", "_vars", "dtype")
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -69,7 +71,7 @@ class Expr(Operators):
         return _printer.to_text(self)
 
     def __format__(self, spec: str) -> str:
-        """The text, or a constant's number, as `f"{A.shape[0]:5d}"` wants it."""
+        """Format the text of the expression, or the number of a constant: `f"{A.shape[0]:5d}"`."""
         return format(getattr(self, "value", repr(self)), spec) if spec else repr(self)
 
     def __bool__(self) -> bool:
@@ -114,8 +116,10 @@ def pointer(name: str, element: DType, scope: str = "global") -> Var:
 
 
 class IntImm(Expr):
-    """An integer or bool constant; the value is a Python int (0 or 1 for bool), as are int() of it
-    and what takes one: `range(A.shape[0])`."""
+    """An integer or bool constant; the value is a Python int (0 or 1 for bool).
+
+    The node converts to an int wherever Python takes an index: `range(A.shape[0])`.
+    """
 
     __slots__ = ("value",)
     __match_args__ = ("value",)
@@ -188,7 +192,7 @@ class StringImm(Expr):
 
 
 class Node(Expr):
-    """Base of the other interned nodes; `_make` interns on the class, dtype and fields."""
+    """The base of all other interned nodes; `_make` interns on the class, dtype and fields."""
 
     __slots__ = ()
 

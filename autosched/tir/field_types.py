@@ -1,7 +1,6 @@
-"""Whether the fields of a statement hold what its class says they hold.
+"""Checks that the fields of a statement have the types that its class declares.
 
-Rewriters of the user's are not checked by mypy: one that forgets a `return` makes a loop without a
-body.
+Users' rewriters are not checked by mypy: one that forgets a `return` makes a loop without a body.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from autosched.tir.stmt import Stmt
 
 
 def wrong_field(stmt: Stmt) -> str:
-    """`For.extent: expected Expr, found 4 (int)`; empty where every field has its type.
+    """The text that names the first field of a wrong type; empty when all types are right.
 
     >>> from autosched.tir.stmt import Evaluate
     >>> wrong_field(Evaluate(4))
@@ -38,7 +37,7 @@ def _every_type() -> dict[type[Stmt], list[tuple[str, Any, Any]]]:
 
 
 def _types(cls: type[Stmt]) -> list[tuple[str, Any, Any]]:
-    """Name and type of each field, and the type of the elements where it is a tuple."""
+    """(name, type, type of the elements of a tuple or None) for each field of `cls`."""
     types: list[tuple[str, Any, Any]] = []
     for name, hint in get_type_hints(cls).items():
         if hint is Any or name.startswith("_"):
@@ -48,12 +47,12 @@ def _types(cls: type[Stmt]) -> list[tuple[str, Any, Any]]:
         elif isinstance(hint, UnionType):
             types.append((name, hint, None))
         else:
-            types.append((name, get_origin(hint) or hint, None))  # a dict of whatever
+            types.append((name, get_origin(hint) or hint, None))  # items of a dict are not checked
     return types
 
 
 def _name(kind: Any, element: Any) -> str:
-    """`Expr`, `Stmt or None`, `a tuple of Expr`."""
+    """The type in words: `Expr`, `Stmt or None`, `a tuple of Expr`."""
     if element is not None:
         return f"a tuple of {element.__name__}"
     return " or ".join(

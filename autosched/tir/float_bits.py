@@ -1,17 +1,17 @@
-"""Conversions of the floats that are only stored (bfloat16, float8), written with integers.
+"""Conversions to and from storage-only floats (bfloat16, float8) as integer expressions.
 
 Passes, the LLVM back end and the CUDA printer all convert by these expressions. The interpreter
-converts by ml_dtypes, which tests compare them with, bit by bit.
+converts by ml_dtypes; tests compare the two bit by bit.
 
-Widening is exact. Narrowing rounds to nearest, ties to even. Beyond the largest finite value it
-gives infinity, which float8_e4m3fn does not have: NaN there. `saturate` gives the largest finite
-value instead, and keeps NaN. A NaN becomes the type's canonical one with the sign that it had.
+Widening is exact. Narrowing rounds to nearest, ties to even. Values beyond the largest finite one
+become infinity, or NaN in float8_e4m3fn, which has no infinity; with `saturate` they become the
+largest finite value, and NaN stays NaN. A NaN becomes the type's canonical NaN with the same sign.
 
     bfloat16 to float32:  the bits, shifted left by 16
-    float32 to bfloat16:  (bits + 0x7fff + bit 16) >> 16, unless that was a NaN
+    float32 to bfloat16:  (bits + 0x7fff + bit 16) >> 16, except for NaN
 
-`nan_safe=False` writes the shorter forms of TVM for bfloat16 and for float8_e5m2 beside float16.
-They are wrong for NaN alone (0x7fff of float16 becomes -0), and evaluate their operand twice.
+`nan_safe=False` emits TVM's shorter forms for float32 to bfloat16 and float16 to float8_e5m2. They
+are wrong for NaN only (0x7fff of float16 becomes -0), and evaluate their operand twice.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from autosched.tir.expr import Call, Expr, FloatImm, Let, Var
 from autosched.tir.op import add, call, gt, lt, min_, mul, select, sub
 
 _E4M3_SMALLEST = 2.0**-9
-"""The subnormals of float8_e4m3fn are its multiples."""
+"""The smallest subnormal of float8_e4m3fn; the others are its multiples."""
 
 
 def bits_type(dtype: DType) -> DType:
-    """The unsigned integers of as many bits (and lanes)."""
+    """The unsigned integer type with as many bits (and lanes) as `dtype`."""
     return DType(f"uint{dtype.bits}").with_lanes(dtype.lanes)
 
 
@@ -40,7 +40,7 @@ def bits_value(value: float, dtype: DType) -> int:
 
 
 def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
-    """`value`, of a float that is only stored, as float16, float32 or another type, exactly."""
+    """`value`, a storage-only float, converted to float16, float32 or another type, exactly."""
     source, target = value.dtype, target.with_lanes(value.dtype.lanes)
     assert source.is_storage_float, f"{source} is computed in, not only stored"
     half = DType("float16").with_lanes(source.lanes)
@@ -49,7 +49,7 @@ def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
         bits = cast(bits_type(wide), _bits(value))
         return cast(target, _as(wide, call("shift_left", bits, _like(bits, 16))))
     if source.code == "e5m2":
-        # The sign and the exponent of float16.
+        # float8_e5m2 has the sign and the exponent of float16: it is the upper byte.
         bits = cast(bits_type(half), _bits(value))
         return cast(target, _as(half, call("shift_left", bits, _like(bits, 8))))
     middle = half if target is half else wide
@@ -60,7 +60,7 @@ def widen(value: Expr, target: DType, nan_safe: bool = True) -> Expr:
 
 
 def _widen_e4m3(bits: Expr, target: DType) -> Expr:
-    """The float16 or float32 of the bits of float8_e4m3fn."""
+    """The bits of a float8_e4m3fn as float16 or float32."""
     half = target.bits == 16
     kind = bits_type(target)
     code = cast(kind, bits)
@@ -80,9 +80,10 @@ def _widen_e4m3(bits: Expr, target: DType) -> Expr:
 
 
 def narrow(value: Expr, target: DType, saturate: bool = False, nan_safe: bool = True) -> Expr:
-    """`value` rounded once to `target`, a float that is only stored.
+    """`value` rounded to `target`, a storage-only float type.
 
-    Integers and float64 are rounded to float32 first, as ml_dtypes does it.
+    float16 and float32 are rounded once. Integers and float64 are rounded to float32 first, as
+    ml_dtypes does.
     """
     target = target.with_lanes(value.dtype.lanes)
     assert target.is_storage_float, f"{target} is computed in, not only stored"
@@ -114,7 +115,7 @@ def _narrow(bits: Expr, target: DType, saturate: bool) -> Expr:
 
 
 def _drop_low_half(bits: Expr, target: DType, saturate: bool) -> Expr:
-    """A type with the exponent of the wider one: the upper half of its bits, rounded."""
+    """Narrow to a type with the same exponent range: the upper half of the bits, rounded."""
     dropped = bits.dtype.bits - target.bits
     largest, infinity, nan = _SPECIAL[target.code]
     top = call("shift_right", bits, _like(bits, dropped))
@@ -132,10 +133,12 @@ def _drop_low_half(bits: Expr, target: DType, saturate: bool) -> Expr:
 
 
 def _narrow_to_float8(bits: Expr, target: DType, saturate: bool) -> Expr:
-    """float32 to a float8; its subnormals by adding a float in whose last place they count.
+    """Narrow float32 to a float8.
 
-    `shift` bits of the mantissa go; `rebias` is what the exponents differ by, in the result's
-    place; `smallest` are the bits of the smallest normal number.
+    Subnormals are rounded by adding `anchor`, a float whose last place is the target's smallest
+    subnormal. `shift` is the number of mantissa bits dropped, `rebias` the difference of the
+    exponent biases at the position of the result's exponent, and `smallest` the float32 bits of the
+    smallest normal number.
     """
     largest, infinity, nan = _SPECIAL[target.code]
     shift, rebias, smallest, anchor = _TO_FLOAT8[target.code]
@@ -158,7 +161,7 @@ _SPECIAL = {
     "e4m3fn": (0x7E, 0x7F, 0x7F),
     "e5m2": (0x7B, 0x7C, 0x7E),
 }
-"""The bits of the largest finite number, of what is beyond it, and of NaN."""
+"""The bits of the largest finite number, of the result of overflow, and of NaN."""
 
 _TO_FLOAT8 = {"e4m3fn": (20, 960, 0x3C800000, 16384.0), "e5m2": (21, 448, 0x38800000, 128.0)}
 

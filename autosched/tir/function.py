@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, repr=False)
 class PrimFunc:
-    """A function of `params` whose pointer parameters are viewed through `buffer_map`.
+    """A function of `params`; `buffer_map` gives the buffers of pointer parameters.
 
     `attrs` holds e.g. global_symbol (exported name), from_legacy_te_schedule, tir.noalias.
     """
@@ -29,7 +29,7 @@ class PrimFunc:
     attrs: dict[str, Any] = field(default_factory=dict)
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """This function over another body; itself when the body is the same object."""
+        """This function with another body; itself when the body is the same object."""
         return self if body is self.body else replace(self, body=body)
 
     def with_attrs(self, **attrs: Any) -> PrimFunc:
@@ -38,12 +38,12 @@ class PrimFunc:
 
     @property
     def name(self) -> str:
-        """The exported name, main where none is given."""
+        """The exported name; "main" where none is given."""
         return str(self.attrs.get("global_symbol", "main"))
 
     @property
     def noalias(self) -> bool:
-        """Whether no two arguments share memory, which `tir.noalias` says, or nothing does."""
+        """Whether no two arguments share memory: the attribute `tir.noalias`, by default True."""
         return bool(self.attrs.get("tir.noalias", True))
 
     @property
@@ -57,7 +57,7 @@ class PrimFunc:
 
 @dataclass(slots=True, eq=False, repr=False)
 class IRModule:
-    """Functions by name, in order."""
+    """A module: functions by name, in order."""
 
     functions: Mapping[str, PrimFunc]
     attrs: dict[str, Any] = field(default_factory=dict)

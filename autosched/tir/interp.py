@@ -1,10 +1,10 @@
-"""The interpreter: what a function of the IR means, at every stage of lowering.
+"""The interpreter: defines the meaning of a function of the IR, at every stage of lowering.
 
 `run` executes a function on NumPy arrays. All threads of a kernel advance in lockstep, statement
-by statement, so a kernel without barriers means what its schedule meant; a `Watch` adds the
-questions whether its barriers suffice, whether what it reads was written, and others. Every access
-is checked against the region realised (or the memory allocated) for it, fresh memory holds NaN (-1
-for integers), integers wrap, floats round to their type after every operation.
+by statement, so that a kernel without barriers computes what its schedule describes. A `Watch`
+additionally checks for races, reads of uninitialised memory, and more. Every access is checked
+against the region realised (or the memory allocated) for it. Fresh memory holds NaN (-1 for
+integers), integers wrap, and floats are rounded to their type after every operation.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _externs: dict[str, Callable[..., Any]] = {}
 
 
 def register_extern(name: str, fn: Callable[..., Any]) -> None:
-    """Makes `fn` what call_extern and call_packed of `name` call.
+    """Register `fn` as the function that call_extern and call_packed of `name` call.
 
-    Pointers arrive as NumPy views (1-D from the address on, or shaped for tvm_stack_make_array),
-    strings as str, scalars as Python or NumPy scalars.
+    Pointers are passed as NumPy views (1-D from the address on, or shaped for
+    tvm_stack_make_array), strings as str, scalars as Python or NumPy scalars.
     """
     _externs[name] = fn
 
@@ -62,17 +62,18 @@ def run(
     eager_select: bool = False,
     watch: Watch | None = None,
 ) -> Any:
-    """Executes `func` on one array or scalar per parameter; outputs are written in place.
+    """Execute `func` on one array or scalar per parameter; outputs are written in place.
 
-    Returns the value of the `ret` at which it ends, or None. A parameter that is a pointer without
-    a buffer takes what `interp_host.py` knows as such.
+    Returns the value of the `ret` that ends the function, or None. A pointer parameter without a
+    buffer takes a host object of `interp_host.py`.
 
     `check_races` looks for accesses to shared, warp and global memory that no barrier orders; None
     means only when the function has barriers, since schedules have none before ThreadSync.
-    `eager_select` checks the accesses in both values of a Select, as they are made after
-    RewriteUnsafeSelect; without it only the chosen one counts. `watch` replaces `check_races` and
-    asks for more (`interp_watch.py`). Raises ValueError for arguments that do not fit, and an
-    InterpreterError, with thread and statement as notes, for what has no meaning.
+    `eager_select` checks the accesses in both values of a Select, both of which are executed after
+    RewriteUnsafeSelect; without it only the chosen value is evaluated. `watch` replaces
+    `check_races` and asks for more checks (`interp_watch.py`). Raises ValueError for arguments that
+    do not fit, and InterpreterError, with thread and statement as notes, for behaviour that is
+    undefined.
     """
     scopes = {
         e.args[0].value
@@ -119,7 +120,7 @@ def run(
 def _bind(
     compiler: StmtCompiler, func: PrimFunc, arrays: Sequence[Any]
 ) -> list[tuple[Array, Array]]:
-    """Binds parameters; returns (array, contiguous copy) of those that were not contiguous."""
+    """Bind the parameters; return (array, contiguous copy) for arrays that are not contiguous."""
     if len(arrays) != len(func.params):
         names = ", ".join(p.name for p in func.params)
         raise ValueError(
@@ -163,9 +164,10 @@ def _bind(
 
 
 def _padded(compiler: StmtCompiler, buffer: Buffer, value: Array) -> tuple[Array, Array] | None:
-    """Memory laid out as strides and offset of `buffer` say, with the elements of `value` in it.
+    """Memory with the strides and the offset of `buffer` that holds the elements of `value`.
 
-    Returns that memory and the elements; None where they just follow one another.
+    Returns the memory and a view of its elements in the shape of `value`; None if the layout is
+    compact.
     """
     fields = [compiler.expr(e).text for e in buffer.strides]
     strides = [int(eval(text, compiler.globals)) for text in fields]
@@ -202,7 +204,7 @@ def _scalar(compiler: StmtCompiler, var: Var, value: Any) -> Value:
 
 
 def _bind_shape(compiler: StmtCompiler, buffer: Buffer, value: Array) -> None:
-    """Binds the symbolic sizes of `buffer` that are not parameters themselves."""
+    """Bind the symbolic sizes of `buffer` that are not parameters themselves."""
     sizes: list[tuple[Expr, int]] = list(zip(buffer.shape, value.shape, strict=False))
     steps = [1]
     for n in reversed(value.shape[1:]):
@@ -218,7 +220,7 @@ def _bind_shape(compiler: StmtCompiler, buffer: Buffer, value: Array) -> None:
 def _bind_sizes(
     compiler: StmtCompiler, func: PrimFunc, bound: Sequence[tuple[Buffer, Array]]
 ) -> None:
-    """Binds the sizes that only follow from dimensions such as n + 2."""
+    """Bind the sizes that must be solved from dimensions such as n + 2."""
     variables = {v for b, _ in bound for e in b.shape for v in free_vars(e)}
     missing = [v for v in variables if v not in compiler.names]
     if not missing:
@@ -245,7 +247,7 @@ def _bind_sizes(
 
 
 def _check_shape(compiler: StmtCompiler, func: PrimFunc, buffer: Buffer, value: Array) -> None:
-    compiler.type_name(buffer.dtype.element)  # refuses types that have no meaning
+    compiler.type_name(buffer.dtype.element)  # raises for custom types that are not lowered
     lanes = buffer.dtype.lanes
     expected = buffer.dtype.numpy
     compatible = value.dtype == expected or ({value.dtype.name, expected.name} == {"bool", "int8"})
@@ -262,7 +264,7 @@ def _check_shape(compiler: StmtCompiler, func: PrimFunc, buffer: Buffer, value: 
 
 
 def _note_statement(error: Exception, compiler: StmtCompiler) -> None:
-    """Attaches the statement that was running, from the line of the generated source."""
+    """Attach the statement that was running to `error`, found by the line of generated source."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == _SOURCE_NAME and frame.lineno is not None:
             line = frame.lineno - 2
@@ -274,11 +276,11 @@ def _note_statement(error: Exception, compiler: StmtCompiler) -> None:
             return
 
 
-# -- what generated code calls
+# -- functions that generated code calls
 
 
 def _extern(args: Sequence[Any], threads: Threads | None, mask: Mask) -> Any:
-    """Calls an external function once, or once for every running thread."""
+    """Call an external function once, or in a kernel once for every running thread."""
     name, *rest = args
     fn = _externs.get(name)
     if fn is None:
@@ -302,7 +304,7 @@ def _extern(args: Sequence[Any], threads: Threads | None, mask: Mask) -> Any:
 
 
 def _narrow(mask: Mask, condition: Any) -> Mask | None:
-    """The threads of `mask` where `condition` holds: True for all, None for none."""
+    """The mask of the threads of `mask` where `condition` holds; True for all, None for none."""
     result = combine_masks(mask, np.asarray(condition, dtype=bool))
     if not result.any():
         return None
@@ -310,7 +312,7 @@ def _narrow(mask: Mask, condition: Any) -> Mask | None:
 
 
 def _longest(extent: Any, mask: Mask) -> int:
-    """The most steps any running thread takes."""
+    """The largest number of iterations `extent` of any running thread."""
     extent = np.asarray(extent)
     if mask is not True:
         extent = np.where(thread_mask(mask), extent, 0)
@@ -318,7 +320,7 @@ def _longest(extent: Any, mask: Mask) -> int:
 
 
 def _check(condition: Any, mask: Mask, message: str) -> None:
-    """An AssertStmt: InterpreterError when a running thread fails it."""
+    """Execute an AssertStmt: InterpreterError when `condition` is false for a running thread."""
     failed = np.logical_not(np.asarray(condition, dtype=bool))
     if combine_masks(thread_mask(mask), failed).any():
         raise InterpreterError(f"assertion failed: {message}")

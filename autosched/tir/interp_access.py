@@ -1,4 +1,4 @@
-"""Indices of accesses as Python source: flattened, with the bounds checks that are needed."""
+"""Compiles indices of accesses to Python source: flattened, with the necessary bounds checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZERO, ONE = Value("0"), Value("1", low=1, high=1)
 
 
 def product(values: Sequence[Value]) -> Value:
-    """The product of non-negative sizes."""
+    """The product of non-negative sizes, as a compiled value."""
     result = ONE
     for v in values:
         if result.low == result.high == 1:
@@ -41,10 +41,10 @@ def compact_strides(shape: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def view_place(compiler: ExprCompiler, buffer: Buffer, memory: Memory) -> Place:
-    """The place of a buffer that is declared over memory which exists already.
+    """The place of a buffer that is a view of existing memory.
 
-    One-dimensional views are checked against the memory alone, since passes that merge
-    allocations keep the shape of the buffers.
+    A one-dimensional view is checked against the bounds of the memory only, not of its shape, as
+    passes that merge allocations keep the old shapes of buffers.
     """
     shape = tuple(compiler.expr(s) for s in buffer.shape)
     strides = tuple(compiler.expr(s) for s in buffer.strides) or compact_strides(shape)
@@ -65,7 +65,7 @@ def view_place(compiler: ExprCompiler, buffer: Buffer, memory: Memory) -> Place:
 
 
 def flat_index(compiler: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Value:
-    """The flat element index of an access, with the checks that are not proved needless."""
+    """The flat element index of an access, with the bounds checks that cannot be proved away."""
     values = [compiler.expr(_as_number(i)) for i in indices]
     wide = bool(indices) and indices[-1].dtype.lanes > 1
     if len(values) != len(place.extents):
@@ -90,7 +90,7 @@ def flat_index(compiler: ExprCompiler, place: Place, indices: tuple[Expr, ...]) 
 
 
 def _as_number(index: Expr) -> Expr:
-    """`index` in a type in which the places of elements do not wrap."""
+    """`index` in an integer type in which flat indices do not wrap: int32 or wider."""
     dtype = index.dtype
     if dtype.code == "int" and dtype.bits >= int32.bits:
         return index
@@ -172,7 +172,7 @@ def watched_index(
     mask: str,
     store: bool,
 ) -> Value:
-    """`index` of an access in a kernel, checked for alignment and counted as the watch wants it."""
+    """`index` of an access in a kernel, with the alignment check and the count of the watch."""
     watch, scope = compiler.run.watch, place.memory.scope
     if watch is None or not compiler.in_kernel or scope == "local":
         return index

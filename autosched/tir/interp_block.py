@@ -1,4 +1,4 @@
-"""Blocks as Python source: their variables, match buffers and initialisation."""
+"""Compiles blocks to Python source: their variables, match buffers and initialisation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def block_realize(c: StmtCompiler, stmt: BlockRealize) -> None:
-    """A block at some values of its variables, under its predicate."""
+    """Compile a block with values for its variables, under its predicate."""
     inner = stmt.block
     for iv, bound in zip(inner.iter_vars, stmt.iter_values, strict=True):
         c.names[iv.var] = c.assign(c.expr(bound))
@@ -29,7 +29,7 @@ def block_realize(c: StmtCompiler, stmt: BlockRealize) -> None:
 
 
 def block(c: StmtCompiler, stmt: Block) -> None:
-    """A block's buffers, its initialisation in the first step of its reduction, its body."""
+    """Compile a block: its buffers, its init in the first step of its reductions, its body."""
     for buffer in stmt.alloc_buffers:
         _allocate(c, buffer)
     bound = {v for m in stmt.match_buffers for v in m.variables() if v not in c.names}
@@ -38,12 +38,12 @@ def block(c: StmtCompiler, stmt: Block) -> None:
     if stmt.init is not None:
         c.stmt(IfThenElse(_first_step(stmt), stmt.init))
     c.stmt(stmt.body)
-    for var in bound:  # another block may bind it anew
+    for var in bound:  # another block may bind the same variable again
         c.names.pop(var)
 
 
 def _allocate(c: StmtCompiler, buffer: Buffer) -> None:
-    """Fresh storage for a buffer; rows are as far apart as its strides say."""
+    """Allocate fresh storage for a buffer, large enough for its strides."""
     if not buffer.strides:
         c.realize(buffer, [(IntImm(0), extent) for extent in buffer.shape])
         return
@@ -52,7 +52,11 @@ def _allocate(c: StmtCompiler, buffer: Buffer) -> None:
 
 
 def _match(c: StmtCompiler, match: MatchBufferRegion) -> None:
-    """A view of a region: it adds where the region begins, and binds or checks what it says."""
+    """Bind a match buffer as a view of its region.
+
+    Indices of the view are shifted by the region's mins. Its offset, strides and extents are bound
+    if they are unbound variables, else checked against the region.
+    """
     view, region = match.buffer, match.source.region
     source = c.place(match.source.buffer)
     dropped = len(region) - len(view.shape)
@@ -100,7 +104,7 @@ def _bind(c: StmtCompiler, match: MatchBufferRegion, wanted: Expr | None, found:
 def _require(
     c: StmtCompiler, match: MatchBufferRegion, wanted: tuple[str, Value], found: Value
 ) -> None:
-    """A check that what the view says of itself is what it is."""
+    """Emit a check that a declared extent, stride or offset of the view equals the region's."""
     text, value = wanted
     if value.low == value.high == found.low == found.high:
         return
@@ -109,7 +113,7 @@ def _require(
 
 
 def _first_step(stmt: Block) -> Expr:
-    """Whether all reduction variables of a block are at the start of their domains."""
+    """The condition that all reduction variables of a block are at the start of their domains."""
     return op.all_(
         *(
             op.eq(iv.var, iv.dom.min)
@@ -120,7 +124,7 @@ def _first_step(stmt: Block) -> Expr:
 
 
 def match_sources(matches: Sequence[MatchBufferRegion], written: set[Var]) -> set[Var]:
-    """The pointers that are written through views of them."""
+    """The pointers whose memory is written through match buffers, given the `written` pointers."""
     found: set[Var] = set()
     for match in reversed(matches):
         if match.buffer.data in written | found:

@@ -1,4 +1,4 @@
-"""Intrinsic calls as Python source."""
+"""Compiles intrinsic calls to Python source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def call_value(c: ExprCompiler, e: Call) -> Value:
-    """The Python text of a call."""
+    """The compiled value of a call."""
     special = _SPECIAL.get(e.op)
     if special is not None:
         return special(c, e)
@@ -44,7 +44,7 @@ _BIT_SYMBOLS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shif
 
 
 def _bits(c: ExprCompiler, e: Call, args: list[Value]) -> Value | None:
-    """A bit operation as an operator of Python, where it means the same."""
+    """A bit operation as a Python operator; None where that would not mean the same."""
     symbol = _BIT_SYMBOLS.get(e.op)
     if symbol is None or e.dtype.is_bool or any(a.dtype is not e.dtype for a in e.args):
         return None
@@ -95,13 +95,13 @@ def _reinterpret(c: ExprCompiler, e: Call) -> Value:
     if source.bits != target.bits:
         return _regrouped(c, e, v)
     if not v.varying and e.dtype.lanes == 1:
-        # A cast of a float would lose the bits of a NaN.
+        # Not cast_one for a float: it would lose the payload of a NaN.
         text = f"{text}[()]" if target.is_float else f"cast_one({text}[()], {c.type_name(target)})"
     return Value(text, ATOM, v.varying, low, high)
 
 
 def _regrouped(c: ExprCompiler, e: Call, v: Value) -> Value:
-    """`v`, whose lanes become fewer wider ones or more narrow ones."""
+    """The value of a reinterpret that changes the width, and so the number, of lanes."""
     source, target = e.args[0].dtype, e.dtype
     before, after = c.type_name(source.element), c.type_name(target.element)
     text = f"reinterpret_lanes({v.text}, {before}, {source.lanes}, {after}, {target.lanes})"
@@ -134,7 +134,7 @@ def _lane_id(c: ExprCompiler, e: Call) -> Value:
 
 
 def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
-    """`llvm.exp.f32(x)` is `exp(x)`; dot products are what `dot_products.py` says."""
+    """The value of an LLVM intrinsic: `llvm.exp.f32(x)` is `exp(x)`; others are dot products."""
     product = DOT_PRODUCTS.get(e.args[0].value) if isinstance(e.args[0], StringImm) else None
     if product is not None:
         args = [c.expr(a) for a in e.args[1:]]
@@ -151,7 +151,7 @@ def _llvm_intrinsic(c: ExprCompiler, e: Call) -> Value:
 
 
 def _tile_call(c: ExprCompiler, e: Call) -> Value:
-    """A call of AMX, on the tiles of this run."""
+    """The value of an AMX call, which operates on the tiles of this run; else `_llvm_intrinsic`."""
     name = e.args[0].value if isinstance(e.args[0], StringImm) else ""
     if name not in TILE_CALLS:
         return _llvm_intrinsic(c, e)

@@ -1,7 +1,7 @@
-"""Asynchronous copies of the interpreter: from global to shared memory, in groups per thread.
+"""Models asynchronous copies from global to shared memory, in groups per thread.
 
-A value arrives only when its thread waits for its group. Until then nobody may touch where it goes
-or write where it comes from. A barrier after the wait shows it to the other threads.
+A value arrives only when its thread waits for its group. Until then, no thread may access its
+destination or write its source. A barrier after the wait makes it visible to the other threads.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ if TYPE_CHECKING:
 
 
 Counter = tuple[AccessCount, str] | None
-"""What counts accesses, and the scope of the memory; None where nothing is counted."""
+"""The count that accesses are added to, and the scope of the memory; None if nothing is counted."""
 
 
 @dataclass(slots=True)
 class _Flight:
-    """One statement's copies: elements per thread (threads, lanes), and each thread's group."""
+    """The copies that one statement has started.
+
+    `places` and `origins` are the elements written in `target` and read in `source`, `values` the
+    values that will arrive, all of shape (threads, lanes). `fetched` says for which threads the
+    values come from the source (else they are zero), `group` is each thread's group, and `flying`
+    says for which threads the copy is unfinished.
+    """
 
     target: Storage
     places: Array
@@ -45,7 +51,7 @@ class _Flight:
 
 
 class Copies:
-    """The copies of some threads that are not finished."""
+    """The unfinished asynchronous copies of a set of threads."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -63,10 +69,10 @@ class Copies:
         counters: tuple[Counter, Counter],
         mask: Mask,
     ) -> None:
-        """ptx_cp_async: `size` bytes for each thread; zeros where `taken` does not hold.
+        """ptx_cp_async: start a copy of `size` bytes for each thread; zeros where `taken` is false.
 
-        `counters` are of what is stored and loaded.
-        Raises AlignmentError when an address is no multiple of `size`.
+        `counters` count the stores and the loads. Raises AlignmentError when an address is not a
+        multiple of `size`.
         """
         count = self._threads.count
         lanes = size // target.flat.dtype.itemsize
@@ -85,7 +91,7 @@ class Copies:
         to, at = to[:, None] + offsets, at[:, None] + offsets
         values = np.asarray(source.load(at, fetched[:, None]))
         values = np.where(fetched[:, None], np.broadcast_to(values, to.shape), 0)
-        # The copy may arrive at once or late: it is a write now, and one again at the wait.
+        # The copy may arrive at any time until the wait: check it as a write now, and at the wait.
         values = values.astype(target.flat.dtype)
         target.store(to, values, running[:, None])
         flight = _Flight(
@@ -105,11 +111,11 @@ class Copies:
         self._flights.append(flight)
 
     def commit(self, mask: Mask) -> None:
-        """ptx_commit_group: what each thread has started since is one group."""
+        """ptx_commit_group: the copies each thread started since the last commit form a group."""
         self._groups[slice(None) if mask is True else thread_mask(mask)] += 1
 
     def wait(self, newest: int, mask: Mask) -> None:
-        """ptx_wait_group: all but the `newest` groups of each thread arrive."""
+        """ptx_wait_group: all groups of each thread arrive, except the `newest` last ones."""
         waiting = np.broadcast_to(True if mask is True else thread_mask(mask), self._groups.size)
         for flight in self._flights:
             done = flight.flying & waiting & (flight.group < self._groups - newest)
@@ -132,9 +138,9 @@ class Copies:
 
 
 def refuse_misaligned(storage: Storage, index: Array, lanes: int, size: int, active: Array) -> None:
-    """AlignmentError when an `active` thread's access of `size` bytes is not at a multiple of it.
+    """AlignmentError when the address of an `active` thread is not a multiple of `size` bytes.
 
-    `index` is the first of its `lanes` elements.
+    `index` is the first of the `lanes` elements that each thread accesses.
     """
     wrong = active & (index % lanes != 0)
     if wrong.any():
@@ -143,7 +149,10 @@ def refuse_misaligned(storage: Storage, index: Array, lanes: int, size: int, act
 
 
 def misaligned(name: str, index: int, size: int, row: int | None) -> AlignmentError:
-    """The error of an access of `size` bytes from element `index` on (CUDA error 716)."""
+    """The error of a misaligned access of `size` bytes at element `index` (CUDA error 716).
+
+    `row` is the thread, if known.
+    """
     return AlignmentError(
         f"misaligned address: {name}[{index}] (flat index) is accessed with {size} bytes at once, "
         "and its address is not a multiple of that",
@@ -152,7 +161,10 @@ def misaligned(name: str, index: int, size: int, row: int | None) -> AlignmentEr
 
 
 def in_elements(offset: Any, part: int, lanes: int) -> Any:
-    """The element at byte `offset / part`; AlignmentError where the bytes are none's beginning."""
+    """The index of the element at byte `offset`, for elements of `part` bytes.
+
+    AlignmentError when the byte is not the first one of an element.
+    """
     offset = np.asarray(offset)
     if (offset % part != 0).any():
         raise AlignmentError(
@@ -163,7 +175,10 @@ def in_elements(offset: Any, part: int, lanes: int) -> Any:
 
 
 def check_aligned(storage: Storage, index: Any, lanes: int, mask: Mask) -> Any:
-    """`index` (threads or 1, lanes) of a vector access, when each thread's first is aligned."""
+    """`index` (threads or 1, lanes) of a vector access; AlignmentError if it is not aligned.
+
+    The first element of each thread must be a multiple of the number of lanes.
+    """
     first = np.asarray(index)[:, 0]
     wrong = first % lanes != 0
     if wrong.any() and mask is not True:

@@ -1,8 +1,8 @@
-"""How well the accesses of a warp fit the memory: bank conflicts and sectors.
+"""Counts bank conflicts and sectors of a warp's memory accesses.
 
-Shared memory has 32 banks of 4 bytes; a warp's access takes as many passes as the fullest bank has
-different words. Accesses of 8 and 16 bytes are made by half and quarter warps. Global memory is
-moved in sectors of 32 bytes.
+Shared memory has 32 banks of 4 bytes. A warp's access takes as many passes as the number of
+different words that it accesses in one bank, at most over all banks. Accesses of 8 and 16 bytes are
+made by half and quarter warps. Global memory is transferred in sectors of 32 bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class AccessCount:
-    """What one statement's accesses to one buffer came to.
+    """The totals of one statement's accesses to one buffer.
 
-    `requests` counts warps that made an access; `passes` of shared memory and `sectors` of global
-    memory add up over them. One pass, and sectors as few as the bytes allow, are the best.
+    `requests` is the number of accesses by a warp. `passes` of shared memory and `sectors` of
+    global memory are sums over them. Ideal are one pass per request, and only as many sectors as
+    the bytes need.
     """
 
     requests: int = 0
@@ -31,7 +32,7 @@ class AccessCount:
 
     @property
     def conflict_degree(self) -> float:
-        """Passes per request of shared memory; 1 is free of conflicts."""
+        """Passes per request of shared memory; 1 means no bank conflicts."""
         return self.passes / self.requests if self.requests else 0.0
 
     @property
@@ -41,7 +42,10 @@ class AccessCount:
 
 
 def count_shared(count: AccessCount, warps: Array, lanes: Array, first: Array, size: int) -> None:
-    """Adds accesses of `size` bytes at byte addresses `first` by one or more lanes of warps."""
+    """Add shared-memory accesses of `size` bytes to `count`.
+
+    Access k is made by lane `lanes[k]` of warp `warps[k]` at byte address `first[k]`.
+    """
     together = min(WARP, WARP * BANK // max(size, BANK))
     groups = warps * (WARP // together) + lanes // together
     words = -(-size // BANK)
@@ -57,7 +61,10 @@ def count_shared(count: AccessCount, warps: Array, lanes: Array, first: Array, s
 
 
 def count_global(count: AccessCount, warps: Array, first: Array, size: int) -> None:
-    """Adds accesses of `size` bytes at byte addresses `first` by one or more threads of warps."""
+    """Add global-memory accesses of `size` bytes to `count`.
+
+    Access k is made by a thread of warp `warps[k]` at byte address `first[k]`.
+    """
     parts = -(-size // SECTOR) + (0 if SECTOR % size == 0 else 1)
     ends = np.minimum(first[:, None] + np.arange(parts) * SECTOR, first[:, None] + size - 1)
     sector = ends // SECTOR
@@ -68,7 +75,7 @@ def count_global(count: AccessCount, warps: Array, first: Array, size: int) -> N
 
 
 def _distinct(values: Array) -> Array:
-    """Each value once, ascending; faster than np.unique for as few as a block has threads."""
+    """The distinct values in ascending order; for few values faster than np.unique."""
     ordered = np.sort(values)
     found: Array = ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))]
     return found

@@ -1,7 +1,7 @@
-"""Expressions as Python source, the half of the interpreter's compiler below statements.
+"""Compiles expressions to Python source: the lower half of the interpreter's compiler.
 
-Each expression becomes Python text plus what is known of it: whether it may differ between
-threads, and for integers an interval that holds its value, with which most bounds checks and
+Each expression becomes Python text plus facts about it: whether it may differ between threads,
+and for integers an interval that contains its value. With the intervals most bounds checks and
 wrap-arounds are proved unnecessary. Vectors are arrays (threads or 1, lanes).
 """
 
@@ -84,7 +84,12 @@ from autosched.tir.walk import pre_order
 
 
 class ExprCompiler(ABC):
-    """Compiles expressions; the statement compiler fills its tables."""
+    """Compiles expressions.
+
+    The statement compiler fills the tables: `names` maps variables to values, `places` buffers to
+    places, `memory` pointers to memory, and `globals` names to objects for the generated code.
+    `mask` is the Python name of the mask of running threads.
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -99,7 +104,7 @@ class ExprCompiler(ABC):
         self.in_kernel = False
         self.eager_select = False
         self._counter = 0
-        # Of the kernel that is being compiled (`interp_hoist.py`).
+        # Tables of the kernel that is being compiled (`interp_hoist.py`).
         self.thread_vars: set[Var] = set()
         self.threads_alone: dict[Expr, bool] = {}
         self.hoisted_parts: dict[tuple[str, frozenset[tuple[Expr, int]]], str] = {}
@@ -107,21 +112,21 @@ class ExprCompiler(ABC):
 
     @abstractmethod
     def before_statements(self, line: str) -> None:
-        """Adds a line to the start of the kernel."""
+        """Add a line to the start of the kernel."""
 
     def fresh(self, prefix: str) -> str:
-        """A Python name not used before."""
+        """A new Python name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def constant(self, value: Any) -> str:
-        """The Python name of an object of the run."""
+        """A Python name for the object `value` in the generated code."""
         name = self.fresh("c")
         self.globals[name] = value
         return name
 
     def type_name(self, dtype: DType) -> str:
-        """The Python name of a DType."""
+        """A Python name for `dtype` in the generated code; InterpreterError for a custom type."""
         if dtype.is_custom:
             raise InterpreterError(f"{dtype} means nothing before LowerCustomDatatypes: run it")
         name = f"T_{dtype.name}"
@@ -129,14 +134,16 @@ class ExprCompiler(ABC):
         return name
 
     def typed(self, v: Value, dtype: DType) -> Value:
-        """`v`, where it is an int of Python as one of `dtype`: an array of chosen ints has a type,
-        and calculates in it."""
+        """`v`, with a Python int converted to the NumPy type of `dtype`.
+
+        Needed where Python ints are combined to an array, whose type then decides the arithmetic.
+        """
         if v.varying or not dtype.is_integral or dtype.is_bool or dtype.lanes > 1:
             return v
         return v._replace(text=f"{self.constant(dtype.numpy.type)}({v.text})", strength=ATOM)
 
     def place(self, buffer: Buffer) -> Place:
-        """Where `buffer` lives: realised, a parameter, or a view of known memory."""
+        """The place of `buffer`: realised, a parameter, or a view of known memory."""
         place = self.places.get(buffer)
         if place is None:
             memory = self.memory.get(buffer.data)
@@ -151,13 +158,13 @@ class ExprCompiler(ABC):
         return place
 
     def masked(self, predicate: Expr | None) -> str:
-        """The mask of an access with this predicate."""
+        """The Python text of the mask of an access with `predicate`."""
         if predicate is None:
             return self.mask
         return f"combine_masks({self.mask}, {self.expr(predicate).text})"
 
     def expr(self, e: Expr) -> Value:
-        """The Python text of `e`."""
+        """The compiled value of `e`."""
         known = self.hoisted.get(e)
         if known is not None:
             return known
@@ -195,7 +202,7 @@ class ExprCompiler(ABC):
     # -- operators
 
     def _ranged(self, text: str, strength: int, e: Expr, many: bool, low: int, high: int) -> Value:
-        """An integer result: wrapped when [low, high] leaves the type."""
+        """An integer result whose exact values are in [low, high]; wrapped if they may not fit."""
         if low >= e.dtype.min_value and high <= e.dtype.max_value:
             return Value(text, strength, many, low, high)
         low, high = int(e.dtype.min_value), int(e.dtype.max_value)
@@ -227,7 +234,8 @@ class ExprCompiler(ABC):
         if b.low <= 0 <= b.high:
             text = f"divide({kind.__name__!r}, {a.text}, {b.text})"
             return self._ranged(text, ATOM, e, many, low, high)
-        same = a.low >= 0 and b.low > 0  # both divisions agree on non-negative operands
+        # For non-negative operands truncated and floor division agree.
+        same = a.low >= 0 and b.low > 0
         if kind in (FloorDiv, FloorMod) or same:
             symbol = "//" if kind in (FloorDiv, Div) else "%"
             text, strength = f"{a.at(TERM)} {symbol} {b.at(ATOM)}", TERM
@@ -352,7 +360,7 @@ class ExprCompiler(ABC):
     # -- memory
 
     def _checks_vector(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-        """Whether the watch wants to see that a vector access is aligned."""
+        """Whether the watch checks the alignment of this vector access."""
         watch = self.run.watch
         if watch is None or not isinstance(indices[-1], Ramp):
             return False
@@ -385,7 +393,7 @@ class ExprCompiler(ABC):
 
 
 def _may_fail(e: Expr) -> bool:
-    """Whether evaluating `e` where it is not wanted could be refused."""
+    """Whether evaluating `e` for threads that do not need it could raise an error."""
     unsafe = (BufferLoad, Div, Mod, FloorDiv, FloorMod)
     return any(isinstance(node, unsafe) for node in pre_order(e))
 

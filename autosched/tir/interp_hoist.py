@@ -1,7 +1,7 @@
-"""What of a kernel's expressions depends on threads alone is computed once, before its statements.
+"""Hoists sub-expressions that depend on thread indices only to the start of a kernel.
 
-An index is split into such a part, one array for all loops, and a part that threads share, one
-Python int: an access then costs one addition and one gather.
+An index is split into a part that depends on threads only, one array for all loops, and a part that
+all threads share, a Python int. An access then costs one addition and one gather.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
 def of_threads_alone(c: ExprCompiler, e: Expr) -> bool:
-    """Whether the integer `e` is made of thread variables and constants, and cannot fail."""
+    """Whether the integer `e` consists of thread variables and constants, and cannot fail."""
     known = c.threads_alone.get(e)
     if known is None:
         known = c.threads_alone[e] = _of_threads_alone(c, e)
@@ -66,7 +66,7 @@ def _of_threads_alone(c: ExprCompiler, e: Expr) -> bool:
 
 
 def hoisted(c: ExprCompiler, e: Expr, value: Value) -> Value:
-    """`value` of `e`, which depends on threads alone, in a variable of the kernel."""
+    """Assign `value` of `e`, which depends on threads only, to a variable at the kernel's start."""
     name = c.fresh("h")
     c.before_statements(f"{name} = {value.text}")
     c.hoisted[e] = value._replace(text=name, strength=ATOM)
@@ -77,9 +77,10 @@ HOISTABLE = (Add, Sub, Mul, *_DIVISIONS, And, Or, Not, Call, Cast)
 
 
 class Split(NamedTuple):
-    """An index as `of_threads + shared`; `inside` when it is surely within the memory.
+    """An index as the sum `of_threads + shared`, given as Python texts.
 
-    That of a vector is the sum of this and `lanes`, the same for all threads and loops.
+    `inside` says that the index is provably within the memory. The index of a vector is the sum of
+    that and `lanes`, which is the same for all threads and loops.
     """
 
     of_threads: str
@@ -94,9 +95,9 @@ class Split(NamedTuple):
 
 
 def split(c: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Split | None:
-    """The parts of a flat index in a kernel, or None when it does not come apart.
+    """The parts of a flat index in a kernel; None when it cannot be split.
 
-    Index arithmetic that may wrap is left as it is.
+    Index arithmetic that may wrap is not split.
     """
     if len(indices) != 1 or place.base is not None or place.dtype.lanes > 1:
         return None
@@ -129,7 +130,10 @@ def split(c: ExprCompiler, place: Place, indices: tuple[Expr, ...]) -> Split | N
 
 
 def _vector_sum(e: Expr, lanes: dict[Expr, int], times: int = 1) -> tuple[int, dict[Expr, int]]:
-    """The scalar part of a vector sum as `linear` gives it; its vectors are added to `lanes`."""
+    """The scalar part of a vector sum, as `linear` returns it, times `times`.
+
+    The vector terms of the sum are added to `lanes`.
+    """
     match e:
         case Add(a, b) | Sub(a, b):
             sign = -1 if isinstance(e, Sub) else 1

@@ -1,7 +1,7 @@
-"""Packed arguments and the runtime's calls, as the interpreter does them.
+"""Models packed arguments and calls of the runtime in host code.
 
-A pointer to an array's description is a `Tensor`, one to packed values `Values`, one to elements a
-`Pointer`; the null pointer is None or 0.
+A pointer to a DLTensor is a `Tensor`, a pointer to packed values is `Values`, a pointer to elements
+is a `Pointer`; the null pointer is None or 0.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class Pointer:
-    """An address: a place in memory from which an external function sees elements."""
+    """An address in a storage, from which an external function accesses elements."""
 
     def __init__(self, storage: Storage, offset: Any, size: Any = None) -> None:
         self._storage, self._offset, self._size = storage, offset, size
         self._shape: tuple[Any, ...] | None = None
 
     def shaped(self, shape: tuple[Any, ...], offset: Any) -> Pointer:
-        """The same address as an array of `shape`, `offset` elements further."""
+        """The address `offset` elements further, seen as an array of `shape`."""
         result = Pointer(self._storage, self._offset + offset)
         result._shape = shape
         return result
 
     def array(self, thread: int) -> Array:
-        """The NumPy view that `thread` sees."""
+        """The NumPy view of the memory at this address for `thread`."""
         cells = self._storage.cells(self._offset, thread)
         if self._shape is not None:
             count = int(np.prod(self._shape, dtype=np.int64))
@@ -45,7 +45,7 @@ class Pointer:
 
 
 class EndOfFunction(Exception):  # noqa: N818 - it is no error
-    """A `ret`: the function ends with this value."""
+    """Raised by a `ret`: the function ends and returns `value`."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -53,14 +53,14 @@ class EndOfFunction(Exception):  # noqa: N818 - it is no error
 
 
 class Tensor:
-    """A DLTensor: its fields by number."""
+    """A DLTensor: `fields` maps the number of each field to its value."""
 
     def __init__(self, fields: dict[int, Any] | None = None) -> None:
         self.fields = {} if fields is None else fields
 
     @classmethod
     def of(cls, array: Array, device_type: int = 1, device_id: int = 0) -> Tensor:
-        """The description of an array; elements may lie apart, in ascending order."""
+        """The DLTensor of an array, whose strides may be larger than compact but not negative."""
         code, bits, lanes = type_fields(DType(array.dtype.name))
         steps = [step // array.itemsize for step in array.strides]
         last = sum(step * (n - 1) for n, step in zip(array.shape, steps, strict=True))
@@ -83,7 +83,7 @@ class Tensor:
         )
 
     def array(self) -> Array:
-        """The array in which a packed function sees it."""
+        """The NumPy array that a packed function gets for this DLTensor."""
         fields = self.fields
         data: Array = fields[Field.DATA].array(0)
         shape = fields[Field.SHAPE].array(0)[: fields[Field.NDIM]]
@@ -97,14 +97,14 @@ def _numbers(values: Sequence[int]) -> Pointer:
 
 
 class Values:
-    """Packed values, or a row of arrays' descriptions."""
+    """An array of packed values, or of DLTensors."""
 
     def __init__(self, values: list[Any]) -> None:
         self.values = values
 
 
 def memory_at(place: Any, dtype: DType, name: str) -> Storage:
-    """The memory from an address on, as elements of `dtype`; none behind the null pointer."""
+    """The memory from address `place` on, as elements of `dtype`; empty for the null pointer."""
     if is_null(place):
         return Storage(name, np.empty(0, dtype.numpy))
     if isinstance(place, np.ndarray):
@@ -117,12 +117,12 @@ def memory_at(place: Any, dtype: DType, name: str) -> Storage:
 
 
 def is_null(place: Any) -> bool:
-    """Whether this is the null pointer."""
+    """Whether `place` is the null pointer."""
     return place is None or (isinstance(place, int | np.integer) and int(place) == 0)
 
 
 def struct_get(base: Any, index: int, field: int) -> Any:
-    """A field of a struct."""
+    """tvm_struct_get: a field of the packed value or DLTensor number `index`."""
     if field == Field.VALUE:
         return base.values[index]
     tensor = base.values[index] if isinstance(base, Values) else base
@@ -132,7 +132,7 @@ def struct_get(base: Any, index: int, field: int) -> Any:
 
 
 def struct_set(base: Any, index: int, field: int, value: Any) -> int:
-    """Stores a field of a struct."""
+    """tvm_struct_set: store a field of the packed value or DLTensor number `index`."""
     if field == Field.VALUE:
         base.values[index] = value
     else:
@@ -142,7 +142,7 @@ def struct_set(base: Any, index: int, field: int, value: Any) -> int:
 
 
 def stack_alloca(kind: str, count: int) -> Any:
-    """Memory for a stack frame."""
+    """tvm_stack_alloca: memory for `count` packed values, DLTensors, or integers."""
     if kind == "arg_value":
         return Values([None] * count)
     if kind == "array":
@@ -152,27 +152,27 @@ def stack_alloca(kind: str, count: int) -> Any:
 
 
 def alloc_workspace(device: int, number: int, size: int, code: int, bits: int) -> Pointer:
-    """Memory from the runtime."""
+    """TVMBackendAllocWorkspace: memory of `size` bytes."""
     return Pointer(Storage("workspace", nothing(int(size), np.dtype(np.uint8))), 0)
 
 
 def packed_arguments(values: Values, begin: int, end: int) -> list[Any]:
-    """What a packed function gets: arrays for their descriptions."""
+    """The Python arguments of a packed function: values, and arrays in place of DLTensors."""
     return [v.array() if isinstance(v, Tensor) else v for v in values.values[begin:end]]
 
 
 def throw() -> None:
-    """What follows a failed call of the runtime."""
+    """tvm_throw_last_error: raise InterpreterError."""
     raise InterpreterError("a call of the runtime failed")
 
 
 def returned(value: Any) -> None:
-    """Ends the function."""
+    """ret: end the function with `value`."""
     raise EndOfFunction(value)
 
 
 def allocation(stmt: LetStmt, call: Call) -> Allocate:
-    """What a call of nd_mem_alloc_with_scope allocates."""
+    """The Allocate that a call of nd_mem_alloc_with_scope stands for."""
     shape = call.args[2]
     assert isinstance(shape, Call) and stmt.var.element is not None
     return Allocate(stmt.var, stmt.var.element, shape.args, TRUE, stmt.body)
@@ -182,7 +182,7 @@ def allocation(stmt: LetStmt, call: Call) -> Allocate:
 
 
 def _call(c: ExprCompiler, e: Call) -> Value:
-    """A call of the runtime's function of that name."""
+    """The compiled call of the runtime function for `e.op`."""
     texts = ", ".join(c.expr(a).text for a in e.args)
     value = Value(f"{_NAMES[e.op]}({texts})", ATOM, False, *type_interval(e.dtype))
     if e.dtype.is_float:

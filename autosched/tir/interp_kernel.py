@@ -1,4 +1,4 @@
-"""Kernels as Python source: launches, barriers and reductions across threads."""
+"""Compiles kernels to Python source: launches, barriers and reductions across threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def thread_extent(c: StmtCompiler, stmt: AttrStmt, iv: IterVar) -> None:
-    """A thread axis: the outermost one launches the kernel, others name axes it has already."""
+    """Compile a thread axis: the outermost launches the kernel, the others refer to its axes."""
     tag = iv.thread_tag or iv.var.name
     if not c.in_kernel:
         _launch(c, stmt)
@@ -68,7 +68,10 @@ def _coordinate(c: StmtCompiler, tag: str, extent: Value) -> Value:
 
 
 def _extents(root: Stmt) -> dict[str, Expr]:
-    """The extent of each thread axis used in a kernel; axes of one name must agree."""
+    """The extent of each thread axis used in a kernel, by tag.
+
+    InterpreterError when a tag has two extents.
+    """
     found: dict[str, Expr] = {}
     for stmt in stmts(root):
         if isinstance(stmt, AttrStmt) and stmt.key == "thread_extent":
@@ -141,7 +144,7 @@ def _combiner(c: StmtCompiler, reducer: CommReducer) -> str:
 
 
 def _target(c: StmtCompiler, target: Expr) -> str:
-    load = target.value if isinstance(target, Cast) else target  # bool is kept in int8
+    load = target.value if isinstance(target, Cast) else target  # a bool is loaded as int8
     if not isinstance(load, BufferLoad):
         raise InterpreterError(f"tvm_thread_allreduce stores its result in {target!r}, not a load")
     place = c.place(load.buffer)

@@ -1,7 +1,7 @@
-"""What the operators and intrinsics compute in the interpreter, on scalars and arrays alike.
+"""The operators and intrinsics of the interpreter, on scalars and arrays alike.
 
-Scalars that all threads share are Python ints and bools, and NumPy scalars for floats; anything
-else is an array of the value's own NumPy type, whose integers wrap as the hardware's do.
+Scalars that all threads share are Python ints and bools, and NumPy scalars for floats. All other
+values are arrays of the value's NumPy type, whose integers wrap as those of hardware do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def wrap(value: int, dtype: DType) -> int:
-    """A Python int brought into the range of `dtype` as the hardware would."""
+    """A Python int wrapped to the range of `dtype`, as in hardware."""
     if dtype.is_bool:
         return int(value != 0)
     value &= (1 << dtype.bits) - 1
@@ -53,10 +53,10 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def cast_one(value: Any, dtype: DType) -> Any:
-    """A scalar converted to `dtype`: floats to integers truncate and saturate, integers wrap.
+    """A scalar converted to `dtype`: float to integer truncates and saturates, integers wrap.
 
-    NaN becomes 0. bfloat16 and 8-bit floats are made from float32, as in ml_dtypes; float16 of
-    float64 is rounded once.
+    NaN converted to an integer is 0. bfloat16 and 8-bit floats are rounded from float32, as in
+    ml_dtypes; float64 to float16 is rounded once.
     """
     if dtype.is_bool:
         return bool(value != 0)
@@ -73,7 +73,7 @@ def cast_one(value: Any, dtype: DType) -> Any:
 
 
 def cast_many(value: Any, dtype: DType) -> Any:
-    """`cast_one` of an array."""
+    """`cast_one` for an array."""
     value = np.asarray(value)
     if dtype.is_bool:
         return value != 0
@@ -82,7 +82,8 @@ def cast_many(value: Any, dtype: DType) -> Any:
     if value.dtype.kind in "iub":
         return value.astype(dtype.numpy)
     whole = np.trunc(value.astype(np.float64))
-    low, beyond = float(dtype.min_value), float(int(dtype.max_value) + 1)  # powers of two, or 0
+    # Both limits are +-2^n or 0, and so exact as float64.
+    low, beyond = float(dtype.min_value), float(int(dtype.max_value) + 1)
     inside = (whole >= low) & (whole < beyond)
     result = np.where(inside, whole, 0).astype(dtype.numpy)
     if not inside.all():
@@ -101,7 +102,7 @@ def _to_float(value: Any, dtype: DType) -> Any:
 
 
 def trunc_div(a: int, b: int) -> int:
-    """Integer division toward zero."""
+    """Integer division rounded toward zero."""
     q = abs(a) // abs(b)
     return q if (a < 0) == (b < 0) else -q
 
@@ -112,7 +113,7 @@ def trunc_mod(a: int, b: int) -> int:
 
 
 def trunc_div_many(a: Any, b: Any) -> Any:
-    """`trunc_div` on arrays (no zero in b)."""
+    """`trunc_div` on arrays; `b` must not contain zeros."""
     quotient = np.floor_divide(a, b)
     inexact = np.multiply(quotient, b) != a
     return quotient + (inexact & ((np.asarray(a) < 0) != (np.asarray(b) < 0)))
@@ -124,45 +125,45 @@ _DIVISIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]
     "Div": (trunc_div, trunc_div_many),
     "Mod": (trunc_mod, np.fmod),
 }
-"""Of one number, and of arrays."""
+"""For each division the function on two numbers, and that on arrays."""
 
 
 def divide(kind: str, a: Any, b: Any) -> Any:
-    """A quotient or remainder of integers, which is 0 where `b` is, as in NumPy."""
+    """A quotient or remainder of integers; 0 where `b` is 0, as in NumPy."""
     one, many = _DIVISIONS[kind]
     zero = np.asarray(b) == 0
     if zero.ndim == 0 and np.ndim(a) == 0:
         return 0 if zero else one(a, b)
     if zero.any():
         b = np.where(zero, np.asarray(1, np.asarray(a if zero.ndim == 0 else b).dtype), b)
-    with np.errstate(over="ignore"):  # the least number by -1
+    with np.errstate(over="ignore"):  # the smallest integer divided by -1 wraps
         found = many(a, b)
     return np.where(zero, np.asarray(0, found.dtype), found)
 
 
 def floor_div_float(a: Any, b: Any) -> Any:
-    """The whole number below a / b as fmod finds it; small floats are rounded at the end only."""
+    """floor(a / b) as NumPy computes it, by fmod; 8 and 16 bits are rounded at the end only."""
     dtype = np.result_type(a, b)
     if dtype.itemsize > 2:
         return np.floor_divide(a, b)
-    a, b = (np.asarray(x).astype(np.float32)[()] for x in (a, b))  # ml_dtypes 0.4: nan
+    a, b = (np.asarray(x).astype(np.float32)[()] for x in (a, b))  # ml_dtypes 0.4 gives NaN
     return np.floor_divide(a, b).astype(dtype)
 
 
 def select_one(condition: Any, a: Any, b: Any) -> Any:
-    """Select by one condition, both values given."""
+    """Select by one condition; both values are evaluated already."""
     return a if condition else b
 
 
 def lane_axis(value: Any) -> Any:
-    """A scalar per thread as a vector that broadcasts over lanes."""
+    """A scalar per thread as an array (threads, 1), which broadcasts over lanes."""
     return np.asarray(value).reshape(-1, 1)
 
 
 def branch(
     condition: Any, mask: Mask, then: Callable[[Mask], Any], other: Callable[[Mask], Any]
 ) -> Any:
-    """if_then_else per thread: each branch runs only for the threads that take it."""
+    """if_then_else per thread: each branch is evaluated only for the threads that take it."""
     condition = np.asarray(condition, dtype=bool)
     if condition.ndim < 2:
         mask = thread_mask(mask)
@@ -176,7 +177,7 @@ def branch(
 
 
 def ramp(base: Any, stride: Any, lanes: int, dtype: np.dtype[Any]) -> Any:
-    """The vector base + stride * (0 .. lanes)."""
+    """The vectors base + stride * [0, ..., lanes - 1] as an array (threads or 1, lanes)."""
     lane = _lane_numbers(lanes, dtype)
     if type(base) is int and type(stride) is int:
         return (base + stride * lane)[np.newaxis]
@@ -192,7 +193,7 @@ def _lane_numbers(lanes: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def vector_index(index: Any, lanes: int) -> Any:
-    """Element indices of vectors of `lanes` elements at vector indices `index`."""
+    """The element indices of vectors of `lanes` elements at vector indices `index`."""
     index = np.asarray(index, dtype=np.int64)
     index = index.reshape(*index.shape, 1) if index.ndim else index.reshape(1, 1)
     wide = index * lanes + np.arange(lanes)
@@ -214,20 +215,20 @@ def shuffle(vectors: tuple[Any, ...], lanes: tuple[int, ...], picks: tuple[int, 
 
 
 def reinterpret(value: Any, source: DType, target: DType) -> Any:
-    """The bits of `value` read as `target`."""
+    """The bits of `value` read as type `target`, which has the same width."""
     bits = np.asarray(value, dtype=source.numpy)
     return bits.reshape(bits.shape or (1,)).view(target.numpy).reshape(bits.shape)
 
 
 def all_lanes(value: Any, lanes: int) -> Array:
-    """A value per thread as rows of `lanes`, which a broadcast leaves at one."""
+    """`value` as an array (threads or 1, lanes); a broadcast vector may have a single column."""
     rows = np.asarray(value)
     rows = rows if rows.ndim == 2 else rows.reshape(-1, 1)
     return np.broadcast_to(rows, (rows.shape[0], lanes))
 
 
 def reinterpret_lanes(value: Any, source: DType, before: int, target: DType, lanes: int) -> Any:
-    """The bits of `before` elements read as `lanes` of a type of another width."""
+    """The bits of `before` lanes read as `lanes` lanes of a type of another width."""
     rows = np.ascontiguousarray(all_lanes(value, before), dtype=source.numpy)
     bits = rows.view(target.numpy)
     return bits if lanes > 1 else bits[:, 0]
@@ -305,14 +306,14 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z rounded once to the type of the operands; small floats through float32."""
+    """x * y + z rounded once; types narrower than float32 are rounded to float32 first."""
     dtype = np.result_type(x, y, z)
     if dtype.itemsize == 8:
         return np.asarray(_FMA64(x, y, z), np.float64)[()]
     x, y, z = (np.asarray(v).astype(np.float64) for v in (x, y, z))
-    product = x * y  # exact: at most 48 bits
+    product = x * y  # exact: float32 products have at most 48 bits
     total = product + z
-    # The sum is rounded to odd, so that rounding it again to float32 rounds the exact one.
+    # Round the sum to odd, so that rounding it to float32 equals rounding the exact sum.
     part = total - product
     error = (product - (total - part)) + (z - part)
     if not error.any():
@@ -344,7 +345,7 @@ _FMA64 = np.frompyfunc(_fma_exact, 3, 1)
 
 
 def _multiply_shift(x: int, y: int, q: int, s: int) -> int:
-    """round(x * y * 2**(s - q)), halves up."""
+    """round(x * y * 2**(s - q)), with halves rounded up."""
     product, right = int(x) * int(y), int(q) - int(s)
     if right <= 0:
         return product << -right
@@ -366,7 +367,7 @@ def _unsigned(x: Array, bits: int) -> Array:
 
 
 def _leading_zeros(x: Array, bits: int) -> Array:
-    # Halves of 64 bits are exact as float64, whose exponent is the place of the highest bit.
+    # 32-bit halves are exact as float64, whose exponent is the position of the highest bit.
     if bits == 64:
         high, low = x >> np.uint64(32), x & np.uint64(0xFFFFFFFF)
         return np.where(high != 0, _leading_zeros(high, 32), 32 + _leading_zeros(low, 32))
@@ -374,7 +375,7 @@ def _leading_zeros(x: Array, bits: int) -> Array:
 
 
 def _ones(x: Array) -> Array:
-    octets = np.ascontiguousarray(x)[..., None].view(np.uint8)  # NumPy 1 cannot count bits
+    octets = np.ascontiguousarray(x)[..., None].view(np.uint8)  # NumPy 1 has no bit_count
     count: Array = np.unpackbits(octets, axis=-1).sum(axis=-1)
     return count
 
@@ -390,9 +391,9 @@ _VECTORISED: dict[str, Callable[..., Any]] = {
 
 
 def integer_call(op: str, source: DType, dtype: DType, *args: Any) -> Any:
-    """An intrinsic on integers: exact, then wrapped to `dtype`.
+    """An intrinsic on integers, computed exactly and wrapped to `dtype`.
 
-    Shifts take their count modulo the bits of the type. Arrays go through NumPy, whose integers
+    Shift counts are taken modulo the bits of the type. Arrays are computed by NumPy, whose integers
     wrap.
     """
     many = any(isinstance(a, np.ndarray) for a in args)
@@ -430,7 +431,7 @@ INTEGER_CALLS = frozenset((*_INTEGER, *_VECTORISED, "clz", "popcount"))
 
 
 def float_call(op: str, dtype: DType, *args: Any) -> Any:
-    """An intrinsic on floats, in the type of its arguments; small ones through float32."""
+    """An intrinsic on floats in the type of its arguments; 8 and 16 bits through float32."""
     fn = UNARY.get(op) or BINARY.get(op)
     if fn is None:
         raise InterpreterError(f"the interpreter does not know the intrinsic {op}")

@@ -1,9 +1,9 @@
 """Memory of the interpreter: checked loads and stores for many threads at once.
 
-Memory that every thread (or block, or warp) has for itself is one NumPy array that holds all the
-instances. An index is a Python
-int (the same for all threads), an array (threads,), or for vectors (threads or 1, lanes). A mask
-is True (all threads run) or a bool array (threads,) or (threads or 1, lanes).
+Memory of which every thread (or block, or warp) has an instance is one NumPy array with all
+instances. An index is a Python int (the same for all threads), an array (threads,), or for vectors
+an array (threads or 1, lanes). A mask is True (all threads run) or a bool array (threads,) or
+(threads or 1, lanes).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Mask = Any  # True or a bool array
 
 
 class InterpreterError(RuntimeError):
-    """The function did something that has no meaning; notes carry thread and statement.
+    """The function did something undefined; notes give the thread and the statement.
 
-    `thread` is the number of a thread that did it among those running at once, where one is known;
-    `where` that thread in words, `stmt` the statement. Both are filled in on the way out.
+    `thread` is the number of a thread that did it, among those that run at once, if known. `where`
+    is that thread in words and `stmt` the statement; both are set while the error propagates.
     """
 
     def __init__(self, message: str, thread: int | None = None) -> None:
@@ -39,7 +39,7 @@ class AccessError(InterpreterError):
 
 
 class RaceError(InterpreterError):
-    """Threads touched one element with no barrier between them, or stored different values."""
+    """Threads accessed an element without a barrier in between, or stored different values."""
 
 
 class UninitialisedError(InterpreterError):
@@ -47,11 +47,11 @@ class UninitialisedError(InterpreterError):
 
 
 class AlignmentError(InterpreterError):
-    """A vector access, or an asynchronous copy, at an address that is no multiple of its size."""
+    """A vector access or asynchronous copy at an address that is not a multiple of its size."""
 
 
 class CopyError(InterpreterError):
-    """Memory was touched while an asynchronous copy to or from it was not finished."""
+    """Memory was accessed while an asynchronous copy to or from it was unfinished."""
 
 
 class BarrierError(InterpreterError):
@@ -59,20 +59,20 @@ class BarrierError(InterpreterError):
 
 
 class WarpError(InterpreterError):
-    """An operation of a whole warp that only some of its lanes run, or run differently."""
+    """An operation of a whole warp that some lanes do not run, or run with other arguments."""
 
 
 class TooLargeError(InterpreterError):
-    """The time of a watched run was over before its end."""
+    """A watched run exceeded its time limit."""
 
 
 def thread_mask(mask: Mask) -> Mask:
-    """A mask per thread from one that may have a lane axis."""
+    """A mask (threads,) from one that may have a lane axis: True if any lane is."""
     return mask.any(axis=1) if mask is not True and mask.ndim == 2 else mask
 
 
 def combine_masks(mask: Mask, condition: Any) -> Mask:
-    """Where both hold; a lane axis is added to the one that lacks it."""
+    """The conjunction of both; a lane axis is added to the one that lacks it."""
     if condition is True:
         return mask
     condition = np.asarray(condition)
@@ -90,8 +90,9 @@ def combine_masks(mask: Mask, condition: Any) -> Mask:
 class Storage:
     """One allocation, or a view of it as another type.
 
-    `owner` gives each thread's instance; None when there is one instance for all. `private` memory,
-    which no two threads share, is not seen as a type of another size.
+    `flat` holds the elements of all instances. `owner` gives each thread's instance; None when
+    there is one instance for all threads. `private` memory, which no two threads share, cannot be
+    viewed as a type of another size. `shadow` records the accesses, None if nothing does.
     """
 
     __slots__ = (
@@ -115,7 +116,7 @@ class Storage:
         self.shadow = shadow
         self.private = private
         self.size = flat.size // instances
-        # Private memory lies element by element, so that one index of all threads is one row;
+        # Private memory is stored element by element, so that one index of all threads is a row;
         # other memory instance by instance, so that it can be viewed as another type.
         self._step = instances if private else 1
         self._base = owner if owner is None or private else owner * self.size
@@ -134,7 +135,7 @@ class Storage:
         return Storage(self.name, seen, self.instances, owner, self.shadow, self.private)
 
     def load(self, index: Any, mask: Mask) -> Any:
-        """The elements at `index`; lanes outside `mask` get some element."""
+        """The elements at `index`; lanes outside `mask` get arbitrary elements."""
         if isinstance(index, int):
             self._check_one(index)
             if self._step > 1:
@@ -160,10 +161,10 @@ class Storage:
     def load_sum(
         self, of_threads: Array, shared: int, mask: Mask, inside: bool, lanes: Array | None = None
     ) -> Any:
-        """The elements at `of_threads + shared`; `inside` when no check of bounds is needed.
+        """The elements at `of_threads + shared`; `inside` says that they are within bounds.
 
-        Of a vector those at the sum of this and each of `lanes`. Both arrays must outlive this
-        storage.
+        For a vector, `lanes` are added to that index. Both arrays must outlive this storage, which
+        caches by their ids.
         """
         if not inside:
             index = of_threads + shared
@@ -182,7 +183,7 @@ class Storage:
         return self.flat.take(places)
 
     def store(self, index: Any, value: Any, mask: Mask) -> None:
-        """Stores `value` at `index` where `mask` holds."""
+        """Store `value` at `index` where `mask` holds."""
         if self._step > 1 and isinstance(index, int) and np.ndim(value) <= 1:
             self._check_one(index)
             mask = thread_mask(mask)
@@ -222,14 +223,14 @@ class Storage:
             self._check_agreement(places, value)
 
     def _store_rows(self, index: Array, value: Array) -> None:
-        """Stores a vector at elements that are the same for all threads, each in its own memory."""
+        """Store a vector at the elements `index` of every thread's instance of private memory."""
         if self.shadow is not None:
             for k in index.tolist():
                 self.shadow.write_row(self, k, True)
         self.rows[index] = value.T if value.ndim == 2 else value
 
     def cells(self, offset: Any, thread: int) -> Array:
-        """The elements from `offset` on, as thread number `thread` sees them."""
+        """The elements from `offset` on in the instance of thread number `thread`."""
         if isinstance(offset, np.ndarray):
             offset = offset.reshape(-1)[thread if offset.size > 1 else 0]
         if self.owner is None:
@@ -240,29 +241,29 @@ class Storage:
         return self.flat[instance * self.size : (instance + 1) * self.size][int(offset) :]
 
     def noted_load(self, index: int, mask: Mask) -> int:
-        """`index`, which all threads of `mask` read, noted in the shadow."""
+        """`index`, after noting in the shadow that all threads of `mask` read it."""
         if self.shadow is not None:
             self.shadow.read(self, np.asarray(index), thread_mask(mask))
         return index
 
     def noted_store(self, index: int, mask: Mask) -> int:
-        """`index`, which all threads of `mask` write, noted in the shadow."""
+        """`index`, after noting in the shadow that all threads of `mask` write it."""
         if self.shadow is not None:
             self.shadow.write(self, np.asarray(index), thread_mask(mask))
         return index
 
     def forget(self, index: Any, poisoned: Array, mask: Mask) -> None:
-        """The threads of `mask` that are `poisoned` stored at `index` what means nothing."""
+        """Mark the elements at `index` of the `poisoned` threads of `mask` as uninitialised."""
         if self.shadow is not None and poisoned.any():
             places = self._places(np.asarray(index, dtype=np.int64))
             self.shadow.forget(self, places, combine_masks(thread_mask(mask), poisoned))
 
     def places(self, index: Array) -> Array:
-        """The places in `flat` of an index per thread (and lane)."""
+        """The positions in `flat` of `index`, which has a value per thread (and lane)."""
         return self._places(index)
 
     def element(self, place: int) -> int:
-        """The index, within its instance, of a place in the flat array."""
+        """The index, within its instance, of position `place` in `flat`."""
         return place // self._step % self.size
 
     def _places(self, index: Array) -> Array:
@@ -284,7 +285,8 @@ class Storage:
             raise AccessError(_out_of_bounds(self.name, index, 0, self.size))
 
     def _check(self, index: Array, active: Mask = True) -> None:
-        if not index.size or index.view(np.uint64).max() < self.size:  # negative ones are large
+        # As uint64, negative indices are large.
+        if not index.size or index.view(np.uint64).max() < self.size:
             return
         wrong = (index < 0) | (index >= self.size)
         if active is not True:
@@ -300,7 +302,7 @@ class Storage:
         wrong = found != wanted
         if not wrong.any():
             return
-        wrong &= ~((found != found) & (wanted != wanted))  # NaN is NaN
+        wrong &= ~((found != found) & (wanted != wanted))  # equal NaNs agree
         if wrong.any():
             place = self.element(int(places[wrong].flat[0]))
             raise RaceError(
@@ -310,14 +312,17 @@ class Storage:
 
 
 def nothing(count: int, dtype: np.dtype[Any]) -> Array:
-    """Elements whose content means nothing: all bits set, which is NaN for floats, -1 for ints."""
+    """Elements with undefined content: all bits set, which is NaN for floats and -1 for ints."""
     if dtype == np.bool_:
         return np.ones(count, dtype)
     return np.full(count * dtype.itemsize, 255, np.uint8).view(dtype)
 
 
 def _row(wrong: Array, k: int) -> int | None:
-    """The thread of the flat position `k` of an array (threads,) or (threads, lanes)."""
+    """The thread of flat position `k` in an array (threads,) or (threads, lanes).
+
+    None when the array has a single row, which stands for all threads.
+    """
     return k // (wrong.shape[1] if wrong.ndim == 2 else 1) if len(wrong) > 1 else None
 
 
@@ -327,12 +332,12 @@ def _out_of_bounds(name: str, index: int, low: Any, high: Any, dim: int | None =
 
 
 def out_of_bounds(name: str, dim: int | None, index: int, low: int, high: int) -> int:
-    """Raises the AccessError of one index; it returns an int only for the typing of callers."""
+    """Raise the AccessError of one index; the return type only lets callers use it as an int."""
     raise AccessError(_out_of_bounds(name, index, low, high, dim))
 
 
 def checked(name: str, dim: int, index: Any, low: Any, high: Any, mask: Mask) -> Any:
-    """`index` when low <= index < high holds for all running threads, else AccessError."""
+    """`index`; AccessError unless low <= index < high for all running threads."""
     if np.ndim(index) == 2:
         low, high = (x[:, None] if np.ndim(x) == 1 else x for x in (low, high))
     wrong = (index < low) | (index >= high)

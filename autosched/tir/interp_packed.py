@@ -1,4 +1,4 @@
-"""Running a function with packed arguments in the interpreter."""
+"""Runs a function with packed arguments in the interpreter."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from autosched.tir.packed import ArgCode
 
 
 def run_packed(func: PrimFunc, args: Sequence[Any]) -> Any:
-    """Calls `func`, made by MakePackedAPI, with arrays, numbers and None; returns its result.
+    """Call `func`, made by MakePackedAPI, with arrays, numbers and None; return its result.
 
-    Raises InterpreterError with the message of a check that fails.
+    Raises InterpreterError, with its message, when a check of the function fails.
     """
     packed = [_packed(value) for value in args]
     codes = np.array([code for code, _ in packed], np.int32)

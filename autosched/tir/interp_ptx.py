@@ -1,4 +1,4 @@
-"""Instructions of PTX as Python source: copies, guarded loads, matrix fragments."""
+"""Compiles PTX instructions to Python source: copies, guarded loads, matrix fragments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _cp_async(c: StmtCompiler, call: Call) -> None:
         memory, index = c.memory[pointer], c.expr(offset)
         text = f"{memory.storage(memory.dtype)}"
         if memory.dtype.element is not call.dtype.element:
-            # Offsets into merged memory are in its own elements, which are bytes.
+            # Offsets into merged memory are in elements of that memory, which are bytes.
             part = call.dtype.bytes // memory.dtype.bytes
             text = f"{text}.view({c.constant(call.dtype.numpy)})"
             index = index._replace(text=f"in_elements({index.text}, {part}, {wide})", strength=ATOM)
@@ -63,7 +63,7 @@ def _wait_group(c: StmtCompiler, call: Call) -> None:
 
 
 def _ldg32(c: StmtCompiler, call: Call) -> None:
-    """The store that it is, of what is loaded where the condition holds."""
+    """Compile ptx_ldg32 as the guarded load and store that it is."""
     _inside(c, call)
     pointer, condition, value, at = call.args
     if not isinstance(pointer, Var) or not isinstance(value, BufferLoad):
@@ -109,7 +109,7 @@ def _mma(c: StmtCompiler, call: Call) -> None:
 
 
 def _mma_fill(c: StmtCompiler, call: Call) -> None:
-    """The values that this lane holds, from an offset on, are zero."""
+    """Compile ptx_mma_fill: set the values of each lane, from an offset on, to zero."""
     _inside(c, call)
     count, data, at = call.args
     if not isinstance(count, IntImm):
@@ -118,7 +118,7 @@ def _mma_fill(c: StmtCompiler, call: Call) -> None:
 
 
 def _mma_store(c: StmtCompiler, call: Call) -> None:
-    """A result of ptx_mma goes to rows of memory that are `stride` elements apart."""
+    """Compile ptx_mma_store: store a result to rows of memory `stride` elements apart."""
     _inside(c, call)
     target, to, stride, source, at = call.args
     into = _place(c, call, target, call.dtype, to)
@@ -152,7 +152,7 @@ def _wgmma_wait(c: StmtCompiler, call: Call) -> None:
 
 
 def _counter(c: StmtCompiler, call: Call, pointer: Expr, store: bool) -> str:
-    """What counts the accesses of a call through `pointer`: (count, scope), or None."""
+    """The text of the Counter of a call's accesses through `pointer`: (count, scope), or None."""
     watch = c.run.watch
     if watch is None or not watch.counting or c.current is None:
         return "None"
@@ -226,7 +226,7 @@ def _name_of(pointer: Expr) -> str:
 
 
 def _place(c: StmtCompiler, call: Call, pointer: Expr, dtype: DType, offset: Expr) -> str:
-    """(storage, element) that `offset` elements of `dtype` behind a pointer are at."""
+    """The text (storage, index) of the element `offset` elements of `dtype` after a pointer."""
     match pointer:
         case Var() if pointer in c.memory:
             memory = c.memory[pointer]
@@ -254,7 +254,10 @@ def _place(c: StmtCompiler, call: Call, pointer: Expr, dtype: DType, offset: Exp
 
 
 def _fragment(c: StmtCompiler, call: Call, k: int, at: int, values: int = 1) -> tuple[str, str]:
-    """Scope of a fragment's memory, and (storage, number of the fragment * values)."""
+    """The scope of a fragment's memory, and the text (storage, fragment number * `values`).
+
+    Argument `k` of the call is the memory, argument `at` the number of the fragment.
+    """
     data, number = call.args[k], call.args[at]
     if not isinstance(data, Var) or data not in c.memory or data.scope not in FRAGMENT_MAPS:
         raise InterpreterError(f"argument {k} of {call.op} must be a fragment: {call!r}")

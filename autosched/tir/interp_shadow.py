@@ -1,11 +1,12 @@
-"""The shadow of memory: what the interpreter remembers of each element beside its value.
+"""Shadow memory: records per element for detecting races and reads of uninitialised memory.
 
-Whether it was written, who read and wrote it since the last barrier, and whether an asynchronous
-copy is on its way to or from it. Only a barrier orders threads of a block, so this is exact for
-the blocks that run, whatever the order in which a GPU would run their threads.
+It records whether an element was written, which threads read and wrote it since the last barrier,
+and whether an asynchronous copy to or from it is unfinished. As only barriers order the threads of
+a block, races are found exactly for the blocks that run, in whatever order a GPU runs threads.
 
-A thread's stamp is its epoch (barriers its block has passed, in the high bits) and its number in
-the launch. Blocks are never ordered: in global memory another block conflicts in every epoch.
+A thread's stamp is its epoch (the number of barriers that its block has passed, in the high bits)
+and its number in the launch. Blocks are never ordered: in global memory accesses of another block
+conflict in every epoch.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
     from autosched.tir.interp_threads import Run, Threads
 
 EPOCH = 42
-"""Bits of a thread's number in a stamp; those above count barriers."""
+"""The number of low bits of a stamp that hold the thread's number; the bits above are the epoch."""
 _NUMBER = (1 << EPOCH) - 1
-_ALL_BLOCKS = _NUMBER  # the number that stands for threads of several blocks
+_ALL_BLOCKS = _NUMBER  # the thread number that stands for threads of several blocks
 
 
 class Shadow:
-    """The shadow of one allocation: one cell per `cell_bytes`, the smallest type it is seen as."""
+    """The shadow of one allocation.
+
+    It has one cell per `cell_bytes`, the size of the smallest type that accesses the memory.
+    `initialised` is the initial state of all elements; None means that it is not tracked.
+    """
 
     def __init__(
         self,
@@ -52,32 +57,32 @@ class Shadow:
         self.cells = cells
         self.tracks_races = races
         self.shared_by_blocks = shared_by_blocks
-        # None: not asked for. `complete` says that every bit is set.
+        # Whether each cell was written; None if not tracked. `complete`: all cells were written.
         self.bits = None if initialised is None else np.full(cells, initialised)
         self.complete = initialised is not False
         self.rows_written: bytearray | None = None
-        """Of memory per thread: whether an element was written by all threads."""
+        """For memory per thread: whether all threads have written an element."""
         self._launch = -1
         self._writers = self._readers = np.zeros(0, np.int64)
         self._write_warp_time = self._read_warp_time = np.zeros(0, np.int64)
-        self._write_warp = self._read_warp = np.zeros(0, np.int64)  # -1: of several warps
+        self._write_warp = self._read_warp = np.zeros(0, np.int64)  # -1: several warps
         self._seen: set[tuple[int, ...]] = set()
-        self._written = True  # since the last barrier of all blocks
+        self._written = True  # whether anything was written since the last barrier of all blocks
         self._unsorted: list[tuple[Array, Array]] = []
         self.arriving: Array | None = None
-        """Copies on their way to each cell."""
+        """The number of unfinished copies to each cell."""
         self.leaving: Array | None = None
-        """Copies on their way from each cell."""
+        """The number of unfinished copies from each cell."""
 
     # -- accesses
 
     def read(
         self, storage: Storage, places: Array, mask: Mask, name: tuple[int, ...] | None = None
     ) -> None:
-        """The threads of `mask` read `places`.
+        """Note that the threads of `mask` read `places`.
 
-        A read by all threads may have a `name`: one of the same name since the last write and the
-        last barrier found all that this one would find.
+        A read by all threads may have a `name` that identifies its places. It need not be checked
+        again if one of the same name was checked since the last write and the last barrier.
         """
         if self.complete and not self.tracks_races and self.arriving is None:
             return
@@ -95,7 +100,7 @@ class Shadow:
                 self._read_race(storage, cells, rows, self.run.threads)
 
     def write(self, storage: Storage, places: Array, mask: Mask) -> None:
-        """The threads of `mask` write `places`."""
+        """Note that the threads of `mask` write `places`."""
         self._seen.clear()
         self._written = True
         for cells, rows in self._each(storage, places, mask):
@@ -108,7 +113,7 @@ class Shadow:
                 self._write_race(storage, cells, rows, self.run.threads)
 
     def read_row(self, storage: Storage, index: int, mask: Mask) -> None:
-        """The threads of `mask` read element `index` of their own instances."""
+        """Note that the threads of `mask` read element `index` of their own instances."""
         if self.complete or self.bits is None:
             return
         done = self._rows(storage)
@@ -126,7 +131,7 @@ class Shadow:
             )
 
     def write_row(self, storage: Storage, index: int, mask: Mask) -> None:
-        """The threads of `mask` write element `index` of their own instances."""
+        """Note that the threads of `mask` write element `index` of their own instances."""
         if self.bits is None or self._rows(storage)[index]:
             return
         row = self.bits.reshape(storage.size, -1)[index]
@@ -142,7 +147,7 @@ class Shadow:
         return self.rows_written
 
     def forget(self, storage: Storage, places: Array, mask: Mask) -> None:
-        """What was stored at `places` means nothing: it is as if it had not been written."""
+        """Mark `places` as uninitialised, since undefined values were stored there."""
         for cells, _ in self._each(storage, places, mask):
             if self.bits is not None:
                 self.bits[cells] = False
@@ -150,17 +155,17 @@ class Shadow:
         self._seen.clear()
 
     def fly(self, storage: Storage, places: Array, mask: Mask, change: int, arriving: bool) -> None:
-        """One copy more (change 1) or fewer (-1) is on its way to or from `places`."""
+        """Count one unfinished copy more (`change` 1) or fewer (-1) to or from `places`."""
         self._seen.clear()
         name = "arriving" if arriving else "leaving"
         if getattr(self, name) is None:
             setattr(self, name, np.zeros(self.cells, np.int32))
-        more = np.int32(change)  # with an int, np.add.at takes 100 times as long
+        more = np.int32(change)  # np.add.at is 100 times slower with a Python int
         for cells, _ in self._each(storage, places, mask):
             np.add.at(getattr(self, name), cells, more)
 
     def before_barrier(self, everyone: bool) -> None:
-        """Called before threads meet; `everyone` says that all blocks do."""
+        """Update the records before a barrier; `everyone` says that all blocks wait at it."""
         self._seen.clear()
         if everyone:
             self._unsorted.clear()
@@ -173,7 +178,7 @@ class Shadow:
     # -- cells
 
     def _each(self, storage: Storage, places: Array, mask: Mask) -> Iterator[tuple[Array, Array]]:
-        """(cells, threads) of an access; several when the type has several cells."""
+        """The pairs (cells, threads) of an access: one for each cell of an element."""
         threads = self.run.threads
         numbers = np.zeros(1, np.int64) if threads is None else threads.numbers
         if places.shape == numbers.shape and mask is True:
@@ -236,7 +241,7 @@ class Shadow:
         if self._written or self.shared_by_blocks:
             self._refuse(storage, cells, rows, stamps, threads, self._writers, "read", "written")
         if not self.shared_by_blocks and not threads.has_warp_barriers:
-            # Only a write before the next barrier asks who has read.
+            # Defer recording reads: they matter only if a write follows before the next barrier.
             self._unsorted.append((cells, rows))
             return
         self._note_read(cells, rows, stamps, threads)
@@ -270,9 +275,9 @@ class Shadow:
     def _refuse_other_blocks(
         self, storage: Storage, cells: Array, rows: Array, stamps: Array, threads: Threads
     ) -> None:
-        """RaceError when the statement itself wrote one element in several blocks.
+        """RaceError when threads of several blocks wrote one element in this statement.
 
-        Threads of one block may store one value in one statement.
+        Threads of one block may store the same value in one statement.
         """
         found = self._writers[cells]
         bad = threads.block_of_stamp(found) != threads.block_of_stamp(stamps)
@@ -296,7 +301,10 @@ class Shadow:
         now: str,
         before: str,
     ) -> None:
-        """RaceError when another thread's access in `record` is not ordered before this one."""
+        """RaceError when an access in `record` by another thread is not ordered before this one.
+
+        `now` and `before` are the verbs for the two accesses in the message.
+        """
         found = record[cells]
         differ = found ^ stamps
         if self.shared_by_blocks:
@@ -315,7 +323,7 @@ class Shadow:
     def _met_in_warp(
         self, cells: Array, rows: Array, found: Array, threads: Threads, reading: bool
     ) -> Array:
-        """Whether a warp barrier lies between the access found and the one of `rows`."""
+        """Whether a warp barrier orders the recorded access `found` before the one of `rows`."""
         times, warp = self._warps(reading)
         met: Array = (
             (found != 0)
@@ -325,7 +333,7 @@ class Shadow:
         return met
 
     def _warps(self, reading: bool) -> tuple[Array, Array]:
-        """Of the reads or the writes of each cell: when in its warp's time, and by which warp."""
+        """For the last reads or writes of each cell: the warp's time, and the warp."""
         if reading:
             return self._read_warp_time, self._read_warp
         return self._write_warp_time, self._write_warp
@@ -348,7 +356,7 @@ class Shadow:
         record[cells] = new
         late = record[cells] != new
         if late.any():
-            if self.shared_by_blocks:  # several threads, perhaps of several blocks, in one go
+            if self.shared_by_blocks:  # threads of several blocks may be in one access
                 last = threads.block_of_stamp(record[cells])
                 other = last != threads.block_of_stamp(stamps)
                 many = np.where(other, _ALL_BLOCKS, many)
@@ -363,14 +371,14 @@ class Shadow:
         single: Array,
         threads: Threads,
     ) -> None:
-        # Accesses that a warp barrier has ordered differ only for other warps.
+        # Accesses that a warp barrier orders conflict only with those of other warps.
         reading = record is self._readers
         single |= self._met_in_warp(cells, rows, before, threads, reading)
         times, warp = self._warps(reading)
         times[cells] = threads.warp_time[threads.warp_of[rows]]
         stamps, own = threads.stamps[rows], threads.warp_number[rows]
         fresh = (before ^ stamps) >= 1 << EPOCH
-        if self.shared_by_blocks:  # whose barriers order nothing for each other
+        if self.shared_by_blocks:  # barriers of one block do not order another
             fresh &= (before == 0) | (
                 threads.block_of_stamp(before) == threads.block_of_stamp(stamps)
             )

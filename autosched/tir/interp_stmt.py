@@ -1,7 +1,7 @@
-"""Statements as Python source: the compiler of the interpreter.
+"""Compiles statements to Python source: the upper half of the interpreter's compiler.
 
 Statements outside of kernels become plain Python loops over scalars. Inside the outermost
-thread_extent one Python statement acts for all threads at once, under a mask of those that run:
+thread_extent, one Python statement acts for all threads at once, under a mask of those that run:
 a condition or loop bound that differs between threads narrows the mask.
 """
 
@@ -53,7 +53,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import all_exprs, stmts
 
-_DEEPEST = 12  # loops in one Python function; CPython allows 20
+_DEEPEST = 12  # the most nested loops in one Python function; CPython allows 20
 
 
 class StmtCompiler(ExprCompiler):
@@ -81,25 +81,28 @@ class StmtCompiler(ExprCompiler):
     # -- lines of source
 
     def emit(self, line: str) -> None:
-        """Adds one line at the current indentation."""
+        """Append one line at the current indentation."""
         self.lines.append(" " * self._depth + line)
         self.origins.append(self.current)
 
     def start_kernel(self) -> None:
-        """What depends on threads alone goes here from now on."""
+        """Start a kernel: hoisted expressions are inserted at this line from now on."""
         self.kernel_start, self.kernel_indent = len(self.lines), " " * self._depth
         for table in (self.thread_vars, self.threads_alone, self.hoisted_parts, self.hoisted):
             table.clear()
 
     def before_statements(self, line: str) -> None:
-        """Adds a line to the start of the kernel."""
+        """Add a line to the start of the kernel."""
         self.lines.insert(self.kernel_start, self.kernel_indent + line)
         self.origins.insert(self.kernel_start, None)
         self.kernel_start += 1
 
     @contextmanager
     def inside(self, head: str, loop: bool = False) -> Iterator[None]:
-        """An indented block below `head`; deep loops move into functions of their own."""
+        """A context that emits an indented block below `head`.
+
+        Loops nested deeper than Python allows are moved to functions of their own.
+        """
         self.emit(head)
         self._depth += 1
         self._loops += loop
@@ -118,7 +121,7 @@ class StmtCompiler(ExprCompiler):
         self._depth -= 1
 
     def assign(self, value: Value, prefix: str = "v") -> Value:
-        """`value` stored in a Python variable; a constant stays as it is."""
+        """`value` assigned to a Python variable, unless it is a name or a nonzero constant."""
         if value.strength == ATOM and (value.text.isidentifier() or value.low == value.high != 0):
             return value
         name = self.fresh(prefix)
@@ -126,7 +129,7 @@ class StmtCompiler(ExprCompiler):
         return value._replace(text=name, strength=ATOM)
 
     def stmt(self, stmt: Stmt) -> None:
-        """Compiles one statement."""
+        """Compile one statement."""
         rule = _RULES.get(type(stmt))
         if rule is None:
             raise InterpreterError(f"{type(stmt).__name__} cannot be run:\n{stmt!r}")
@@ -137,7 +140,7 @@ class StmtCompiler(ExprCompiler):
     # -- memory
 
     def bind_memory(self, var: Var, name: str, dtype: DType, size: Value, text: str) -> Memory:
-        """Binds pointer `var` to the Storage that `text` makes, viewed as each type accessed."""
+        """Bind pointer `var` to the Storage that `text` gives, with a view for each type used."""
         scope = self.storage_scope(var.scope)
         plain = not self.in_kernel or scope.startswith("global")
         rank = "global" if plain else scope.partition(".")[0]
@@ -154,7 +157,7 @@ class StmtCompiler(ExprCompiler):
         return memory
 
     def bind_place(self, var: Var, name: str) -> None:
-        """Binds pointer `var` to the value of a Python variable, and the memory behind it."""
+        """Bind pointer `var` to the Python variable `name`, and to the memory that it points to."""
         self.names[var] = Value(name)
         types = self._view_types.get(var)
         if types:
@@ -167,13 +170,13 @@ class StmtCompiler(ExprCompiler):
             self.names[var] = Value(typed)
 
     def storage_scope(self, scope: str) -> str:
-        """`scope`, or the one that StorageFlatten will infer when it is still empty."""
+        """`scope`; if it is empty, the scope that StorageFlatten will infer."""
         if scope or not self.scopes:
             return scope or "global"
         return "shared" if self.scopes[-1].startswith("blockIdx") else "local"
 
     def allocate(self, var: Var, name: str, dtype: DType, extents: Sequence[Value]) -> Memory:
-        """Fresh storage for `extents` values of `dtype`."""
+        """Allocate fresh storage for product(extents) values of `dtype`, and bind `var` to it."""
         scope = self.storage_scope(var.scope)
         fields = f"{name!r}, ({''.join(e.text + ', ' for e in extents)}), {dtype.lanes}"
         fields += f", {self.type_name(dtype.element)}"
@@ -186,13 +189,13 @@ class StmtCompiler(ExprCompiler):
         return self.bind_memory(var, name, dtype, size, text)
 
     def _cell_bytes(self, var: Var, dtype: DType) -> int:
-        """The bytes of the smallest type that the memory of `var` is accessed as."""
+        """The bytes of the smallest type as which the memory of `var` is accessed."""
         types = self._view_types.get(var) or {dtype}
         smallest: int = min(t.bytes for t in types)
         return smallest
 
     def realize(self, buffer: Buffer, ranges: Sequence[tuple[Expr, Expr]]) -> None:
-        """Fresh storage for a region of `buffer`: (min, extent) per dimension."""
+        """Allocate fresh storage for a region of `buffer`: (min, extent) per dimension."""
         lows = tuple(self.assign(self.expr(low)) for low, _ in ranges)
         extents = tuple(self.assign(self.expr(extent)) for _, extent in ranges)
         uniform = tuple(
@@ -207,7 +210,7 @@ class StmtCompiler(ExprCompiler):
         )
 
     def parameter(self, buffer: Buffer, storage: Storage, shape: Sequence[int]) -> None:
-        """Binds a buffer of the function's signature to an array of the caller."""
+        """Bind a buffer of the function's signature to the caller's array in `storage`."""
         name = self.constant(storage)
         if buffer.data in self.written or buffer.name in self.outputs:
             fresh = buffer.name in self.outputs
@@ -295,7 +298,7 @@ class StmtCompiler(ExprCompiler):
             self.stmt(stmt.body)
 
     def _ragged(self, stmt: For, low: Value, extent: Value, var: Value) -> None:
-        """A loop whose bounds differ between threads: each leaves when it is done."""
+        """Compile a loop whose bounds differ between threads: each drops out when it is done."""
         outer, step = self.mask, self.fresh("i")
         head = f"for {step} in range(longest({extent.text}, {outer})):"
         with self.inside(head, loop=True):
@@ -366,7 +369,7 @@ class StmtCompiler(ExprCompiler):
             kernel.thread_extent(self, stmt, stmt.node)
         elif stmt.key == "virtual_thread" and isinstance(stmt.node, IterVar):
             var, extent = stmt.node.var, stmt.value
-            around = self.names.get(var)  # a stage inside may be bound to the same axis
+            around = self.names.get(var)  # an outer statement may have bound the same axis
             self.stmt(For(var, IntImm(0, var.dtype), extent, ForKind.SERIAL, stmt.body))
             if around is not None:
                 self.names[var] = around
@@ -418,7 +421,7 @@ class StmtCompiler(ExprCompiler):
 
 
 def _view_types(body: Stmt) -> dict[Var, set[DType]]:
-    """The element types that each pointer is accessed as."""
+    """The element types as which the memory of each pointer is accessed."""
     found: dict[Var, set[DType]] = {}
     for stmt in stmts(body):
         if isinstance(stmt, BufferStore):

@@ -1,4 +1,4 @@
-"""Threads of the interpreter: one kernel's threads advance together, statement by statement.
+"""Threads of the interpreter: all threads of a kernel advance in lockstep, statement by statement.
 
 Threads are numbered with threadIdx.x fastest, then threadIdx.y, threadIdx.z, then the blocks.
 """
@@ -35,7 +35,7 @@ _THREADS_AT_ONCE = 1 << 15
 
 
 class Run:
-    """One run of a function: what is watched, and the threads that run at the moment."""
+    """One run of a function: its watch, the AMX tiles, and the threads that run at the moment."""
 
     def __init__(self, watch: Watch | None, has_warp_barriers: bool) -> None:
         self.watch = watch
@@ -45,7 +45,7 @@ class Run:
         self.tiles = Tiles()
 
     def shadow(self, storage: Storage, cell_bytes: int, initialised: bool) -> None:
-        """Gives global memory its shadow, as far as one is asked for."""
+        """Give global memory a shadow, if the watch asks for races or uninitialised reads."""
         watch = self.watch
         if watch is None or not (watch.races or watch.initialised):
             return
@@ -63,15 +63,15 @@ class Run:
     def allocate(
         self, name: str, extents: Sequence[Any], lanes: int, dtype: DType, cell_bytes: int
     ) -> Storage:
-        """Storage outside of kernels."""
+        """Allocate storage outside of kernels."""
         storage = Storage(name, nothing(_count(name, extents) * lanes, dtype.numpy))
         self.shadow(storage, cell_bytes, initialised=False)
         return storage
 
     def launch(self, kernel: Callable[[Threads], None], extents: Mapping[str, int]) -> None:
-        """Runs `kernel` on its blocks, as many at once as stay within a bounded number of threads.
+        """Run `kernel` on its blocks, as many at once as a bounded number of threads allows.
 
-        An InterpreterError learns which thread it came from.
+        Adds the thread that caused an InterpreterError to it.
         """
         self.launches += 1
         per_block = int(np.prod([extents.get(t, 1) for t in THREAD_TAGS]))
@@ -91,7 +91,7 @@ class Run:
         self.threads = None
 
     def tick(self) -> None:
-        """Ends a watched run whose time is over."""
+        """Raise TooLargeError if a watched run has exceeded its time limit."""
         if self.watch is not None:
             self.watch.tick()
 
@@ -106,11 +106,11 @@ def _count(name: str, extents: Sequence[Any]) -> int:
 
 
 class Threads:
-    """The threads of some blocks of one kernel.
+    """The threads of the blocks of one kernel that run at once.
 
-    `stamps` are each thread's epoch and number in the launch (`interp_shadow.py`); `many_stamps`
-    stand for several threads of its block, which have one number more. `warp_of` numbers the warps
-    of these blocks, `warp_number` those of the grid.
+    `stamps` are each thread's epoch and number in the launch (`interp_shadow.py`). `many_stamps`
+    stand for several threads of its block; their number is one past the block's last thread.
+    `warp_of` is each thread's warp among these blocks, `warp_number` that in the grid.
     """
 
     def __init__(self, run: Run, extents: Mapping[str, int], blocks: Array) -> None:
@@ -137,14 +137,14 @@ class Threads:
         self.groups = Warpgroups(self)
         self._shadows: list[Shadow] = []
 
-    # -- who is who
+    # -- names and positions of threads
 
     def describe(self, row: int) -> str:
-        """Thread number `row` in words."""
+        """Thread number `row` of these blocks in words."""
         return self._words(int(self.blocks[self.block_of[row]]), int(self.in_block[row]))
 
     def describe_stamp(self, stamp: int) -> str:
-        """The thread of a stamp in words."""
+        """The thread, or the threads, of a stamp in words."""
         number = stamp & ((1 << EPOCH) - 1)
         if number == (1 << EPOCH) - 1:
             return "several blocks"
@@ -179,7 +179,7 @@ class Threads:
         raise InterpreterError(f"unknown thread axis {tag!r}")
 
     def per_thread(self, value: Any) -> Array:
-        """An integer that depends on threads alone as one int64 for each of them."""
+        """An integer that depends on threads only, as an int64 array with an element per thread."""
         return np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.int64), self.count))
 
     def allocate(
@@ -191,7 +191,10 @@ class Threads:
         scope: str,
         cell_bytes: int,
     ) -> Storage:
-        """Storage of `scope` for every thread, warp or block; of fragments a lane's part."""
+        """Allocate storage of `scope` for every thread, warp or block.
+
+        For a fragment each lane gets 1/32.
+        """
         count = _count(name, extents) * lanes
         rank = scope.partition(".")[0]
         private = rank not in ("shared", "warp")
@@ -205,7 +208,7 @@ class Threads:
             instances, owner = self.blocks.size * self.warps_per_block, self.warp_of
         else:
             instances, owner = self.count, self.numbers
-            cell_bytes = dtype.bytes  # memory per thread is not seen as a type of another size
+            cell_bytes = dtype.bytes  # memory per thread is never viewed as a type of another size
         flat = nothing(count * instances, dtype.numpy)
         storage = Storage(name, flat, instances, owner, private=private)
         if storage.flat.nbytes // instances % cell_bytes:
@@ -224,7 +227,10 @@ class Threads:
         return storage
 
     def barrier(self, scope: str, mask: Mask) -> None:
-        """tvm_storage_sync: all threads of each block (warp) that take part meet."""
+        """tvm_storage_sync: the threads of each block (or warp) wait for each other.
+
+        BarrierError when only some threads of a block (or warp) reach it.
+        """
         self.run.tick()
         mask = thread_mask(mask)
         kind, groups = ("warp", self.warp_of) if scope == "warp" else ("block", self.block_of)
@@ -260,9 +266,9 @@ class Threads:
         condition: Any,
         mask: Mask,
     ) -> None:
-        """tvm_thread_allreduce: combines the values of the threads along `tags`.
+        """tvm_thread_allreduce: combine the values of the threads along `tags`.
 
-        Every thread of a group gets the result; threads where `condition` or the mask fails
+        Every thread of a group gets the result. Threads for which `condition` or the mask is false
         contribute the identity.
         """
         shape = (
@@ -297,7 +303,7 @@ class Threads:
     def counted(
         self, count: AccessCount, scope: str, storage: Storage, index: Any, mask: Mask
     ) -> Any:
-        """`index`, after its access is counted: passes of shared, sectors of global memory."""
+        """`index`, after adding its access to `count`: shared-memory passes or global sectors."""
         places = np.asarray(index, np.int64)
         lanes = places.shape[1] if places.ndim == 2 else 1
         first = np.broadcast_to(places[:, 0] if places.ndim == 2 else places, self.count)
@@ -313,10 +319,10 @@ class Threads:
         return index
 
     def shuffle(self, op: str, lanes: Any, value: Any, offset: Any, width: Any, mask: Mask) -> Any:
-        """tvm_warp_shuffle*: the value of another lane of the warp, own value outside `width`.
+        """tvm_warp_shuffle*: the value of another lane of the warp, the own value outside `width`.
 
-        A lane that does not run, or is not among the bits of `lanes`, gives what means nothing;
-        `poisoned` then tells for whom.
+        The value of a lane that does not run, or is not among the bits of `lanes`, is undefined.
+        The threads that got an undefined value are marked in `poisoned`.
         """
         width = int(np.max(width))
         lane = self.in_block % WARP
@@ -339,7 +345,7 @@ class Threads:
 
 
 def _coordinates(number: int, tags: Sequence[str], extents: Mapping[str, int]) -> str:
-    """A block or thread as (x, y, z), or x where there is only one axis."""
+    """The text of a block or thread as (x, y, z), or x where there is only one axis."""
     parts = []
     for tag in tags:
         number, part = divmod(number, extents.get(tag, 1))

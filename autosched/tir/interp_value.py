@@ -1,4 +1,4 @@
-"""What the interpreter's compiler knows of a value: its Python text, variance and interval."""
+"""Compiled values of the interpreter: Python text, variance between threads, and interval."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from autosched.tir.dtype import DType
 from autosched.tir.expr import GE, GT, LE, LT, NE, Add, Div, Expr, FloorDiv, FloorMod, Mod, Mul, Sub
 from autosched.tir.interp_math import trunc_div
 
-# How tightly Python text binds.
+# The binding strength of Python text, from weakest to strongest.
 COMPARE, OR, AND, SUM, TERM, ATOM = range(1, 7)
 
 
 class Value(NamedTuple):
-    """Python text of a value: precedence, whether threads may differ, and [low, high] of ints."""
+    """A compiled value.
+
+    `text` is its Python text, `strength` how tightly that binds. `varying` says that the value may
+    differ between threads. An integer lies in [low, high].
+    """
 
     text: str
     strength: int = ATOM
@@ -31,10 +35,11 @@ class Value(NamedTuple):
 
 @dataclass(slots=True)
 class Memory:
-    """A pointer's storage: Python names per element type are `storage_<type>`, `array_<type>`.
+    """The memory that a pointer points to.
 
-    `size` counts elements of `dtype`'s element type; `plain` says that all threads share it, and
-    `scope` is global, shared, warp or local.
+    For each element type there are Python names of a Storage and, if plain, of a flat array; `key`
+    is part of these names. `size` is in elements of `dtype`'s element type. `plain` says that all
+    threads share the memory. `scope` is global, shared, warp or local.
     """
 
     name: str
@@ -55,11 +60,12 @@ class Memory:
 
 @dataclass(slots=True)
 class Place:
-    """How a buffer's indices become a place in memory.
+    """The mapping of a buffer's indices to memory.
 
-    `lows`/`extents` are the valid region per dimension when `checked`, `strides` and `offset` in
-    elements. `complete` says that an index inside the region is surely inside the memory. A match
-    buffer has a `base` place and `shifts` to add to (and, for leading ones, put before) indices.
+    `lows` and `extents` are the valid region per dimension if `checked`; `strides` and `offset` are
+    in elements. `complete` says that every index inside the region is inside the memory. A match
+    buffer has a `base` place: `shifts` are added to its last indices, and leading shifts are put
+    before them, to get indices of the base.
     """
 
     name: str
@@ -102,7 +108,8 @@ def interval(kind: type[Expr], a: Value, b: Value) -> tuple[int, int]:
 
 def division_interval(kind: type[Expr], a: Value, b: Value) -> tuple[int, int]:
     """The interval of a quotient or remainder."""
-    if b.low <= 0:  # only the usual case is worth knowing; -min / -1 leaves the type
+    # A coarse interval suffices for divisors that may be negative; min / -1 leaves the type.
+    if b.low <= 0:
         size = max(abs(a.low), abs(a.high)) if kind in (Div, FloorDiv) else 0
         size = max(size, abs(b.low), abs(b.high))
         return -size, size
@@ -117,7 +124,7 @@ def division_interval(kind: type[Expr], a: Value, b: Value) -> tuple[int, int]:
 
 
 def decide(kind: type[Expr], a: Value, b: Value) -> bool | None:
-    """The outcome of a comparison that holds for all values of the intervals, or None."""
+    """The outcome of a comparison if it is the same for all values of the intervals, else None."""
     fn = _ORDER.get(kind)
     if fn is None:
         if a.high < b.low or b.high < a.low:
@@ -128,10 +135,10 @@ def decide(kind: type[Expr], a: Value, b: Value) -> bool | None:
 
 
 def is_settled(condition: Value) -> bool:
-    """Whether the condition has one outcome, and need not be computed for what its calls do."""
+    """Whether the condition has a known outcome and no external call that must be executed."""
     return condition.low == condition.high and "extern(" not in condition.text
 
 
 def type_interval(dtype: DType) -> tuple[int, int]:
-    """All values of an integer type; (0, 0) for others, whose interval is not used."""
+    """The interval of an integer type; (0, 0) for other types, whose interval is not used."""
     return (int(dtype.min_value), int(dtype.max_value)) if dtype.is_integral else (0, 0)

@@ -1,7 +1,7 @@
-"""What the lanes of a warp do together: matrix fragments, and the loads and products of them.
+"""Models warp-wide operations: loads, products and stores of matrix fragments.
 
-All 32 lanes must take part. Each value is read and written by the thread that holds it, so the
-shadow of memory sees which thread read what, and a fragment's value that nothing wrote is found.
+All 32 lanes must take part. Each value is read and written by the thread that holds it, so that the
+shadow memory records which thread read what, and detects fragment values that nothing wrote.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from autosched.tir.interp_threads import Threads
 
 Place = tuple[Storage, Any]
-"""Memory and, per thread, the number of an element in it."""
+"""A storage and, per thread, the index of an element in it."""
 _ROW_BYTES = 16
 
 
 class Warps:
-    """The warps of some threads."""
+    """The warp-wide operations of a set of threads."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._lane = threads.in_block % WARP
 
     def multiply(self, atom: Atom, a: Place, b: Place, c: Place, d: Place, mask: Mask) -> None:
-        """d = a b + c; offsets are those of the first value of each lane."""
+        """Compute d = a b + c; each place gives the first value of each lane."""
         mask = self._whole(mask)
         maps = (atom.a, atom.b, atom.c)
         values = [
@@ -51,10 +51,10 @@ class Warps:
         counter: Counter,
         mask: Mask,
     ) -> None:
-        """ldmatrix: `count` matrices of 8 rows of 16 bytes, whose addresses lanes give.
+        """ldmatrix: load `count` matrices of 8 rows of 16 bytes, at row addresses given by lanes.
 
-        Lane l gets 4 bytes of row l // 4 of each; `transposed`, elements of 2 bytes of column
-        l // 4. Raises AlignmentError when a row is not a multiple of 16 bytes away.
+        Lane l gets 4 bytes of row l // 4 of each matrix; if `transposed`, two elements of 2 bytes
+        of column l // 4. Raises AlignmentError when a row address is not a multiple of 16 bytes.
         """
         mask = self._whole(mask)
         storage, at = source
@@ -80,7 +80,7 @@ class Warps:
         into.store(self._places(to, count * own), values, _wide(mask))
 
     def zero(self, place: Place, count: int, mask: Mask) -> None:
-        """ptx_mma_fill: the first `count` values of each lane are zero."""
+        """ptx_mma_fill: set the first `count` values of each lane to zero."""
         mask = self._whole(mask)
         storage, at = place
         places = self._places(at, count)
@@ -89,7 +89,7 @@ class Warps:
     def store_result(
         self, source: Place, target: Place, stride: Any, counter: Counter, mask: Mask
     ) -> None:
-        """ptx_mma_store: a result of 16 x 8 to rows `stride` apart, two columns at once."""
+        """ptx_mma_store: store a 16 x 8 result to rows `stride` apart, two columns at once."""
         mask = self._whole(mask)
         values = self._values(source, RESULT.shape[1], mask)
         rows, columns = RESULT[self._lane].transpose(2, 0, 1)
@@ -106,7 +106,7 @@ class Warps:
         storage.store(elements, values, _wide(mask))
 
     def fill(self, fragment: Place, value: Any, mask: Mask) -> None:
-        """tvm_fill_fragment: every element is `value`."""
+        """tvm_fill_fragment: set every element to `value`."""
         mask = self._whole(mask)
         storage, number = fragment
         values = np.broadcast_to(np.asarray(value), self._threads.count)[:, None]
@@ -116,7 +116,7 @@ class Warps:
     def load(
         self, scope: str, fragment: Place, source: Place, steps: Sequence[Any], mask: Mask
     ) -> None:
-        """tvm_load_matrix_sync: `steps` are the elements from row to row and column to column."""
+        """tvm_load_matrix_sync: load a fragment; `steps` are the strides of rows and columns."""
         mask = self._whole(mask)
         storage, number = fragment
         memory = source[0]
@@ -127,7 +127,7 @@ class Warps:
     def store(
         self, scope: str, fragment: Place, target: Place, steps: Sequence[Any], mask: Mask
     ) -> None:
-        """tvm_store_matrix_sync, with `steps` as in `load`."""
+        """tvm_store_matrix_sync: store a fragment, with `steps` as in `load`."""
         mask = self._whole(mask)
         storage, number = fragment
         values = self._values(
@@ -136,14 +136,14 @@ class Warps:
         target[0].store(self._elements(scope, target, steps, mask), values, _wide(mask))
 
     def _elements(self, scope: str, memory: Place, steps: Sequence[Any], mask: Mask) -> Array:
-        """The elements of memory that each lane holds of a fragment."""
+        """The indices in memory of the elements that each lane holds: (threads, values)."""
         rows, columns = FRAGMENT_MAPS[scope][self._lane].transpose(2, 0, 1)
         first, down, right = (self._of_warp(x, mask, memory[0].name) for x in (memory[1], *steps))
         elements: Array = first[:, None] + rows * down[:, None] + columns * right[:, None]
         return elements
 
     def _of_warp(self, value: Any, mask: Mask, name: str) -> Array:
-        """An address or step, which all lanes of a warp must agree on."""
+        """An address or stride per thread; WarpError unless all lanes of a warp have the same."""
         each = np.broadcast_to(np.asarray(value, np.int64), self._threads.count)
         leader = each[self._threads.numbers - self._lane]
         wrong = (each != leader) if mask is True else (each != leader) & mask
@@ -165,7 +165,7 @@ class Warps:
         return first[:, None] + np.arange(count)
 
     def _whole(self, mask: Mask) -> Mask:
-        """The mask per thread (True for all), when no warp takes part with some lanes only."""
+        """The mask per thread (True for all); WarpError if only some lanes of a warp run."""
         threads = self._threads
         running = np.broadcast_to(True if mask is True else thread_mask(mask), threads.count)
         present = np.bincount(threads.warp_of, weights=running)

@@ -1,8 +1,8 @@
-"""What four warps of the interpreter do together: products whose operands lie in shared memory.
+"""Models operations of four warps: asynchronous products of operands in shared memory (wgmma).
 
-A product reads its tiles when it begins, and again when it has to be done: whoever writes to them
-in between is found, and what it computes is what they hold then. Until it is done its sums are as
-they were.
+A product reads its tiles when it begins, so that races with later writes are detected, and again
+when it must be finished, with the values that the tiles hold then. Until then its sums are
+unchanged.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _NOT_ALL = "a product of four warps that not all of them run"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """A product: its sums, and the elements of both tiles that each thread reads for its warp.
+    """A product that has begun, of the warpgroups where `mask` holds.
 
-    Of the warpgroups where `mask` holds.
+    `c` are its sums. `a` and `b` are each tile's place, and the indices of the elements that each
+    thread reads for its warp.
     """
 
     product: GroupProduct
@@ -39,14 +40,14 @@ class _Begun:
 
 
 class Warpgroups:
-    """The warpgroups of some threads, and the products that they have begun, the oldest first."""
+    """The warpgroups of a set of threads, and the products that they have begun, oldest first."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._begun: list[_Begun] = []
 
     def multiply(self, product: GroupProduct, c: Place, a: Place, b: Place, mask: Mask) -> None:
-        """ptx_wgmma. Raises WarpError when four warps do not go together."""
+        """ptx_wgmma: begin a product. Raises WarpError unless all four warps of a group run it."""
         threads = self._threads
         running = np.broadcast_to(np.asarray(mask), threads.count)
         if threads.per_block % (GROUP * WARP):
@@ -69,13 +70,16 @@ class Warpgroups:
         self.wait(product.pending)
 
     def wait(self, pending: int) -> None:
-        """ptx_wgmma_wait: all products but the newest `pending` are done."""
+        """ptx_wgmma_wait: finish all products except the newest `pending`."""
         while len(self._begun) > pending:
             self._finish(self._begun.pop(0))
 
     def _first(self, place: Place, below: int, running: Array) -> Array:
-        """The first element for each thread: of each of the four warps `below` elements behind that
-        of the one before, so that all that are `running` agree on where the tile begins."""
+        """The index of the first element for each thread.
+
+        Each of the four warps begins `below` elements after the one before. WarpError unless all
+        `running` threads of a warpgroup agree on the tile's address, and that is aligned.
+        """
         storage, at = place
         threads = self._threads
         first = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), threads.count))
@@ -93,7 +97,10 @@ class Warpgroups:
         return first
 
     def _dealt(self, product: GroupProduct, first: Array, tile: Array) -> Array:
-        """The elements of a warp's tile dealt out to its lanes: (threads, elements of each)."""
+        """The indices of a tile's elements, distributed over the lanes of a warp.
+
+        The result has the shape (threads, elements per lane).
+        """
         lanes = tile.reshape(-1, WARP).T[self._threads.lane]
         return product.kept_at(first[:, None] + lanes)
 
@@ -118,6 +125,6 @@ class Warpgroups:
         storage.store(places, found.reshape(places.shape), begun.mask)
 
     def _tile(self, values: Array, shape: tuple[int, ...]) -> Array:
-        """The tiles of warps, of which each lane has read its share."""
+        """The tiles (warps, *shape) from the elements that each lane has read."""
         each = np.asarray(values).reshape(-1, WARP, values.shape[1])
         return each.transpose(0, 2, 1).reshape(-1, *shape)

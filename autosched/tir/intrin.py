@@ -1,4 +1,4 @@
-"""The intrinsics that a Call may name: one literal table."""
+"""The intrinsics that a Call may name, with their effects: one literal table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import Enum
 
 
 class Effect(Enum):
-    """What a call may do besides returning a value."""
+    """The side effects that a call may have."""
 
     PURE = "pure"
-    ANNOTATION = "annotation"  # no meaning of its own: likely
+    ANNOTATION = "annotation"  # returns its argument and only marks it, as `likely`
     READ = "read"  # reads memory or state
-    OPAQUE = "opaque"  # anything
+    OPAQUE = "opaque"  # may do anything
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -52,8 +52,7 @@ POINTER_OFFSETS: dict[str, tuple[tuple[int, int], ...]] = {
     "ptx_mma_store": ((0, 1), (3, 4)),
     "ptx_wgmma": ((5, 6), (7, 8), (9, 10)),
 }
-"""Of calls that take pointers, each with an offset in elements: the places of both among the
-arguments."""
+"""For calls that take pointers with offsets in elements: the argument positions of each pair."""
 
 UNARY_MATH = frozenset(_UNARY_MATH)
 BINARY_MATH = frozenset(_BINARY_MATH)

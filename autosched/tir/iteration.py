@@ -35,7 +35,7 @@ class Range:
 class IterVar(Operators):
     """An iteration variable: domain, variable, kind (see IterKind) and thread tag ("" if none).
 
-    It stands for its variable in expressions: `A[i, k]` with IterVars i, k.
+    In expressions it stands for its variable: `A[i, k]` with IterVars i, k.
     """
 
     __slots__ = ("dom", "kind", "thread_tag", "var")
@@ -85,14 +85,14 @@ class CommReducer:
         self.lhs = lhs
         self.rhs = rhs
         for var in (*lhs, *rhs):
-            var._data = True  # they stand for what is reduced, see data.py
+            var._data = True  # the operands of a reduction are data (data.py)
         self.result = result
         self.identity = identity
         self.name = name
 
 
 class Reduce(Node):
-    """The reduction of `source` over `axis` where `condition` holds; component `value_index`.
+    """Component `value_index` of the reduction of `source` over `axis` where `condition` holds.
 
     `init` is empty or one expression per component that replaces the identity.
     """

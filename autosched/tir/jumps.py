@@ -1,11 +1,12 @@
-"""Which operations jump with floats: the last bit of an operand decides for another result.
+"""Finds discontinuous float operations, where the last bit of an operand changes the result.
 
-    floor(A[i] / 0.1)        another whole number
-    A[i] / 3 * 3 > A[i]      the other truth value
+    floor(A[i] / 0.1)        a different integer
+    A[i] / 3 * 3 > A[i]      the opposite truth value
 
-Code generators round every product, sum and quotient in such operands by itself, as NumPy does:
-fused, or by a reciprocal, they would be other floats. It does not matter whether such an operand
-stands there, in a variable or in memory: that is the schedule's choice, not the program's.
+Such operations are said to jump. Code generators round every product, sum and quotient in their
+operands individually, as NumPy does: fused operations or reciprocals would give other floats. That
+also holds for operands that are held in a variable or in memory, which the schedule decides, not
+the program.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from autosched.tir.stmt import BufferStore, Evaluate, LetStmt, Stmt
 from autosched.tir.walk import free_vars, stmts
 
 ROUNDINGS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc"))
-"""Calls that give whole numbers."""
+"""The intrinsics that round to a whole number."""
 
 _ORDERED = (Call, Cast, EQ, GE, GT, LE, LT, NE, FloorDiv, FloorMod, Mod)
 _KINDS, _JUMPING = frozenset(_ORDERED), bits_of(*_ORDERED)
@@ -48,8 +49,8 @@ _SUMS, _FUSED = bits_of(Add, Sub), bits_of(Mul, Div)
 
 
 def jumps(e: Expr) -> bool:
-    """Whether `e` makes whole numbers of floats, or compares floats."""
-    if type(e) not in _KINDS:  # most are not, and this is asked of all
+    """Whether `e` rounds a float to a whole number, or compares floats."""
+    if type(e) not in _KINDS:  # fast path: most expressions are of other kinds
         return False
     match e:
         case Cast(value):
@@ -64,10 +65,10 @@ def jumps(e: Expr) -> bool:
 
 
 def made_whole(e: Expr) -> frozenset[Expr]:
-    """What `e`, which jumps, rounds to a whole number: its one operand, or nothing.
+    """The operand that the jumping `e` rounds to a whole number; empty if `e` is no rounding.
 
-    Where it rounds to nearest or toward zero the terms of a sum count, too: what terms below
-    2**-36 err by is no matter there.
+    If it rounds to nearest or toward zero, the terms of a sum are included: the errors of terms
+    below 2**-36 do not matter there.
     """
     match e:
         case Cast(value) if not e.dtype.is_bool:
@@ -87,11 +88,11 @@ def _terms(e: Expr) -> Iterator[Expr]:
 
 
 def is_sum(s: BufferStore, buffer: Buffer | None = None) -> bool:
-    """Whether `s` adds products to what it stores to: the order of a sum is free, and they fuse.
+    """Whether `s` accumulates products into the element it stores to; these may be fused.
 
-    A stage that is computed in the memory of its operand has a buffer of its own, and a step of a
-    scan reads another element: they are no sums. With `buffer` the question is whether `s` would be
-    one if it stored to that.
+    The order of such a sum is not defined anyway. A stage computed in place of its operand stores
+    to another buffer object, and a step of a scan reads another element, so neither counts. With
+    `buffer` the question is whether `s` would accumulate if it stored to that buffer.
     """
     if not kinds(s.value) & _FUSED:
         return False
@@ -104,10 +105,10 @@ def is_sum(s: BufferStore, buffer: Buffer | None = None) -> bool:
 
 
 def deciding_variables(*bodies: Stmt) -> frozenset[Var]:
-    """The variables that `bodies` bind, and the pointers to what they store, that operands of jumps
-    are made of.
+    """The variables and pointers, bound or stored in `bodies`, on which operands of jumps depend.
 
-    `bodies` are those of functions that share memory. What is added to a sum is left out.
+    `bodies` are the bodies of functions that share memory. Values accumulated by `is_sum` stores
+    are not followed.
     """
     found: set[Var] = set()
     for body in bodies:
@@ -129,12 +130,12 @@ def deciding_variables(*bodies: Stmt) -> frozenset[Var]:
 
 
 def _read(e: Expr) -> frozenset[Var]:
-    """The variables of `e`, and the pointers that it loads through."""
+    """The variables in `e`, and the pointers that it loads through."""
     return free_vars(e).union(load.buffer.data for load in loads_in(e))
 
 
 def _values(body: Stmt) -> Iterator[tuple[Var, Expr]]:
-    """What variables stand for, and what is stored through pointers."""
+    """The pairs of a variable and its value, and of a pointer and a value stored through it."""
     for s in stmts(body):
         if isinstance(s, LetStmt):
             yield s.var, s.value

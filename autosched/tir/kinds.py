@@ -1,7 +1,7 @@
-"""Which kinds of nodes and which types occur in an expression or statement.
+"""Finds which node classes and types occur in an expression or statement.
 
-The answer is a set of bits, one for each class of nodes and each type, and is remembered on the
-node: a pass that has nothing to do knows it at once, and walks look only where there is something.
+The answer is a set of bits, one for each node class and each type, cached on the node. A pass with
+nothing to do finds out at once, and walks skip subtrees without wanted nodes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from autosched.tir.expr import BufferLoad, Expr, Var
 from autosched.tir.stmt import Allocate, AllocateConst, Stmt
 from autosched.tir.walk import child_stmts, direct_exprs, stmts
 
-_POINTER = "pointer"  # a variable that is one
+_POINTER = "pointer"  # the kind of variables that are pointers
 
 _bits: dict[type[Expr] | DType | str, int] = {}
 _of_node: dict[tuple[type[Expr], DType], int] = {}
 
 
 def bits_of(*kinds: type[Expr] | DType) -> int:
-    """The bits of these classes (subclasses not counted) and types."""
+    """The bits of node classes (without their subclasses) and types."""
     found = 0
     for kind in kinds:
         found |= _bit(kind)
@@ -35,7 +35,7 @@ def _bit(kind: type[Expr] | DType | str) -> int:
 
 
 POINTER = _bit(_POINTER)
-"""Of variables that are pointers, beside the bit of their class."""
+"""The bit of variables that are pointers, in addition to the bit of their class."""
 
 _LOADS = bits_of(BufferLoad)
 
@@ -59,7 +59,7 @@ def kinds(e: Expr) -> int:
 
 
 def kinds_in(s: Stmt) -> int:
-    """The bits of all expressions in `s` and below, and of the types of what is allocated there."""
+    """The bits of all expressions in `s` and its sub-statements, and of allocated types."""
     known: int | None = getattr(s, "_kinds", None)
     if known is not None:
         return known
@@ -73,13 +73,13 @@ def kinds_in(s: Stmt) -> int:
 
 
 def nodes_with(e: Expr, wanted: int) -> Iterator[Expr]:
-    """The nodes of `e` in or below which one of the `wanted` kinds is, in pre-order."""
+    """The nodes of `e` that are, or contain, a node of the `wanted` kinds, in pre-order."""
     stack = [e] if kinds(e) & wanted else []
     while stack:
         node = stack.pop()
         yield node
         for child in reversed(node.children()):
-            if child._kinds & wanted:  # known, as that of `e` is
+            if child._kinds & wanted:  # cached, because that of `e` is
                 stack.append(child)
 
 
@@ -89,9 +89,9 @@ def loads_in(e: Expr) -> Iterator[BufferLoad]:
 
 
 def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:
-    """Every different node below `root` in or below which one of the `wanted` kinds is.
+    """Every distinct node below `root` that is, or contains, a node of the `wanted` kinds.
 
-    Parents first, in the order of statements, as `walk.unique_exprs` has them.
+    Parents come first, in statement order, as in `walk.unique_exprs`.
     """
     seen: set[Expr] = set()
     for stmt in stmts(root):
@@ -104,5 +104,5 @@ def exprs_with(root: Stmt, wanted: int) -> Iterator[Expr]:
             seen.add(node)
             yield node
             for child in reversed(node.children()):
-                if child._kinds & wanted:  # known, as those of the root are
+                if child._kinds & wanted:  # cached, because that of its root is
                     stack.append(child)

@@ -1,6 +1,6 @@
-"""Sums and products of vectors that are ramps and broadcasts, as ramps and broadcasts.
+"""Folds sums and products of ramps and broadcasts to ramps and broadcasts.
 
-ramp(b, s, n) + broadcast(x, n) is ramp(b + x, s, n): a contiguous access stays one.
+ramp(b, s, n) + broadcast(x, n) is ramp(b + x, s, n): a contiguous access stays contiguous.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from autosched.tir.op import add, mul, sub
 
 
 def as_ramp(e: Expr) -> tuple[Expr, Expr] | None:
-    """Base and stride of an integer ramp, broadcast or scalar."""
+    """The base and stride of an integer ramp, broadcast or scalar; None for anything else."""
     if not e.dtype.is_integral or e.dtype.is_bool:
         return None
     if isinstance(e, Ramp):
@@ -40,7 +40,10 @@ def from_ramp(base: Expr, stride: Expr, lanes: int) -> Expr:
 
 
 def combined(kind: type[Expr], a: Expr, b: Expr) -> Expr | None:
-    """`kind` (Add, Sub or Mul) of a and b, one of them a vector; None when it is no ramp."""
+    """`kind` (Add, Sub or Mul) of a and b as a ramp or broadcast.
+
+    None when the result is neither, and when both are scalars.
+    """
     lanes = max(a.dtype.lanes, b.dtype.lanes)
     left, right = as_ramp(a), as_ramp(b)
     if left is None or right is None or lanes == 1:
@@ -56,19 +59,19 @@ def combined(kind: type[Expr], a: Expr, b: Expr) -> Expr | None:
 
 
 def add_lanes(a: Expr, b: Expr) -> Expr:
-    """a + b, a ramp where that is one."""
+    """a + b, as a ramp where possible."""
     result = combined(Add, a, b)
     return add(a, b) if result is None else result
 
 
 def mul_lanes(a: Expr, b: Expr) -> Expr:
-    """a * b, a ramp where that is one."""
+    """a * b, as a ramp where possible."""
     result = combined(Mul, a, b)
     return mul(a, b) if result is None else result
 
 
 def lane_offsets(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
-    """A scalar and, for each lane of the index `e`, its known distance from it; else None.
+    """The index vector `e` as a scalar plus a constant offset for each lane; else None.
 
     broadcast(i * 56, 4) + ramp(0, 1, 4) // 2 * 28 + ramp(0, 1, 4) % 2   ->   i * 56, (0, 1, 28, 29)
     """
@@ -93,7 +96,10 @@ def lane_offsets(e: Expr) -> tuple[Expr, tuple[int, ...]] | None:
 
 
 def _constant_lanes(e: Expr) -> tuple[int, ...] | None:
-    """The lanes of a quotient, a remainder, or what they are lowered to, of constants."""
+    """The lanes of a quotient or remainder (or a shift or mask, its lowered form) of constants.
+
+    None for other expressions, and for negative operands.
+    """
     match e:
         case FloorDiv(a, b) | FloorMod(a, b) | Div(a, b) | Mod(a, b) | Call(_, (a, b)):
             left, right = lane_offsets(a), lane_offsets(b)
@@ -106,7 +112,7 @@ def _constant_lanes(e: Expr) -> tuple[int, ...] | None:
         return None
     pairs = [(x.value + p, y.value + q) for p, q in zip(xs, ys, strict=True)]
     if any(p < 0 or q < 0 for p, q in pairs):
-        return None  # quotients round up or down, a shift looks at the sign: not needed here
+        return None  # negative operands, for which the forms differ, are not needed here
     match e:
         case FloorDiv() | Div() if all(q for _, q in pairs):
             return tuple([p // q for p, q in pairs])

@@ -1,4 +1,4 @@
-"""Integer expressions as a constant plus multiples of sub-expressions."""
+"""Decomposes integer expressions into a constant plus multiples of sub-expressions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from autosched.tir.op import add, cast, mul, sub
 def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
     """The scalar integer `e` as a constant and the coefficients of sub-expressions (not sums).
 
-    Widening casts of indices are looked through: their arithmetic is taken not to overflow, as that
-    of data and of narrower types is not (data.py). What has no sign, or few bits, is one term.
+    Widening casts of indices are looked through, as index arithmetic is assumed not to overflow
+    (data.py); casts of data and of narrower types are not. An `e` that is unsigned, or of fewer
+    than 32 bits, is a single term.
     """
     if not e.dtype.is_index:
         return (e.value, {}) if isinstance(e, IntImm) else (0, {e: 1})
@@ -25,7 +26,7 @@ def linear(e: Expr) -> tuple[int, dict[Expr, int]]:
 
 
 def _add_up(e: Any, factor: int, terms: dict[Expr, int]) -> int | None:
-    """Add factor * e to `terms`; the constant part, or None when terms cancel out."""
+    """Add factor * e to `terms`; return the constant part, or None if a coefficient becomes 0."""
     cls = e.__class__
     if cls is IntImm:
         return e.value * factor  # type: ignore[no-any-return]
@@ -45,7 +46,10 @@ def _add_up(e: Any, factor: int, terms: dict[Expr, int]) -> int | None:
 
 
 def _exactly(e: Expr) -> tuple[int, dict[Expr, int]]:
-    """As `linear`: sub-expressions stand where the sum first has them after they cancelled out."""
+    """`linear` for sums in which terms cancel.
+
+    A term that cancels and occurs again later is ordered by the later occurrence.
+    """
     match e:
         case IntImm(v):
             return v, {}
@@ -64,7 +68,7 @@ def _exactly(e: Expr) -> tuple[int, dict[Expr, int]]:
 
 
 def _widens(e: Any) -> bool:
-    """Whether a cast is of an index that the type holds, whatever it is."""
+    """Whether the cast `e` is of an index that is not data, to a type at least as wide."""
     inner = e.value
     return inner.dtype.is_index and inner.dtype.bits <= e.dtype.bits and not is_data(inner)
 
@@ -72,7 +76,7 @@ def _widens(e: Any) -> bool:
 def combine(
     a: tuple[int, dict[Expr, int]], b: tuple[int, dict[Expr, int]], times: int
 ) -> tuple[int, dict[Expr, int]]:
-    """a + times * b of two results of `linear`."""
+    """a + times * b, for two results of `linear`; terms that cancel are dropped."""
     terms = dict(a[1])
     for term, factor in b[1].items():
         total = terms.get(term, 0) + times * factor
@@ -84,7 +88,7 @@ def combine(
 
 
 def sum_of(terms: Mapping[Expr, int], constant: int, dtype: DType) -> Expr:
-    """The expression `sum(factor * term) + constant` of type `dtype`, the reverse of `linear`."""
+    """The expression `sum(factor * term) + constant` of type `dtype`, the inverse of `linear`."""
     total: Expr = IntImm(0, dtype)
     for term, factor in terms.items():
         if factor > 0:

@@ -1,4 +1,4 @@
-"""Binary expressions as functions of NumPy's arrays."""
+"""The NumPy functions that compute binary expressions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from autosched.tir.expr import (
 
 
 def _divided(a: Any, b: Any) -> Any:
-    """Exact for floats, toward zero for integers."""
+    """True division for floats; division truncated toward zero for integers."""
     if np.result_type(a, b).kind == "f":
         return np.true_divide(a, b)
     return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)

@@ -1,4 +1,4 @@
-"""What NumPy's operators and functions do with what is not an array: expressions and tensors."""
+"""The behaviour of NumPy's operators and functions on expressions and tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPERATORS = {
     "absolute": ("__abs__", ""),
     "invert": ("__invert__", ""),
 }
-"""Of NumPy's name: the method of the first operand, and of the second when the first is NumPy's."""
+"""For each ufunc: the method of the first operand, and of the second if the first is NumPy's."""
 
 _SAME = (
     "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc fmod "
@@ -57,20 +57,20 @@ _HERE = {
     "cumsum": "scan",
     "concatenate": "if_then_else of the indices",
 }
-"""Of NumPy's name: what te has for it."""
+"""For each NumPy function: the name of its counterpart in te."""
 
 
 class NumpyFunctions:
-    """Base of what is no array, and is an operand beside NumPy's numbers.
+    """The base of classes whose instances are operands beside NumPy's numbers, but no arrays.
 
-    Without it NumPy would take it for an element of an array of objects.
+    Without it NumPy would treat an instance as an element of an object array.
     """
 
     __slots__ = ()
     __array_priority__: ClassVar[float] = 1000.0
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """The operator's result; TypeError for other functions of NumPy."""
+        """The result of the operator that `ufunc` stands for; TypeError for other ufuncs."""
         methods = _OPERATORS.get(ufunc.__name__)
         if methods is None or method != "__call__" or options:
             raise TypeError(_refusal(ufunc.__name__, inputs))
@@ -82,12 +82,12 @@ class NumpyFunctions:
     def __array_function__(
         self, function: Any, types: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """TypeError that says what to write."""
+        """Raise a TypeError that says what to write instead of a NumPy function."""
         raise TypeError(_refusal(function.__name__, args))
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's, or of an array without dimensions, as Python's."""
+    """A NumPy number, or a zero-dimensional array, as a Python number; others unchanged."""
     return value.item() if isinstance(value, np.generic) or _is_number(value) else value
 
 

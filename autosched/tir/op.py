@@ -1,9 +1,9 @@
-"""Functions that build expressions: types unified, constants folded.
+"""Functions that build expressions: they unify types and fold constants.
 
-The folds are the ones every constructor of Ansor's IR does at once: two
-constants; x+0, x-0, x*1, x*0, 0//x, x//1, x%1; and/or with constants; min/max of one object.
+The folds are those of the constructors of Ansor's IR: two constants; x+0, x-0, x*1, x*0, 0//x,
+x//1, x%1; and/or with constants; min/max of one object.
 
-Of truth values a sum is `or` and a product is `and`, as in NumPy; no other arithmetic takes them.
+For bools the sum is `or` and the product is `and`, as in NumPy; other arithmetic refuses them.
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ __all__ = [
 ]
 
 MOST_FACTORS = 64
-"""Of a power that is a product."""
+"""The largest integer exponent for which a power becomes a product."""
 
 
 def _value(e: Expr) -> Any:
     cls = e.__class__
     if cls is FloatImm and e.dtype.is_custom:
-        return None  # what it is rounded to, only its lowering knows
+        return None  # only the lowering of a custom type knows to what the value is rounded
     return e.value if cls is IntImm or cls is FloatImm else None  # type: ignore[attr-defined]  # both have one
 
 
@@ -137,7 +137,7 @@ def sub(a: Operand, b: Operand) -> Expr:
     if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = unify(a, b)
     if a.dtype.is_bool:
-        unify_numbers("-", a, b)  # raises
+        unify_numbers("-", a, b)  # raises TypeError
     right = b.__class__
     if right is IntImm or right is FloatImm:
         y = b.value  # type: ignore[attr-defined]  # constants have a value
@@ -159,7 +159,7 @@ def mul(a: Operand, b: Operand) -> Expr:
             return folded(a.value * y, a.dtype)  # type: ignore[attr-defined]
         if y == 1:
             return a
-        if y == 0 and right is IntImm:  # not of floats: infinity * 0 is NaN
+        if y == 0 and right is IntImm:  # not for floats: infinity * 0 is NaN
             return b
     elif left is IntImm or left is FloatImm:
         x = a.value  # type: ignore[attr-defined]
@@ -171,7 +171,7 @@ def mul(a: Operand, b: Operand) -> Expr:
 
 
 def neg(a: Operand) -> Expr:
-    """-a: a * -1, which TVM writes too and of floats has -0; of unsigned integers 0 - a."""
+    """-a, as a * -1 (as in TVM; it gives -0 for float 0); for unsigned integers 0 - a."""
     a = as_expr(a)
     if a.dtype.is_bool:
         raise TypeError(
@@ -184,7 +184,7 @@ def neg(a: Operand) -> Expr:
 
 
 def div(a: Operand, b: Operand) -> Expr:
-    """a / b on floats; integers must say which division they mean."""
+    """a / b on floats; TypeError for integers, which must say which division they mean."""
     a, b = unify(a, b)
     if not (a.dtype.is_float or a.dtype.is_custom):
         raise TypeError(
@@ -343,7 +343,7 @@ def not_(a: Operand) -> Expr:
 
 
 def power(a: Operand, b: Operand) -> Expr:
-    """a ** b: products where b is an integer from 0 to 64, a root where it is 0.5."""
+    """a ** b: products if b is an integer from 0 to 64, sqrt if it is 0.5, else pow."""
     factors = b.value if isinstance(b, IntImm) else b
     if isinstance(a, operators.Operators) and isinstance(factors, int | np.integer):
         if 0 <= factors <= MOST_FACTORS:
@@ -370,7 +370,7 @@ def _repeated(base: Expr, exponent: int) -> Expr:
 
 
 def abs_(a: Operand) -> Expr:
-    """The absolute value: `fabs` of floats, a Select of integers that have a sign."""
+    """The absolute value: `fabs` for floats, a Select for signed integers."""
     e = as_expr(a)
     if e.dtype.is_float:
         return call("fabs", e)
@@ -378,7 +378,7 @@ def abs_(a: Operand) -> Expr:
 
 
 def whole(name: str, a: Operand) -> Expr:
-    """`a` made whole by intrinsic `name`, e.g. floor; integers are."""
+    """`a` rounded to a whole number by intrinsic `name`, e.g. floor; integers are unchanged."""
     e = as_expr(a)
     return call(name, e) if e.dtype.is_float else e
 
@@ -396,22 +396,22 @@ def _of_bits(
 
 
 def bitwise_and(a: Operand, b: Operand) -> Expr:
-    """a & b: of the bits of integers, or of truth values."""
+    """a & b: bitwise for integers, `and` for bools."""
     return _of_bits("bitwise_and", a, b, and_)
 
 
 def bitwise_or(a: Operand, b: Operand) -> Expr:
-    """a | b: of the bits of integers, or of truth values."""
+    """a | b: bitwise for integers, `or` for bools."""
     return _of_bits("bitwise_or", a, b, or_)
 
 
 def bitwise_xor(a: Operand, b: Operand) -> Expr:
-    """a ^ b: of the bits of integers, or of truth values."""
+    """a ^ b: bitwise for integers, exclusive or for bools."""
     return _of_bits("bitwise_xor", a, b, ne)
 
 
 def bitwise_not(a: Operand) -> Expr:
-    """~a: of the bits of an integer, or of a truth value."""
+    """~a: bitwise for integers, `not` for bools."""
     e = as_expr(a)
     if e.dtype.is_bool:
         return not_(e)
@@ -423,12 +423,12 @@ def bitwise_not(a: Operand) -> Expr:
 
 
 def shift_left(a: Operand, b: Operand) -> Expr:
-    """a << b of integers; b counts modulo their bits."""
+    """a << b for integers; b is taken modulo their bits."""
     return _of_bits("shift_left", a, b)
 
 
 def shift_right(a: Operand, b: Operand) -> Expr:
-    """a >> b of integers, with the sign; b counts modulo their bits."""
+    """a >> b for integers, keeping the sign; b is taken modulo their bits."""
     return _of_bits("shift_right", a, b)
 
 
@@ -451,7 +451,7 @@ def any_(*conditions: Operand) -> Expr:
 
 
 def _arms(condition: Expr, a: Operand, b: Operand) -> tuple[Expr, Expr]:
-    """Both values with one type, and with the lanes of the condition."""
+    """Both values with a common type, and with the lanes of the condition."""
     a, b = unify(a, b)
     lanes = condition.dtype.lanes
     if lanes > 1 and a.dtype.lanes == 1:
@@ -460,10 +460,11 @@ def _arms(condition: Expr, a: Operand, b: Operand) -> tuple[Expr, Expr]:
 
 
 def select(condition: Operand, true_value: Operand, false_value: Operand) -> Expr:
-    """Select; folded when the condition is constant.
+    """A Select, folded when the condition is constant.
 
-    Vectors compute both values; one that may not be read, or divides by zero, is computed only
-    where it is chosen (`transform/expressions/guard_selects.py`).
+    For vectors both values are computed, except a value that may read out of bounds or divide by
+    zero: that one is computed only where it is chosen
+    (`transform/expressions/guard_selects.py`).
     """
     condition = as_condition("te.select", condition)
     a, b = _arms(condition, true_value, false_value)
@@ -492,11 +493,11 @@ def likely(condition: Operand) -> Expr:
 
 
 def call(op: str, *args: Operand, dtype: DType | None = None) -> Expr:
-    """A call of an elementwise intrinsic: its dtype is that of the first argument."""
+    """A call of an elementwise intrinsic; without `dtype` it has the type of the first argument."""
     exprs = tuple(as_expr(a) for a in args)
     return Call(dtype or exprs[0].dtype, op, exprs)
 
 
-# Expressions build on these functions (operators, rewriting), which build on expressions.
+# Expressions need these functions for operators and rewriting, but this module imports them.
 for _module in (expr, iteration, operators):
     vars(_module)["_op"] = sys.modules[__name__]

@@ -1,4 +1,4 @@
-"""Python's operators on expressions, and on what stands for one in them."""
+"""Python's operators on expressions, and on objects that stand for an expression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _declaring: ContextVar[bool] = ContextVar("declaring", default=False)
 
 @contextmanager
 def declaring() -> Iterator[None]:
-    """While a function declares what is computed: there == of expressions has no truth value."""
+    """A context for a user's declaring function, in which == of expressions has no truth value."""
     token = _declaring.set(True)
     try:
         yield
@@ -31,22 +31,22 @@ def declaring() -> Iterator[None]:
 
 
 def is_declaring() -> bool:
-    """Whether a function declares what is computed."""
+    """Whether a user's declaring function is running (`declaring`)."""
     return _declaring.get()
 
 
 class Operators(NumpyFunctions):
-    """Base of what arithmetic, comparisons and bits make expressions of."""
+    """The base of classes on which arithmetic, comparisons and bit operations build expressions."""
 
     __slots__ = ()
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        """A `Comparison`; NotImplemented for what is no operand."""
+        """A `Comparison`; NotImplemented if `other` is not an operand."""
         return _compared(self, other, equal=True)
 
     def __ne__(self, other: object) -> bool:
-        """A `Comparison`; NotImplemented for what is no operand."""
+        """A `Comparison`; NotImplemented if `other` is not an operand."""
         return _compared(self, other, equal=False)
 
     def __add__(self, other: Operand) -> Expr:
@@ -107,7 +107,7 @@ class Operators(NumpyFunctions):
         return _op.abs_(self)
 
     def __round__(self, digits: int | None = None) -> Expr:
-        """To the nearest whole number, of two the even one, as Python's and NumPy's are."""
+        """The nearest whole number, ties to even, as in Python and NumPy."""
         if digits is not None:
             raise TypeError(f"round({_op.as_expr(self)!r}, {digits}): only to whole numbers")
         return _op.whole("nearbyint", self)
@@ -190,9 +190,10 @@ class Operators(NumpyFunctions):
 class Comparison(Operators):
     """`a == b` or `a != b`: the condition on their values wherever an expression is expected.
 
-    As a truth value (of `if`, `in`, collections) it says whether both are one object, as equal
-    nodes are. With a number, which none is, constants are compared, and others raise TypeError; so
-    do those of two expressions in a function that declares what is computed.
+    As a truth value (in `if`, `in`, collections) it says whether both are the same object; equal
+    nodes are. A comparison with a number has the truth value of the numbers if the expression is
+    constant, else TypeError. In a user's declaring function, that also holds for a comparison of
+    two expressions.
     """
 
     __slots__ = ("a", "b", "is_equal")
@@ -226,4 +227,4 @@ class Comparison(Operators):
 
 def _compared(a: Operators, b: object, equal: bool) -> bool:
     found = Comparison(a, b, equal) if isinstance(b, Operators | Number) else NotImplemented  # type: ignore[arg-type]  # of numbers, too
-    return cast("bool", found)  # which bool() makes of it
+    return cast("bool", found)  # a Comparison is no bool, but converts to one

@@ -1,7 +1,7 @@
-"""How functions are called with packed arguments: numbers that host code and its callers share.
+"""The calling convention of packed arguments: constants that host code and its callers share.
 
-The values are those of TVM's runtime (`c_runtime_api.h`) and DLPack (`dlpack.h`). An argument is
-8 bytes (`VALUE_BYTES`) beside a code of what they are; an array is a `DLTensor`.
+The values are those of TVM's runtime (`c_runtime_api.h`) and DLPack (`dlpack.h`). An argument is a
+value of 8 bytes (`VALUE_BYTES`) and a code for its type; an array is a `DLTensor`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from enum import IntEnum
 from autosched.tir.dtype import DType, handle, int32, int64
 
 PACKED, DEVICE_KERNEL = 1, 2
-"""Calling conventions: functions with packed arguments, kernels that are launched."""
+"""The calling conventions: of functions with packed arguments, and of device kernels."""
 
 CPU = 1
-"""DLPack's number of the device that is the host."""
+"""DLPack's device type of the host."""
 
 VALUE_BYTES = 8
 TENSOR_BYTES = 48
@@ -22,7 +22,7 @@ TENSOR_BYTES = 48
 
 
 class Field(IntEnum):
-    """What `tvm_struct_get` and `tvm_struct_set` read and write: the third argument."""
+    """The field that `tvm_struct_get` and `tvm_struct_set` access, their third argument."""
 
     ADDRESS = 0
     DATA = 1
@@ -39,7 +39,7 @@ class Field(IntEnum):
 
 
 class ArgCode(IntEnum):
-    """What a packed argument is."""
+    """The type code of a packed argument."""
 
     INT = 0
     FLOAT = 2
@@ -72,7 +72,7 @@ _ALLOCA = {"arg_tcode": 4, "arg_value": VALUE_BYTES, "shape": 8, "array": TENSOR
 
 
 def field_place(field: Field) -> tuple[int, DType]:
-    """The byte at which a field of a DLTensor begins, and its type."""
+    """The byte offset of a field in a DLTensor, and its type."""
     return _FIELDS[field]
 
 
@@ -82,12 +82,12 @@ def field_dtype(field: Field) -> DType | None:
 
 
 def type_fields(dtype: DType) -> tuple[int, int, int]:
-    """The code, bits and lanes by which a DLTensor says its element type; a bool has one bit."""
+    """The code, bits and lanes of the element type in a DLTensor; a bool has one bit."""
     return _CODES[dtype.code], dtype.bits, dtype.lanes
 
 
 def packed_dtype(dtype: DType) -> DType:
-    """As what a value of `dtype` is packed: int64, float64 or a pointer."""
+    """The type as which a value of `dtype` is packed: int64, float64 or a pointer."""
     if dtype.is_handle:
         return handle
     return DType("float64") if dtype.is_float else int64

@@ -1,4 +1,4 @@
-"""Functions and modules read from the text that the printer writes.
+"""Parses functions and modules from the text that the printer writes.
 
     func = parse_func('''
         def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -7,8 +7,8 @@
     ''')
 
 The function is structurally equal to the one that was printed, and prints as the same text. A
-name stands for one variable, or one buffer and its pointer, in the whole function. What no
-function may hold (tensors, reductions) has a text too, but is not read.
+name stands for one variable, or one buffer and its pointer, in the whole function. Nodes that no
+function may hold (tensors, reductions) are printed, but cannot be parsed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ParseError", "parse_expr", "parse_func", "parse_module"]
 
 
 def parse_func(text: str) -> PrimFunc:
-    """The function that `text` holds. ParseError when it holds no, or not only, a function.
+    """The function that `text` holds; ParseError unless it holds exactly one function.
 
     >>> func = parse_func('''
     ... def main(A: Buffer((4,), float32)):
@@ -45,7 +45,7 @@ def parse_func(text: str) -> PrimFunc:
 
 
 def parse_module(text: str) -> IRModule:
-    """The functions that `text` holds, by name. ParseError when it is no TIR."""
+    """The module of the functions that `text` holds; ParseError when it is not TIR."""
     parser = _FuncParser(text)
     attrs = parser.module_attrs()
     functions: dict[str, PrimFunc] = {}
@@ -59,7 +59,7 @@ def parse_module(text: str) -> IRModule:
 
 
 def parse_expr(text: str, names: Mapping[str, Var | Buffer]) -> Expr:
-    """The expression that `text` holds over variables and buffers by name."""
+    """The expression that `text` holds; `names` gives its variables and buffers."""
     parser = _FuncParser(text)
     for name, thing in names.items():
         if isinstance(thing, Buffer):
@@ -74,10 +74,10 @@ def parse_expr(text: str, names: Mapping[str, Var | Buffer]) -> Expr:
 
 
 class _FuncParser(StmtParser):
-    """Reads functions; names start afresh with each one."""
+    """Parses functions; every function has names of its own."""
 
     def module_attrs(self) -> dict[str, Any]:
-        """`module_attrs({...})` above the functions, if it is there."""
+        """Parse `module_attrs({...})` above the functions; empty if it is absent."""
         attrs: dict[str, Any] = {}
         if self.accept("module_attrs", "("):
             attrs = self.attribute()
@@ -86,7 +86,7 @@ class _FuncParser(StmtParser):
         return attrs
 
     def func(self) -> tuple[str, PrimFunc]:
-        """`def name[sizes](parameters):` and the statements below it."""
+        """Parse `def name[sizes](parameters):` and the statements below it."""
         self.start_names()
         self.expect("def", "at the start of a function")
         name = self.name("the name of a function").text

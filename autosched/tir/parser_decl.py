@@ -1,4 +1,4 @@
-"""Declarations read from text: types of variables, buffers, views, attributes and their nodes."""
+"""Parses declarations: types of variables, buffers, views, attributes and their nodes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from autosched.tir.stmt import AttrStmt, BufferRegion
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """The node of an attribute that is named before it is declared, or its pointer."""
+    """A placeholder for the node of an attribute, whose name may be declared later.
+
+    With `pointer`, the node is the variable of that name.
+    """
 
     name: Token
     pointer: bool = False
 
 
 class DeclParser(ExprParser):
-    """Reads what declares variables and buffers."""
+    """Parses declarations of variables and buffers."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.start_names()
 
     def start_names(self) -> None:
-        """Forgets every name: a new function begins."""
+        """Forget all names, as a new function begins."""
         self.vars, self.buffers = {}, {}
         self._forward = False
         self._unbound: dict[str, Token] = {}
@@ -40,30 +43,33 @@ class DeclParser(ExprParser):
     # -- variables
 
     def variable(self, name: Token) -> Expr:
-        """The variable of this name; in the fields of a view it may be bound further down."""
+        """The variable called `name`; in the fields of a view it may be bound later in the text."""
         if self._forward and name.text not in self.vars:
             self._unbound[name.text] = name
             self.vars[name.text] = Var(name.text)
         return super().variable(name)
 
     def bind(self, token: Token, dtype: DType, make: Callable[[], Var] | None = None) -> Var:
-        """The variable of this name where it is bound; it has one type in the whole text."""
+        """Bind the variable called `token`, which must have one type in the whole text."""
         self._unbound.pop(token.text, None)
         return super().bind(token, dtype, make)
 
     def declared(self) -> Var:
-        """A variable from `n: int32`."""
+        """Parse `n: int32` and bind the variable."""
         name = self.name("a variable")
         self.expect(":", "before the type of a variable")
         return self.typed(name)
 
     def typed(self, name: Token) -> Var:
-        """The variable of this name, after the `:` that its type follows."""
+        """Parse the type after `name:` and bind the variable."""
         make = self.var_type()
         return self.bind(name, make("").dtype, lambda: make(name.text))
 
     def var_type(self) -> Callable[[str], Var]:
-        """`int32`, `size(int32)`, `handle` or `pointer(float32, "shared")`: makes variables."""
+        """Parse `int32`, `size(int32)`, `handle` or `pointer(float32, "shared")`.
+
+        Returns a function that makes a variable of that type from its name.
+        """
         if self.accept("pointer", "("):
             element = self._element()
             scope = self.string("a storage scope") if self.accept(",") else "global"
@@ -80,14 +86,14 @@ class DeclParser(ExprParser):
         return None if self.accept("None") else self.dtype()
 
     def shape(self) -> tuple[Expr, ...]:
-        """Expressions in round brackets."""
+        """Parse expressions in parentheses."""
         self.expect("(", "before a shape")
         return self.exprs(")")
 
     # -- buffers
 
     def fields(self, owner: str, *known: str) -> dict[str, Any]:
-        """`, key=value` up to the closing bracket, which is passed; the keys are of `known`."""
+        """Parse `, key=value` pairs up to the closing parenthesis; ParseError for unknown keys."""
         found: dict[str, Any] = {}
         while self.accept(","):
             key = self.name(f"a field of {owner}")
@@ -101,7 +107,7 @@ class DeclParser(ExprParser):
         return found
 
     def own_buffer(self, name: Token, owner: str, *more: str) -> tuple[Buffer, dict[str, Any]]:
-        """A buffer with its pointer from `shape, dtype, ...)`, and the other fields given."""
+        """Parse `shape, dtype, ...)`; return a buffer with its pointer, and the fields given."""
         shape = self.shape()
         self.expect(",", "after the shape of a buffer")
         dtype = self.dtype()
@@ -111,7 +117,7 @@ class DeclParser(ExprParser):
     def declare(
         self, name: Token, shape: tuple[Expr, ...], dtype: DType, scope: str, fields: dict[str, Any]
     ) -> Buffer:
-        """The buffer of this name: the one there is, or a new one over the pointer it names."""
+        """The buffer called `name`; if there is none, a new one over the pointer in `fields`."""
         found = self.buffers.get(name.text)
         if found is not None:
             return found
@@ -125,7 +131,7 @@ class DeclParser(ExprParser):
     def view_of(
         self, name: Token, data: Var, shape: tuple[Expr, ...], dtype: DType, fields: dict[str, Any]
     ) -> Buffer:
-        """A new buffer of this name over a pointer."""
+        """A new buffer called `name` over the pointer `data`."""
         buffer = self.buffers[name.text] = Buffer(
             data,
             dtype,
@@ -140,17 +146,17 @@ class DeclParser(ExprParser):
         return buffer
 
     def view(self, name: Token) -> None:
-        """`name = view(data, shape, dtype, ...)`, after the bracket: declares a buffer."""
+        """Parse `name = view(data, shape, dtype, ...)` after `(`, and declare the buffer."""
         self._view("view", name, self.vars)
 
     def view_fields(self, name: Token) -> Buffer:
-        """The buffer that `declare(data, shape, dtype, ...)` declares; its pointer may be new."""
+        """Parse `declare(data, shape, dtype, ...)`; return its buffer, whose pointer may be new."""
         return self._view("declare", name, None, "pointer")
 
     def _view(self, owner: str, name: Token, known: dict[str, Var] | None, *more: str) -> Buffer:
         data = self.name("a pointer")
         if known is not None:
-            super().variable(data)  # says which pointers there are
+            super().variable(data)  # raises, and lists the known pointers, if it is unknown
         self.expect(",", "after the pointer of a view")
         self._forward = True
         shape = self.shape()
@@ -164,27 +170,27 @@ class DeclParser(ExprParser):
     def bind_pointer(
         self, name: Token, element: DType, make: Callable[[str], Var] | None = None
     ) -> Var:
-        """The pointer of this name; a new one is made by `make`, else points to global memory."""
+        """The pointer called `name`; a new one is made by `make`, or points to global memory."""
         if make is None:
             return self.bind(name, handle, lambda: pointer(name.text, element))
         return self.bind(name, handle, lambda: make(name.text))
 
     def ranges(self) -> tuple[Range, ...]:
-        """`[a:b, c:d]`."""
+        """Parse `[a:b, c:d]`."""
         self.expect("[", "before the ranges of a region")
         found: list[Range] = []
         self.list_of(lambda: found.append(self.range()), "]")
         return tuple(found)
 
     def region(self) -> BufferRegion:
-        """`A[a:b, c:d]`."""
+        """Parse `A[a:b, c:d]`."""
         buffer = self.buffer(self.name("a buffer"))
         return BufferRegion(buffer, self.ranges())
 
     # -- attributes
 
     def attribute(self) -> Any:
-        """The value of an attribute: Python's, or an expression in `expr(...)`."""
+        """Parse the value of an attribute: a Python literal, or an expression as `expr(...)`."""
         if self.accept("expr", "("):
             value: Any = self.expr()
             self.expect(")", "after an expression")
@@ -216,7 +222,7 @@ class DeclParser(ExprParser):
         table[key] = self.attribute()
 
     def node(self) -> Any:
-        """What an attribute is about."""
+        """Parse the node of an attribute; names become `Later`."""
         if self.token.kind == "STRING":
             return self.string("a node")
         if self.accept("None"):
@@ -242,7 +248,7 @@ class DeclParser(ExprParser):
         return self.iter_var(var, kind, "", self.fields("iter", "tag", "dom"))
 
     def iter_var(self, var: Var, kind: str, tag: str, fields: dict[str, Any]) -> IterVar:
-        """The iteration variable over `var`, one for each kind and tag."""
+        """The iteration variable over `var`; the same object for each (var, kind, tag)."""
         tag = fields.get("tag", tag)
         found = self._iters.get((var, kind, tag))
         if found is None:
@@ -269,15 +275,15 @@ class DeclParser(ExprParser):
         self.list_of(lambda: found.append(self.declared()), "]")
         return tuple(found)
 
-    # -- what was named before it was declared
+    # -- names used before their declaration
 
     def attr(self, stmt: AttrStmt) -> AttrStmt:
-        """`stmt`, whose node is looked up when all is read."""
+        """`stmt`, recorded so that `resolve` replaces its node at the end of the function."""
         self._attrs.append(stmt)
         return stmt
 
     def resolve(self) -> None:
-        """Puts what they name into attributes; ParseError for a name that was never bound."""
+        """Replace the `Later` nodes of attributes; ParseError for a name that was never bound."""
         for name in self._unbound.values():
             raise self.fail(f"`{name.text}` is bound nowhere", name)
         for stmt in self._attrs:
@@ -292,14 +298,14 @@ class DeclParser(ExprParser):
             return super().variable(node.name)
         if node.name.text in self.buffers:
             return self.buffers[node.name.text]
-        # The loop of an attribute may be gone: its variable is bound nowhere.
+        # A pass may have removed the loop of an attribute: then nothing binds its variable.
         var = self.vars.get(node.name.text)
         if var is None:
             var = self.bind(node.name, int32)
         return self.iter_var(var, IterKind.DATA_PAR, "", {})
 
     def _param_type(self) -> Callable[[str], Var] | None:
-        """The type of a pointer parameter, or None for `"data"`, the buffer's own pointer."""
+        """Parse the type of a pointer parameter; None for `"data"`, the buffer's own pointer."""
         if self.token.kind == "STRING":
             self.string("data")
             return None

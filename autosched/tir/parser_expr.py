@@ -1,7 +1,7 @@
-"""Expressions read from text, and the names that variables and buffers have in it.
+"""Parses expressions, and keeps the names of variables and buffers.
 
-`ExprParser` is the half of the parser below statements; `parser_stmt.py` is the other. The
-grammar is Python's, with the nodes that the printer writes as calls; nothing is folded.
+`ExprParser` is the lower half of the parser; `parser_stmt.py` parses statements. The grammar is
+Python's, with IR nodes written as calls, as the printer writes them. Nothing is folded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CALLED: dict[str, type[BinaryExpr]] = {"min": Min, "max": Max, "truncdiv": Div,
 
 
 class ExprParser(Cursor):
-    """Reads expressions; one object gives each name one variable and one buffer."""
+    """Parses expressions; one parser gives each name one variable and one buffer."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -67,7 +67,7 @@ class ExprParser(Cursor):
         self.buffers: dict[str, Buffer] = {}
 
     def bind(self, token: Token, dtype: DType, make: Callable[[], Var] | None = None) -> Var:
-        """The variable of this name where it is bound; it has one type in the whole text."""
+        """Bind the variable called `token`; ParseError if it has another type already."""
         var = self.vars.get(token.text)
         if var is None:
             var = self.vars[token.text] = make() if make else Var(token.text, dtype)
@@ -76,7 +76,7 @@ class ExprParser(Cursor):
         return var
 
     def exprs(self, end: str) -> tuple[Expr, ...]:
-        """Expressions separated by commas, up to the bracket `end`, which is passed."""
+        """Parse expressions separated by commas, and the closing bracket `end`."""
         found: list[Expr] = []
         self.list_of(lambda: found.append(self.expr()), end)
         return tuple(found)
@@ -84,7 +84,7 @@ class ExprParser(Cursor):
     # -- expressions, from the weakest binding to the strongest
 
     def expr(self) -> Expr:
-        """An expression."""
+        """Parse an expression."""
         if self.accept("let"):
             return self._let()
         result = self._and()
@@ -166,7 +166,7 @@ class ExprParser(Cursor):
         return self.variable(name)
 
     def variable(self, name: Token) -> Expr:
-        """The variable of this name; ParseError when there is none."""
+        """The variable called `name`; ParseError when there is none."""
         if name.text not in self.vars:
             raise self._unknown("variable", name, self.vars)
         return self.vars[name.text]
@@ -178,7 +178,7 @@ class ExprParser(Cursor):
         )
 
     def _number(self, dtype: DType | None) -> Expr:
-        """A number, of `dtype` or else int32 or float32 as it is written."""
+        """Parse a number of `dtype`; without one it is int32, or float32 if it has a fraction."""
         negative = self.accept("-")
         token = self.kind("NUMBER", "a number after `-`")
         whole = token.text.isdigit()
@@ -194,7 +194,7 @@ class ExprParser(Cursor):
     # -- loads and calls
 
     def buffer(self, name: Token) -> Buffer:
-        """The buffer of this name; ParseError when there is none."""
+        """The buffer called `name`; ParseError when there is none."""
         if name.text not in self.buffers:
             raise self._unknown("buffer", name, self.buffers)
         return self.buffers[name.text]
@@ -221,13 +221,13 @@ class ExprParser(Cursor):
         return Ramp(low, IntImm(1, low.dtype), extent.value)
 
     def range(self) -> Range:
-        """`min:min + extent`."""
+        """Parse `min:min + extent`."""
         low = self.expr()
         self.expect(":", "in a range")
         return Range(low, self._extent(low))
 
     def _extent(self, low: Expr) -> Expr:
-        """What the end of a range, which is read here, adds to its start."""
+        """Parse the end of a range that starts at `low`; return the extent."""
         token = self.token
         return self.extent_between(low, self.expr(), token)
 
@@ -280,7 +280,7 @@ class ExprParser(Cursor):
         return Call(dtype, name.text, tuple(args))
 
     def _conversion(self, dtype: DType) -> Expr:
-        """`float16(0.5)`, a constant, or `float16(x)`, a cast."""
+        """Parse the argument of `float16(0.5)`, a constant, or `float16(x)`, a cast."""
         sign = 1 if self.peek("-") else 0
         number, after = self.ahead(sign), self.ahead(sign + 1)
         if number.kind == "NUMBER" and after.text == ")":
@@ -335,7 +335,7 @@ class ExprParser(Cursor):
         return BufferLoad(load.buffer, load.indices, predicate)
 
     def predicate(self) -> Expr:
-        """`, predicate=...)`, at the end of a masked load or store."""
+        """Parse `, predicate=...)` at the end of a masked load or store."""
         self.expect(",", "before the predicate")
         self.expect("predicate", "as the last argument")
         self.expect("=", "after `predicate`")

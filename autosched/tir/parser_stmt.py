@@ -1,4 +1,4 @@
-"""Statements read from text."""
+"""Parses statements."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from autosched.tir.stmt import (
 )
 
 Around = Callable[[Stmt], Stmt]
-"""What a line makes of the statements after it."""
+"""Wraps the statements that follow a line in the statement that the line begins."""
 
 _KINDS = {"range": ForKind.SERIAL, **{k.value: k for k in ForKind if k is not ForKind.SERIAL}}
 
 
 class StmtParser(DeclParser):
-    """Reads statements."""
+    """Parses statements."""
 
     def suite(self, after: str) -> Stmt:
-        """`:` and the indented statements below it."""
+        """Parse `:` and the indented statements below it."""
         self._open_suite(after)
         return self._close_suite(self.block())
 
@@ -63,7 +63,7 @@ class StmtParser(DeclParser):
         self.kind("NEWLINE", "the end of the line")
 
     def block(self) -> Stmt:
-        """Statements up to the end of their indentation, at least one."""
+        """Parse statements up to the end of their indentation; there must be at least one."""
         parts: list[Stmt] = []
         while self.token.kind not in ("DEDENT", "END"):
             if self._declares("view"):
@@ -111,7 +111,7 @@ class StmtParser(DeclParser):
         return For(var, low, extent, _KINDS[kind.text], body, thread, notes)
 
     def _domain(self) -> tuple[Expr, Expr]:
-        """`extent` or `min, min + extent`: the min and the extent."""
+        """Parse `extent` or `min, min + extent`; return the min and the extent."""
         first = self.expr()
         named = self.ahead(1).kind == "NAME" and self.ahead(2).text == "="
         if named or not self.accept(","):
@@ -153,7 +153,7 @@ class StmtParser(DeclParser):
         return self._stored(token, value, None)
 
     def _try_region(self) -> BufferRegion | None:
-        """A region and the closing bracket; None where a call with other arguments stands."""
+        """Parse a region and the closing parenthesis; None if the arguments are not a region."""
         depth, ahead = 0, 1
         while self.ahead(ahead).kind not in ("NEWLINE", "END"):
             depth += (self.ahead(ahead).text == "[") - (self.ahead(ahead).text == "]")
@@ -184,11 +184,11 @@ class StmtParser(DeclParser):
     # -- lines that wrap the statements after them
 
     def _declares(self, *kinds: str) -> bool:
-        """Whether `name = kind(` stands here."""
+        """Whether the next tokens are `name = kind(`."""
         return self.ahead(1).text == "=" and self.ahead(2).text in kinds and self._calls(2)
 
     def _binds(self) -> bool:
-        """Whether `name = match[` stands here."""
+        """Whether the next tokens are `name = match[`."""
         ahead = [self.ahead(k).text for k in (1, 2, 3)]
         return ahead == ["=", "match", "["]
 
@@ -331,7 +331,7 @@ class StmtParser(DeclParser):
         return BlockRealize(values, parts["where"], block) if realized else block
 
     def _axis(self) -> tuple[IterVar, Expr | None]:
-        """`vi = axis.data_par(0:16, i)`: the iteration variable and what it is bound to."""
+        """Parse `vi = axis.data_par(0:16, i)`; return the iteration variable and its value."""
         name = self.name("a variable")
         self._at += 1
         kind = self.next().text.removeprefix("axis.")
@@ -345,7 +345,7 @@ class StmtParser(DeclParser):
         return IterVar(dom, var, kind), value
 
     def _block_line(self, parts: dict[str, Any]) -> None:
-        """`where(...)`, `reads(...)`, `writes(...)` or `annotations(...)`."""
+        """Parse `where(...)`, `reads(...)`, `writes(...)` or `annotations(...)` into `parts`."""
         key = self.next().text
         self._at += 1
         if key in ("reads", "writes"):

@@ -1,4 +1,4 @@
-"""The text of TIR cut into tokens with their places, a cursor over them, and its errors."""
+"""The tokenizer of TIR text, a cursor over the tokens, and errors with positions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from autosched.tir.printer_expr import KEYWORDS
 
 
 class ParseError(AutoschedError):
-    """A text is no TIR: says where (line and column, from 1), what was expected and found."""
+    """A text is not TIR; the message has line and column (from 1), and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word, number, string or sign; `kind` is one of NAME NUMBER STRING OP or a layout kind.
+    """One word, number, string or operator, or a layout token.
 
-    The layout kinds are NEWLINE, INDENT, DEDENT and END, as in Python.
+    `kind` is NAME, NUMBER, STRING, OP, or a layout kind: NEWLINE, INDENT, DEDENT or END, as in
+    Python. `line` and `column` count from 1.
     """
 
     kind: str
@@ -53,8 +54,8 @@ _OPENING, _CLOSING = "([{", ")]}"
 def tokenize(text: str) -> list[Token]:
     """The tokens of `text`; the indentation of its first line counts as none.
 
-    Lines end inside brackets only where the brackets do. Raises ParseError for a sign that is no
-    part of TIR and for a line that is indented like none before it.
+    Line ends inside brackets are ignored. Raises ParseError for a character that is not part of
+    TIR, and for a dedent to an indentation that no open block has.
     """
     tokens: list[Token] = []
     levels: list[int] = []
@@ -102,14 +103,14 @@ def _indentation(levels: list[int], width: int, number: int, line: str) -> list[
 
 
 def error(message: str, line: int, column: int, source: str) -> ParseError:
-    """A ParseError at a place, with the line and a mark below the column as a note."""
+    """A ParseError at a position; its note shows the source line with a mark at the column."""
     result = ParseError(f"line {line}, column {column}: {message}")
     result.add_note(f"{source}\n{' ' * (column - 1)}^")
     return result
 
 
 class Cursor:
-    """The tokens of a text, read from the first to the last."""
+    """A cursor over the tokens of a text. Methods that consume tokens return them."""
 
     def __init__(self, text: str) -> None:
         self._lines = instance("text of TIR", text, str).split("\n")
@@ -122,52 +123,52 @@ class Cursor:
         return self._tokens[self._at]
 
     def ahead(self, count: int) -> Token:
-        """The token that is `count` after the next one."""
+        """The token `count` positions after the next one."""
         return self._tokens[min(self._at + count, len(self._tokens) - 1)]
 
     def peek(self, *texts: str) -> bool:
-        """Whether the next tokens are these signs or words."""
+        """Whether the next tokens are the operators or words `texts`."""
         found = self._tokens[self._at : self._at + len(texts)]
         return [t.text for t in found if t.kind in ("OP", "NAME")] == list(texts)
 
     def next(self) -> Token:
-        """The next token, which is passed."""
+        """Consume the next token and return it."""
         token = self.token
         self._at += 1
         return token
 
     def accept(self, *texts: str) -> bool:
-        """Passes the next tokens when they are these signs or words."""
+        """Consume the next tokens if they are the operators or words `texts`; whether they were."""
         found = self.peek(*texts)
         self._at += len(texts) if found else 0
         return found
 
     def expect(self, text: str, where: str) -> Token:
-        """Passes the sign or word `text`; ParseError when something else stands there."""
+        """Consume the operator or word `text`; ParseError for any other token."""
         if not self.peek(text):
             raise self.fail(f"expected `{text}` {where}, found {self.token}")
         return self.next()
 
     def kind(self, kind: str, what: str) -> Token:
-        """Passes a token of a kind; `what` says in an error what was expected."""
+        """Consume a token of a kind; ParseError, which names `what`, for any other token."""
         if self.token.kind != kind:
             raise self.fail(f"expected {what}, found {self.token}")
         return self.next()
 
     def fail(self, message: str, token: Token | None = None) -> ParseError:
-        """The error that names the place of a token, by default the next one."""
+        """The ParseError at the position of a token, by default the next one."""
         token = token or self.token
         return error(message, token.line, token.column, self._lines[token.line - 1])
 
     def name(self, what: str) -> Token:
-        """A name that is no keyword."""
+        """Consume a name that is not a keyword."""
         token = self.kind("NAME", what)
         if token.text in KEYWORDS:
             raise self.fail(f"expected {what}, found the keyword `{token.text}`", token)
         return token
 
     def string(self, what: str) -> str:
-        """The contents of a string."""
+        """Consume a string and return its contents."""
         token = self.kind("STRING", f"{what} in double quotes")
         try:
             return str(json.loads(token.text))
@@ -175,14 +176,14 @@ class Cursor:
             raise self.fail(f"{token} has an escape that JSON does not know", token) from None
 
     def integer(self, what: str) -> int:
-        """A whole number."""
+        """Consume an integer and return it."""
         token = self.kind("NUMBER", what)
         if not token.text.isdigit():
             raise self.fail(f"expected {what}, found {token}", token)
         return int(token.text)
 
     def dtype(self) -> DType:
-        """The name of a type."""
+        """Consume the name of a type and return the type."""
         token = self.kind("NAME", "a type such as float32")
         found = dtype_or_none(token.text)
         if found is None:
@@ -190,7 +191,7 @@ class Cursor:
         return found
 
     def list_of(self, read: Callable[[], object], end: str) -> None:
-        """Calls `read` for each item up to the bracket `end`, which is passed."""
+        """Call `read` for each item separated by commas, and consume the closing bracket `end`."""
         while not self.accept(end):
             read()
             if not self.accept(","):
@@ -199,7 +200,7 @@ class Cursor:
 
 
 def dtype_or_none(name: str) -> DType | None:
-    """The type of this name, if it is one."""
+    """The type called `name`; None if there is none."""
     try:
         return DType(name)
     except ValueError:

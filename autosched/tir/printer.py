@@ -1,4 +1,4 @@
-"""TVMScript-like text of everything in the IR, stable and readable at every stage.
+"""Prints everything in the IR as TVMScript-like text, stable and readable at every stage.
 
     def main(A: Buffer((16, 16), float32), B: Buffer((16,), float32)):
         realize(B.local[0:4], "local")
@@ -81,7 +81,7 @@ _THREADS = {"thread_extent": "launch", "virtual_thread": "virtual_thread"}
 
 
 class StmtPrinter(DeclPrinter):
-    """Turns statements into lines; see `to_text`."""
+    """Prints statements as lines; see `to_text`."""
 
     def func(self, func: PrimFunc, name: str) -> str:
         """The text of a function called `name`."""
@@ -105,7 +105,7 @@ class StmtPrinter(DeclPrinter):
     # -- statements
 
     def lines(self, stmt: Stmt, tail: bool = True) -> list[str]:
-        """The lines of `stmt`; `tail` says that nothing follows it at this indentation."""
+        """The lines of `stmt`; `tail` says that no statement follows it at this indentation."""
         match stmt:
             case SeqStmt(parts):
                 last = len(parts) - 1
@@ -147,7 +147,7 @@ class StmtPrinter(DeclPrinter):
         return [head, *inside] if tail else [f"with {head}:", *_indent(inside)]
 
     def _wrapper_head(self, stmt: Stmt) -> tuple[str, list[str]]:
-        """The line of a statement that wraps a body, and the declarations that follow it."""
+        """The line of a statement that wraps a body, and the declarations of views after it."""
         match stmt:
             case LetStmt(var, value):
                 text = self.expr(value)
@@ -180,7 +180,7 @@ class StmtPrinter(DeclPrinter):
                 self.var(buffer.data)
                 if buffer not in self._names or buffer in self._declared:
                     self._names[buffer] = self.fresh(buffer.name)
-                self._declared.add(buffer)  # every declaration makes a buffer of its own
+                self._declared.add(buffer)  # a second declaration is another buffer
                 fields = self.view(buffer)
                 if type_text(buffer.data) != f"pointer({buffer.dtype})":
                     fields.append(f"pointer={type_text(buffer.data)}")
@@ -284,6 +284,6 @@ def _indent(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-# Nodes print themselves through this module, which is built on them.
+# Nodes need this module to print themselves, but it imports them.
 for _module in (expr_core, stmt_module, function):
     vars(_module)["_printer"] = sys.modules[__name__]

@@ -1,4 +1,4 @@
-"""Text of declarations: the types of variables, buffers, and views of memory.
+"""Prints declarations: the types of variables, buffers, and views of memory.
 
 `DeclPrinter` is the part of the printer between expressions and statements.
 """
@@ -24,14 +24,14 @@ from autosched.tir.walk import all_exprs, free_vars, stmts
 
 
 class DeclPrinter(ExprPrinter):
-    """Turns variables and buffers into the text that declares them."""
+    """Prints the declarations of variables and buffers."""
 
     def __init__(self) -> None:
         super().__init__()
         self._views: dict[Var, list[Buffer]] = {}
 
     def param(self, param: Var, buffer: Buffer | None) -> str:
-        """`n: int32`, or the declaration of the buffer behind a pointer."""
+        """The declaration of a parameter: `n: int32`, or that of the buffer of a pointer."""
         if buffer is None:
             return f"{self.var(param)}: {type_text(param)}"
         fields = self.own_fields(buffer)
@@ -44,12 +44,12 @@ class DeclPrinter(ExprPrinter):
         return f"{self.buffer(buffer)}: Buffer({', '.join(fields)})"
 
     def declaration(self, buffer: Buffer) -> str:
-        """`name: Buffer(shape, dtype, ...)` with whatever is not the default."""
+        """`name: Buffer(shape, dtype, ...)`, with the fields that are not the default."""
         name = self.buffer(buffer)
         return f"{name}: Buffer({', '.join(self.own_fields(buffer))})"
 
     def sizes(self, func: PrimFunc) -> str:
-        """`[n: size(int32)]`: the variables that the shapes of parameters bind, or nothing."""
+        """`[n: size(int32)]`: the variables that the shapes of parameters bind; empty for none."""
         found: dict[Var, None] = {}
         for buffer in func.buffers:
             for e in (*buffer.shape, *buffer.strides, buffer.elem_offset):
@@ -59,7 +59,7 @@ class DeclPrinter(ExprPrinter):
         return f"[{', '.join(f'{self.var(v)}: {type_text(v)}' for v in own)}]" if own else ""
 
     def own_fields(self, buffer: Buffer) -> list[str]:
-        """The fields of a buffer that brings its pointer along."""
+        """The fields of a buffer whose declaration also declares its pointer."""
         name = self.buffer(buffer)
         fields = [self.shape(buffer.shape), str(buffer.dtype)]
         if buffer.scope != "global" and self.var(buffer.data) == name:
@@ -67,14 +67,14 @@ class DeclPrinter(ExprPrinter):
         return fields + self.pointer_fields(buffer, name) + self.layout_fields(buffer)
 
     def pointer_fields(self, buffer: Buffer, name: str) -> list[str]:
-        """Which pointer a buffer views, and its type, where they are not its own."""
+        """The fields for a pointer with another name or element type than the buffer's."""
         data = buffer.data
         if self.var(data) != name:
             return [f"data={self.var(data)}"]
         return [] if data.element is buffer.dtype else [f"element={data.element}"]
 
     def layout_fields(self, buffer: Buffer) -> list[str]:
-        """Strides, offset and alignment where they are not the usual ones."""
+        """The fields for strides, offset and alignment that are not the default."""
         fields = []
         if buffer.strides:
             fields.append(f"strides={self.shape(buffer.strides)}")
@@ -91,7 +91,7 @@ class DeclPrinter(ExprPrinter):
     # -- views of memory that is bound already
 
     def find_views(self, func: PrimFunc) -> None:
-        """Notes the buffers of `func` that nothing declares, by the pointer they view."""
+        """Record the buffers of `func` that no statement declares, by their pointers."""
         found: dict[Buffer, None] = {}
         declared: set[Buffer] = set(func.buffer_map.values())
         for stmt in stmts(func.body):
@@ -113,9 +113,9 @@ class DeclPrinter(ExprPrinter):
                 self._views.setdefault(buffer.data, []).append(buffer)
 
     def view_lines(self, data: Var, bound_by: Allocate | AllocateConst | None = None) -> list[str]:
-        """Declarations of the views of a pointer, where it is bound.
+        """The declarations of the views of pointer `data`, to be printed where it is bound.
 
-        The one that `bound_by` implies (its shape and type under its name) needs none.
+        The view with the name, shape and type of the allocation `bound_by` needs none.
         """
         lines = []
         for buffer in self._views.pop(data, ()):
@@ -129,10 +129,10 @@ class DeclPrinter(ExprPrinter):
         shape = self.shape(buffer.shape)
         return [self.var(buffer.data), shape, str(buffer.dtype), *self.layout_fields(buffer)]
 
-    # -- what attributes are about
+    # -- nodes of attributes
 
     def node(self, node: object) -> str:
-        """The node of an attribute: a loop or a buffer by its name, others as they are made."""
+        """The text of an attribute's node: the name of a loop or buffer, else a constructor."""
         if isinstance(node, IterVar):
             plain = node.kind == IterKind.DATA_PAR and node.dom is None and not node.thread_tag
             if plain and node.var.dtype.name == "int32":
@@ -144,13 +144,13 @@ class DeclPrinter(ExprPrinter):
         return self.value(node)
 
     def iter_fields(self, iv: IterVar, tag: str) -> list[str]:
-        """The thread tag and the domain where they are not `tag` and none."""
+        """The fields for a thread tag other than `tag`, and for a domain if there is one."""
         fields = [] if iv.thread_tag == tag else [f'tag="{iv.thread_tag}"']
         return fields if iv.dom is None else [*fields, f"dom={self.range(iv.dom)}"]
 
 
 def type_text(var: Var) -> str:
-    """`int32`, `pointer(float32, "shared")`, or `size(int32)` for one that is not negative."""
+    """The type of a variable: `int32`, `size(int32)` or `pointer(float32, "shared")`."""
     if var.element is not None:
         scope = "" if var.scope == "global" else f', "{var.scope}"'
         return f"pointer({var.element}{scope})"
@@ -158,7 +158,7 @@ def type_text(var: Var) -> str:
 
 
 def is_whole(buffer: Buffer, bounds: tuple[tuple[Expr, Expr], ...]) -> bool:
-    """Whether the (min, extent) pairs are all of the buffer."""
+    """Whether the (min, extent) pairs cover the whole buffer."""
     extents = tuple(extent for _, extent in bounds)
     return extents == buffer.shape and all(
         isinstance(low, IntImm) and low.value == 0 for low, _ in bounds

@@ -1,6 +1,6 @@
-"""Text of expressions, and the names given to variables and buffers.
+"""Prints expressions, and chooses the names of variables and buffers.
 
-`ExprPrinter` is the half of the printer below statements; `printer.py` is the other.
+`ExprPrinter` is the lower half of the printer; `printer.py` prints statements.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from autosched.tir.expr import (
     Var,
 )
 
-# Binding strength of an expression's text: Python's, so that the text reads as Python.
+# The binding strengths of an expression's text are Python's, so that it reads as Python.
 _LET, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(9)
 
 _STRENGTH: dict[type[BinaryExpr], int] = {
@@ -68,7 +68,7 @@ _STRENGTH: dict[type[BinaryExpr], int] = {
     **dict.fromkeys((Mul, Div, FloorDiv, FloorMod), _PRODUCT),
 }
 
-# Calls with one usual type, most of them made for their effect alone: it says nothing.
+# Calls with a usual type, which is not printed; most are made for their side effect only.
 _USUAL_TYPES: dict[str, DType] = {
     "isnullptr": bool_,
     "tvm_struct_set": int32,
@@ -85,13 +85,13 @@ _USUAL_TYPES: dict[str, DType] = {
 KEYWORDS = frozenset(
     re.findall(r"\w+", "and assert def else False for if in let None not or pass True while with")
 )
-"""Words that are no names."""
+"""The words that cannot be names."""
 
 _ODD = re.compile(r"[^\w.]|\.(?!\w)", re.ASCII)
 
 
 class ExprPrinter:
-    """Turns expressions into text; one object gives each variable and buffer one name."""
+    """Prints expressions; one printer gives each variable and buffer one name."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
@@ -103,7 +103,7 @@ class ExprPrinter:
     # -- names
 
     def fresh(self, hint: str) -> str:
-        """`hint`, or `hint_1`, `hint_2`, ... when it is taken."""
+        """A new name: `hint`, or `hint_1`, `hint_2`, ... when it is taken."""
         hint = _ODD.sub("_", hint) or "v"
         if not (hint[0].isalpha() or hint[0] == "_"):
             hint = f"_{hint}"
@@ -145,7 +145,7 @@ class ExprPrinter:
         return name
 
     def alias(self, thing: Var, name: str) -> None:
-        """Gives `thing` a name that something else has already."""
+        """Give `thing` the name of another object."""
         self._names[thing] = name
 
     # -- expressions
@@ -168,7 +168,7 @@ class ExprPrinter:
         return f"({self.exprs(items)}{',' * (len(items) == 1)})"
 
     def range(self, r: Range) -> str:
-        """`min:min + extent`."""
+        """The text `min:min + extent`."""
         return ":".join(self.ends(r))
 
     def ends(self, r: Range) -> tuple[str, str]:
@@ -182,11 +182,11 @@ class ExprPrinter:
         return first, f"{self.expr(low, _SUM)} + {self.expr(extent, _PRODUCT)}"
 
     def region(self, name: str, ranges: tuple[Range, ...]) -> str:
-        """`name[a:b, c:d]`."""
+        """The text `name[a:b, c:d]`."""
         return f"{name}[{', '.join(map(self.range, ranges))}]"
 
     def indices(self, indices: tuple[Expr, ...]) -> str:
-        """Indices in brackets; a ramp of stride 1 reads as a slice."""
+        """The indices in brackets; a ramp of stride 1 is printed as a slice."""
         return f"[{', '.join(map(self._index, indices))}]"
 
     def _index(self, e: Expr) -> str:
@@ -226,7 +226,7 @@ class ExprPrinter:
         return f"not {self.expr(e.a, _NOT)}", _NOT
 
     def _cast(self, e: Cast) -> tuple[str, int]:
-        if isinstance(e.value, IntImm | FloatImm):  # float64(1.0) is a constant
+        if isinstance(e.value, IntImm | FloatImm):  # `float64(1.0)` would be a constant
             return f"cast({e.dtype}, {self.expr(e.value)})", _ATOM
         return f"{e.dtype}({self.expr(e.value)})", _ATOM
 
@@ -272,10 +272,10 @@ class ExprPrinter:
             parts.append(f"value_index={e.value_index}")
         return f"{e.combiner.name or 'reduce'}({', '.join(parts)})", _ATOM
 
-    # -- what is not an expression but stands in expressions and attributes
+    # -- objects in expressions and attributes that are not expressions
 
     def iter_var(self, iv: IterVar) -> str:
-        """`name in lo:hi`."""
+        """The text `name in lo:hi`, or `name` without a domain."""
         name = self.var(iv.var)
         return name if iv.dom is None else f"{name} in {self.range(iv.dom)}"
 
@@ -288,7 +288,7 @@ class ExprPrinter:
         return f"reducer({quoted(r.name)}, [{left}], [{right}], [{result}], [{identity}])"
 
     def value(self, value: Any) -> str:
-        """The text of anything that may be printed."""
+        """The text of any object that may be printed."""
         match value:
             case Expr():
                 return self.expr(value)
@@ -312,7 +312,7 @@ class ExprPrinter:
         return str(value)
 
     def attribute(self, value: Any) -> str:
-        """The text of an attribute's value, in which an expression is told from a number."""
+        """The text of an attribute's value, which distinguishes expressions from numbers."""
         match value:
             case Expr():
                 return f"expr({self.expr(value)})"
@@ -332,7 +332,7 @@ def quoted(text: str) -> str:
 
 
 def call_dtype(op: str, args: tuple[Expr, ...]) -> DType | None:
-    """The type that a call has unless its text says otherwise."""
+    """The type of a call without `dtype=` in its text; None if there is no default."""
     if op in _USUAL_TYPES:
         return _USUAL_TYPES[op]
     typical = 1 if op == "if_then_else" else 0

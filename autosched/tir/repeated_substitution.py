@@ -1,4 +1,4 @@
-"""Many copies of one expression with other values of some variables."""
+"""Substitutes variables in one expression many times, sharing work between the copies."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _SUMS = frozenset((Add, Sub, Mul))
 
 
 class RepeatedSubstitution:
-    """`substitute` for many tables, each of all the `variables`: copies of one expression.
+    """`substitute` for many tables, each of which replaces all of `variables`.
 
-    What a sub-expression becomes is worked out once for all copies that agree in those of the
-    variables that it mentions. In a tile of 8 x 4 copies of A[i, k] * B[k, j] each row of A is
-    rewritten once, not 4 times. Sums of indices come out as the canonical form has them, by falling
-    factors and with the constant after them, so that simplifying finds little to do: of i * 64 + k
-    with i = 2 comes k + 128.
+    A sub-expression is rewritten once for all tables that agree on the variables that it mentions.
+    In a tile of 8 x 4 copies of A[i, k] * B[k, j] each row of A is rewritten once, not 4 times.
+    Sums of indices are built in canonical order, by decreasing factors and the constant after
+    them, so that simplification has little to do: i * 64 + k with i = 2 becomes k + 128.
     """
 
     def __init__(self, variables: Iterable[Var]) -> None:
@@ -34,7 +33,7 @@ class RepeatedSubstitution:
         self._table: Mapping[Var, Expr] = {}
 
     def __call__(self, expr: Expr, table: Mapping[Var, Expr]) -> Expr:
-        """`expr` with the variables replaced by `table`."""
+        """`expr` with the variables replaced by their values in `table`."""
         self._table = table
         return self._copy(expr)
 
@@ -60,7 +59,7 @@ class RepeatedSubstitution:
 
     def _sum(self, e: Expr) -> Expr:
         constant, terms = self._as_linear(e)
-        if e in terms:  # a product of variables
+        if e in terms:  # a product of variables is a single term
             return map_expr_children(e, self._copy)
         new: dict[Expr, int] = {}
         for term, factor in terms.items():
@@ -89,9 +88,10 @@ class RepeatedSubstitution:
 
 
 def _parts(terms: Mapping[Expr, int], dtype: DType) -> tuple[Expr, list[Expr]]:
-    """The sum of the positive terms, and what is taken off for the others; by falling factors.
+    """The sum of the positive terms, and the parts to subtract for the negative ones.
 
-    `sum_of` in two parts, between which comes the constant: they are made once for all constants.
+    Both are ordered by decreasing factors. Together they are `sum_of` without its constant, which
+    is added in between, so that they are built once for all constants.
     """
     falling = sorted(terms.items(), key=lambda entry: -entry[1])
     total: Expr = const(0, dtype)

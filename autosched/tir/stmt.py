@@ -23,7 +23,7 @@ FALSE = IntImm(0, bool_)
 
 
 class ForKind(Enum):
-    """How the iterations of a loop are carried out."""
+    """How the iterations of a loop are executed."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -33,13 +33,13 @@ class ForKind(Enum):
 
 
 class Stmt:
-    """Base of all statements."""
+    """The base of all statements."""
 
     __slots__ = ("_kinds",)
     _kinds: int  # cache of kinds.kinds_in
 
     def with_(self, **fields: Any) -> Self:
-        """This statement with other values in some of its fields; itself when they are its own."""
+        """A copy of this statement with some fields replaced; itself when nothing changes."""
         if all(getattr(self, name) is value for name, value in fields.items()):
             return self
         changed: Self = replace(cast(Any, self), **fields)
@@ -169,7 +169,7 @@ class IfThenElse(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Evaluate(Stmt):
-    """`value` computed for what it does besides, such as a call."""
+    """`value` evaluated for its side effects, such as a call."""
 
     value: Expr
 
@@ -189,7 +189,7 @@ class For(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class While(Stmt):
-    """`body` as long as `condition` holds before it."""
+    """`body` repeated while `condition`, tested before each iteration, holds."""
 
     condition: Expr
     body: Stmt
@@ -205,24 +205,24 @@ class Prefetch(Stmt):
 
 @dataclass(slots=True, eq=False)
 class BufferRegion:
-    """The part `region` of `buffer`."""
+    """The region of `buffer` given by a range for each dimension."""
 
     buffer: Buffer
     region: tuple[Range, ...]
 
     @staticmethod
     def full(buffer: Buffer) -> BufferRegion:
-        """All of a buffer."""
+        """The region that covers all of `buffer`."""
         whole = tuple(Range(IntImm(0, extent.dtype), extent) for extent in buffer.shape)
         return BufferRegion(buffer, whole)
 
 
 @dataclass(slots=True, eq=False)
 class MatchBufferRegion:
-    """`buffer` names the part `source` of another buffer inside a block.
+    """Declares `buffer` as a view of the region `source` of another buffer inside a block.
 
-    A variable that is its whole offset, or the whole of a stride or extent, and that means nothing
-    yet is bound to what it must be.
+    An offset, stride or extent of `buffer` that is a single, unbound variable is bound to the
+    region's value.
     """
 
     buffer: Buffer
@@ -237,7 +237,10 @@ class MatchBufferRegion:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Block(Stmt):
-    """A computation with iteration variables of its own; `init` runs where its reductions start."""
+    """A computation with iteration variables of its own.
+
+    `init` runs in the first step of its reductions, before `body`.
+    """
 
     iter_vars: tuple[IterVar, ...]
     reads: tuple[BufferRegion, ...]

@@ -1,4 +1,4 @@
-"""Replacing the variables and the buffers of statements, and what buffers are made of."""
+"""Replaces variables and buffers in statements, also in the shapes of declared buffers."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _LOADS = bits_of(BufferLoad)
 
 
 def substitute_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
-    """`stmt` with free variables replaced in every expression and every buffer it makes."""
+    """`stmt` with free variables replaced in every expression and every buffer it declares."""
     return map_stmt(stmt, substituter(table)) if table else stmt
 
 
 def map_stmt(stmt: Stmt, expr: ExprFn) -> Stmt:
-    """`stmt` with `expr` applied to every expression and every buffer it makes."""
+    """`stmt` with `expr` applied to every expression, and to every buffer it declares."""
     made: dict[Buffer, Buffer] = {}
     inside: set[Var] = set()
-    sized: set[Var] = set()  # storage of buffers whose size is an expression; its own may be known
+    # Pointers to buffers of symbolic size; the allocation itself may have a constant size.
+    sized: set[Var] = set()
     for s in stmts(stmt):
         for buffer in declared_buffers(s):
             _note(made, buffer, expr)
@@ -68,7 +69,7 @@ def _note(made: dict[Buffer, Buffer], buffer: Buffer, expr: ExprFn) -> None:
 
 
 def _accessed(stmt: Stmt, pointers: set[Var]) -> set[Buffer]:
-    """The buffers over `pointers` that are loaded and stored: flat ones are declared nowhere."""
+    """The buffers over `pointers` that are loaded or stored; no statement declares flat buffers."""
     found = {s.buffer for s in stmts(stmt) if isinstance(s, BufferStore)}
     found |= {e.buffer for e in exprs_with(stmt, _LOADS) if isinstance(e, BufferLoad)}
     return {buffer for buffer in found if buffer.data in pointers}
@@ -84,7 +85,7 @@ def replace_stmt(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 class _Mapper:
-    """Statements with `expr` applied to their expressions; no function that calls itself."""
+    """Applies `expr` to all expressions of a statement; an object as `_Substituter` is one."""
 
     __slots__ = ("expr",)
 
@@ -96,7 +97,7 @@ class _Mapper:
 
 
 def map_buffer(buffer: Buffer, fn: ExprFn) -> Buffer:
-    """`buffer` with `fn` applied to its shape, strides and offset; a new one if they change."""
+    """`buffer` with `fn` applied to its shape, strides and offset; itself if none changes."""
     shape, strides = map_exprs(buffer.shape, fn), map_exprs(buffer.strides, fn)
     offset = None if buffer.elem_offset is None else fn(buffer.elem_offset)
     if shape is buffer.shape and strides is buffer.strides and offset is buffer.elem_offset:
@@ -105,7 +106,7 @@ def map_buffer(buffer: Buffer, fn: ExprFn) -> Buffer:
 
 
 def declared_buffers(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers that `stmt` itself makes: a view, or those of a block."""
+    """The buffers that `stmt` itself declares: a view, or the buffers of a block."""
     match stmt:
         case DeclBuffer():
             return (stmt.buffer,)
@@ -115,7 +116,7 @@ def declared_buffers(stmt: Stmt) -> tuple[Buffer, ...]:
 
 
 def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer], fn: ExprFn = same) -> Stmt:
-    """`stmt` with buffers replaced by `table` wherever they stand, and `fn` of expressions."""
+    """`stmt` with all occurrences of buffers replaced by `table`, and `fn` of its expressions."""
     return _BufferReplacer(table, fn).stmt(stmt)
 
 
@@ -160,7 +161,7 @@ class _BufferReplacer:
 
 
 def _with_parts(block: Block, **parts: tuple[object, ...]) -> Block:
-    """`block` with other tuples in some of its fields; itself when their items are its own."""
+    """`block` with the tuples in some fields replaced; itself when no item changes."""
     changed = {
         name: new
         for name, new in parts.items()

@@ -1,7 +1,7 @@
-"""Swizzles: elements of a tile in shared memory that change places, so that columns meet all banks.
+"""Swizzles: permute the elements of a tile in shared memory to avoid bank conflicts of columns.
 
-Eight rows of 16 bytes that ldmatrix loads, or that a thread stores one below the other, lie a whole
-row apart: with rows of 128 bytes all of them in the same four of the 32 banks.
+The eight rows of 16 bytes that ldmatrix loads, or that threads store one below the other, are a
+whole row of the tile apart. With rows of 128 bytes all of them are in the same 4 of the 32 banks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from autosched.tir.op import floordiv, floormod, mul
 
 @dataclass(frozen=True, slots=True)
 class Swizzle:
-    """Element number e is kept at e ^ ((e >> source) % 2**bits << base)."""
+    """The permutation that stores element number e at e ^ ((e >> source) % 2**bits << base)."""
 
     bits: int
     base: int
@@ -25,7 +25,7 @@ class Swizzle:
 
     @classmethod
     def from_text(cls, text: str) -> Swizzle:
-        """From three numbers in a text. Raises ValueError when they describe none."""
+        """The swizzle of a text "bits base source". Raises ValueError when it describes none."""
         parts = text.split()
         if len(parts) != 3 or not all(part.isdecimal() for part in parts):
             raise ValueError(f"a swizzle: expected 'bits base source', found {text!r}")
@@ -39,21 +39,21 @@ class Swizzle:
 
     @property
     def period(self) -> int:
-        """So many elements change places among themselves."""
+        """The number of consecutive elements that the swizzle permutes among themselves."""
         return 1 << (self.source + self.bits)
 
     def place(self, index: Expr) -> Expr:
-        """Where element `index` is kept."""
+        """The position at which element `index` is stored."""
         row = floormod(floordiv(index, 1 << self.source), 1 << self.bits)
         return Call(index.dtype, "bitwise_xor", (index, mul(row, 1 << self.base)))
 
 
 def swizzle_for(row_elements: int, element_bytes: int) -> Swizzle | None:
-    """The exchange without which 8 rows of 16 bytes meet in the same banks; None: they do not.
+    """The swizzle that avoids bank conflicts of 8 rows of 16 bytes; None if there are none.
 
-    Rows of `row_elements` lie one behind the other. Those of 128 bytes and more take turns in
-    their eight pieces of 16 bytes; of shorter ones, several of which make 128 bytes, as many as
-    there are pieces in a row. None for rows whose length is no power of two.
+    The rows of the tile, of `row_elements`, are adjacent. In rows of 128 bytes or more, the swizzle
+    permutes eight pieces of 16 bytes. In shorter rows it permutes the pieces of a row, and changes
+    every 128 bytes. None also for rows whose length is not a power of two.
     """
     row = row_elements * element_bytes
     if row <= 16 or row & (row - 1):

@@ -1,4 +1,4 @@
-"""What a statement binds, and what it uses without."""
+"""Finds the variables that a statement binds, and those that it uses without binding them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def undefined(body: Stmt) -> set[Var]:
 
 
 def buffers_in(body: Stmt) -> Iterator[Buffer]:
-    """The buffers that `body` stores in, declares and reads; some of them several times."""
+    """The buffers that `body` stores to, declares and loads, possibly with repeats."""
     for s in stmts(body):
         if isinstance(s, BufferStore | DeclBuffer):
             yield s.buffer

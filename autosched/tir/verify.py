@@ -1,7 +1,8 @@
-"""Well-formedness of statements and functions: what every pass may rely on and must keep.
+"""Verifies that functions are well formed: invariants that every pass may rely on and must keep.
 
-Fields have their types; a variable is bound once and used only inside its binding; types and vector
-lanes of operands agree; stores fit their buffer; a PrimFunc holds no access to tensors.
+Fields have their declared types; a variable is not bound again inside its binding, and used only
+there; types and vector lanes of operands agree; stores fit their buffer; a PrimFunc has no accesses
+to tensors.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from autosched.tir.stmt import (
 from autosched.tir.walk import child_stmts, direct_exprs, free_vars
 
 _OF_NUMBERS = (Sub, Div, Mod, FloorDiv, FloorMod)
-"""What truth values do not have; their sum is `or`, their product `and`, as in NumPy."""
+"""The operations that bools do not have; their sum is `or`, their product `and`, as in NumPy."""
 
 
 class VerifyError(AutoschedError):
@@ -62,7 +63,7 @@ class VerifyError(AutoschedError):
 
 
 def verify(func: PrimFunc) -> None:
-    """Raises VerifyError, with the statement as a note, unless `func` is well formed."""
+    """Raise VerifyError, with the statement as a note, unless `func` is well formed."""
     checker = _Checker()
     for param in func.params:
         checker.bind(param)
@@ -87,7 +88,7 @@ def _unprintable(message: str, where: str) -> VerifyError:
 
 
 class _Checker:
-    """Walks statements with the set of variables that are bound and those ever bound."""
+    """Walks statements with the set of variables that are bound, and of expressions checked."""
 
     def __init__(self) -> None:
         self._bound: set[Var] = set()
@@ -102,10 +103,10 @@ class _Checker:
 
     def unbind(self, var: Var) -> None:
         self._bound.discard(var)
-        self._checked.clear()  # expressions checked before may mention it
+        self._checked.clear()  # expressions that were checked may mention `var`
 
     def declare(self, buffer: Buffer, sizes_bound: bool = False) -> None:
-        """Binds the buffer's pointer, and the symbolic sizes of a parameter."""
+        """Bind the buffer's pointer and, for a parameter (`sizes_bound`), its symbolic sizes."""
         self._bound.add(buffer.data)
         for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if isinstance(size, Expr) and sizes_bound:
@@ -177,7 +178,7 @@ class _Checker:
                 )
 
     def _binding(self, stmt: Stmt) -> tuple[Var, ...]:
-        """Binds what `stmt` binds for its body; returns it."""
+        """Bind the variables that `stmt` binds for its body, and return them."""
         var: Var
         match stmt:
             case LetStmt(var):
@@ -216,7 +217,7 @@ class _Checker:
             self.unbind(var)
 
     def _block_buffers(self, block: Block) -> None:
-        """What a block says of buffers mentions only what is bound."""
+        """Check that the buffers and regions of a block mention bound variables only."""
         for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
             for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
                 if size is not None:
@@ -231,7 +232,7 @@ class _Checker:
     # -- expressions
 
     def expr(self, root: Expr) -> None:
-        """Checks an expression once for the bindings that hold now."""
+        """Check an expression under the present bindings, unless that was done already."""
         if not isinstance(root, Expr):
             raise VerifyError(f"expected an expression, {found(root)}")
         if root in self._checked:

@@ -78,7 +78,7 @@ def rewrite_expr(expr: Expr, fn: Callable[[Expr], Expr | None]) -> Expr:
 
 
 class _Rewriter:
-    """An object for the same reason as `_Substituter`."""
+    """The function of `rewrite_expr`; an object for the reason given in `_Substituter`."""
 
     __slots__ = ("fn", "memo")
 
@@ -101,13 +101,14 @@ _NO_VARS: frozenset[Var] = frozenset()
 
 
 def free_vars(expr: Expr) -> frozenset[Var]:
-    """Variables occurring in `expr`, cached on the node (a Let binds its own).
+    """The variables that occur free in `expr` (a Let binds its own), cached on the node.
 
-    A variable has no cache: it would keep itself alive.
+    Variables have no cache, as a reference to itself would keep a variable alive.
     """
     if isinstance(expr, Var):
         return frozenset((expr,))
-    known: frozenset[Var] | None = getattr(expr, "_vars", None)  # an exception takes twice as long
+    # An attribute error would take twice as long as this default.
+    known: frozenset[Var] | None = getattr(expr, "_vars", None)
     if known is not None:
         return known
     result = _NO_VARS
@@ -129,12 +130,16 @@ def uses(expr: Expr, variables: Iterable[Var]) -> bool:
 
 
 def substituter(table: Mapping[Var, Expr]) -> ExprFn:
-    """A function that replaces variables by `table`; it remembers what it has rewritten."""
+    """A memoizing function that replaces variables by their values in `table`."""
     return _Substituter(table)
 
 
 class _Substituter:
-    """An object, not a function that calls itself: only the collector would free such a one."""
+    """The function of `substituter`.
+
+    It is an object since a closure that calls itself is a cycle, freed only by the garbage
+    collector.
+    """
 
     __slots__ = ("memo", "replaced")
 
@@ -159,7 +164,7 @@ def substitute(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
 def combine(
     combiner: CommReducer, left: tuple[Expr, ...], right: tuple[Expr, ...]
 ) -> tuple[Expr, ...]:
-    """What `combiner` makes of the values `left` and `right`, one per component each."""
+    """The result of `combiner` for `left` and `right`, each with one value per component."""
     table: dict[Var, Expr] = dict(zip(combiner.lhs, left, strict=True))
     table.update(zip(combiner.rhs, right, strict=True))
     return tuple(substitute(e, table) for e in combiner.result)
@@ -179,7 +184,7 @@ def pre_order(expr: Expr) -> Iterator[Expr]:
 def post_order(expr: Expr) -> Iterator[Expr]:
     """All sub-expressions, children before parents, left to right."""
     found, stack = [], [expr]
-    while stack:  # parents first and right to left, which is this order from its end
+    while stack:  # parents first, right to left: the reverse of the result
         node = stack.pop()
         found.append(node)
         stack += node.children()
@@ -201,7 +206,7 @@ def map_ranges(ranges: tuple[Range, ...], fn: ExprFn) -> tuple[Range, ...]:
 
 
 def map_exprs(exprs: tuple[Expr, ...], fn: ExprFn) -> tuple[Expr, ...]:
-    """The tuple with `fn` applied to each; itself when nothing changed."""
+    """The tuple with `fn` applied to each expression; itself when nothing changed."""
     if len(exprs) == 1:
         (only,) = exprs
         changed = fn(only)
@@ -412,7 +417,7 @@ def all_exprs(root: Stmt) -> Iterator[Expr]:
 
 
 def unique_exprs(root: Stmt) -> Iterator[Expr]:
-    """Every different expression node below `root`, where `all_exprs` has it first.
+    """Every distinct expression node below `root`, in the order of first occurrence in `all_exprs`.
 
     Unrolled code shares most of its indices: walking each once takes a third of the time.
     """

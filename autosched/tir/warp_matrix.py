@@ -1,7 +1,7 @@
-"""Matrix products of a warp: which lane holds which element, and what they compute.
+"""Models matrix products of a warp: which lane holds which element, and the result.
 
-A map is an integer array (32 lanes, values of a lane, 2): row and column of each value. With
-g = lane // 4 and t = lane % 4 (PTX ISA, "Matrix Fragments for mma"):
+A map is an integer array (32 lanes, values of a lane, 2) with the row and column of each value.
+With g = lane // 4 and t = lane % 4 (PTX ISA, "Matrix Fragments for mma"):
 
 | atom | A, value i | B, value i | C, value i |
 |---|---|---|---|
@@ -46,15 +46,15 @@ _B8 = _map(8, lambda g, t, i: t * 4 + i % 4 + i // 4 * 16, lambda g, t, i: g)
 
 
 RESULT = _C
-"""Which elements of the 16 x 8 result of every atom a lane holds."""
+"""The map of the 16 x 8 result, the same for every atom."""
 
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """A product that a warp computes at once: C (m, n) += A (m, k) B (k, n).
+    """A product that a warp computes with one instruction: C (m, n) += A (m, k) B (k, n).
 
-    `left` and `right` are the types of A and B in memory, `result` that of C; `a`, `b`, `c` are the
-    maps.
+    `left` and `right` are the types of A and B in memory, `result` the type of C; `a`, `b` and `c`
+    are their maps. `tf32` says that the operands are rounded to TF32.
     """
 
     m: int
@@ -69,10 +69,10 @@ class Atom:
     tf32: bool = False
 
     def multiply(self, a: Array, b: Array, c: Array) -> Array:
-        """The values of C that each lane gets, from those it holds: arrays (threads, values).
+        """The new values of C in each lane, from the values that lanes hold: (threads, values).
 
-        Products and sums are exact and rounded once, where a GPU rounds in between; integers wrap.
-        The operands of tf32 are rounded to it first, ties away from zero.
+        Products and sums are computed exactly and rounded once, where a GPU rounds in between;
+        integers wrap. Operands of a `tf32` atom are first rounded to TF32, ties away from zero.
         """
         if self.tf32:
             a, b = to_tf32(a), to_tf32(b)
@@ -85,14 +85,14 @@ class Atom:
 
 
 def _placed(values: Array, lanes: Array, rows: int, columns: int) -> Array:
-    """The matrices (warps, rows, columns) whose elements lie in lanes."""
+    """The matrices (warps, rows, columns) whose elements are in the lanes, by the map `lanes`."""
     matrices = np.zeros((len(values) // WARP, rows, columns), values.dtype)
     matrices[:, lanes[..., 0], lanes[..., 1]] = values.reshape(-1, *lanes.shape[:2])
     return matrices
 
 
 def to_tf32(values: Array) -> Array:
-    """float32 with 10 bits of mantissa, to nearest, ties away from zero (cvt.rna.tf32.f32)."""
+    """float32 rounded to 10 bits of mantissa, ties away from zero (cvt.rna.tf32.f32)."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     return np.where(np.isfinite(values), rounded, values)
@@ -113,35 +113,35 @@ ATOMS: dict[tuple[str, str, str], Atom] = {
         for b in _BYTES
     },
 }
-"""The atoms by shape and types of A and B, as `ptx_mma` names them."""
+"""The atoms by shape and types of A and B, with the names that `ptx_mma` uses."""
 
 FRAGMENTS: dict[str, Atom] = {
     kind.name: Atom(16, 16, 16, kind, kind, _FLOAT, _A16, _side_by_side(_B16), _side_by_side(_C))
     for kind in (DType("float16"), DType("bfloat16"))
 }
-"""What `tvm_mma_sync` computes, by type of operand."""
+"""The product of `tvm_mma_sync`, by the type of the operands."""
 
 FRAGMENT_SHAPE = (16, 16, 16)
 FRAGMENT_VALUES = 8
-"""The values of one fragment that a lane holds, whichever matrix it is of."""
+"""The number of values of a fragment that a lane holds, the same for all matrices."""
 FRAGMENT_MAPS: dict[str, Array] = {
     "wmma.matrix_a": _A16,
     "wmma.matrix_b": _side_by_side(_B16),
     "wmma.accumulator": _side_by_side(_C),
 }
-"""Which elements of a fragment's matrix a lane holds, by storage scope."""
+"""The map of a fragment's matrix, by storage scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a call of ptx_mma computes, and the name that shape and types of operands give it."""
+    """The product of a call of ptx_mma, and its name, made of the shape and the operand types."""
 
     atom: Atom
     name: str
 
 
 def product_of(args: tuple[Any, ...]) -> Product | str:
-    """The product that the arguments of ptx_mma describe; in words what is wrong with them.
+    """The product that the arguments of ptx_mma describe, or a text that says what is wrong.
 
     `ptx_mma(shape, "row", "col", type of A, type of B, type of C, a, at, b, at, c, at, saturate)`
     with offsets in elements.
@@ -164,6 +164,6 @@ def product_of(args: tuple[Any, ...]) -> Product | str:
 
 
 def short_names(a: str, b: str) -> tuple[str, ...]:
-    """The types of the operands in words of PTX, s8 or f16: one where both are of one type."""
+    """The PTX names of the operand types, such as s8 or f16; a single one if both are the same."""
     names = [_BYTES.get(kind, kind.replace("fp", "f")) for kind in (a, b)]
     return tuple(dict.fromkeys(names))

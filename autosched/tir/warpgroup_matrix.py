@@ -1,8 +1,8 @@
-"""Matrix products of a warpgroup, four warps one behind the other: what wgmma reads and computes.
+"""Models wgmma, the matrix products of a warpgroup of four consecutive warps.
 
-A warp adds to its C (16, n) the product of its 16 rows of A (16, k) and all of B (k, n). Both lie in
-shared memory, in rows of 128 bytes (r elements: 64 of 16 bits, 128 bytes), the elements of which
-lie as wgmma's 128-byte swizzle has them once a pass has exchanged them. A call adds up r terms:
+A warp adds to its C (16, n) the product of its 16 rows of A (16, k) and all of B (k, n). A and B
+are in shared memory, in rows of 128 bytes (r elements: 64 of 16 bits, or 128 bytes). A pass puts
+their elements in the order of wgmma's 128-byte swizzle. A call sums r terms:
 
 | operand | layout | rows | element |
 |---|---|---|---|
@@ -11,7 +11,7 @@ lie as wgmma's 128-byte swizzle has them once a pass has exchanged them. A call 
 | B | nk | of r terms | n * r + k |
 | B, 16 bits | kn | of 64 columns; `slab` elements from 64 columns to the next | n // 64 * slab + k * 64 + n % 64 |
 
-C is held as that of mma.sync is: fragments of 16 x 8, side by side.
+C is held in registers as for mma.sync: fragments of 16 x 8, side by side.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from autosched.tir.warp_matrix import RESULT
 
 Array = np.ndarray[Any, Any]
 GROUP = 4
-"""Warps of a warpgroup."""
+"""The number of warps of a warpgroup."""
 ROWS_OF_WARP = 16
 SLAB = 64
-"""Columns of B, and of C, whose rows lie one below the other."""
+"""The number of columns of B (and C) in a slab, whose rows are adjacent in memory."""
 RESULT_COLUMNS = 8
 IN_SLAB = SLAB // RESULT_COLUMNS
-"""Results of 8 columns side by side."""
+"""The number of 8-column results side by side in a slab."""
 MOST_COLUMNS = 256
 TILE_ALIGNMENT = 1024
-"""Bytes: eight rows, within which elements change places."""
+"""The alignment of tiles in bytes: eight rows, within which the swizzle permutes elements."""
 _ROW_BYTES = 128
 _STEP_BYTES = 32
-"""Of the terms that one instruction adds up."""
+"""The bytes of the terms (elements along k) that one instruction sums."""
 KINDS = {
     "fp16": DType("float16"),
     "bf16": DType("bfloat16"),
@@ -49,33 +49,33 @@ KINDS = {
 }
 LAYOUTS_A, LAYOUTS_B = ("mk", "km"), ("kn", "nk")
 WGMMA_SUMS, WGMMA_TILES, WGMMA_SWIZZLED, WGMMA_PENDING = 5, (7, 9), 12, 13
-"""Arguments of ptx_wgmma: the sums, the tiles, whether their elements changed places, what may be
-pending."""
+"""Argument positions of ptx_wgmma: the sums, the two tiles, `swizzled`, `pending`."""
 
 
 def row_of(dtype: DType) -> int:
-    """The elements of a row, and the terms of a call."""
+    """The number of elements of a row, which is also the number of terms of a call."""
     return _ROW_BYTES // dtype.bytes
 
 
 def wgmma_swizzle(dtype: DType) -> Swizzle:
-    """How the elements of tiles change places."""
+    """wgmma's 128-byte swizzle for elements of `dtype`."""
     found = swizzle_for(row_of(dtype), dtype.bytes)
     assert found is not None
     return found
 
 
 def result_of(dtype: DType) -> DType:
-    """The type of the sums."""
+    """The type of the sums for operands of `dtype`."""
     return DType("float32") if dtype.is_float else DType("int32")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupProduct:
-    """What a call of ptx_wgmma computes.
+    """The product of a call of ptx_wgmma.
 
-    `swizzled` says whether the elements have changed places; of the groups of products that a warp
-    has begun, `pending` may be under way when it goes on.
+    `slab` is the distance of B's slabs in elements. `swizzled` says whether the elements of the
+    tiles are swizzled. The warp continues when at most `pending` of the groups of products that it
+    has begun are unfinished.
     """
 
     columns: int
@@ -89,23 +89,23 @@ class GroupProduct:
 
     @property
     def row(self) -> int:
-        """Elements of a row of a tile."""
+        """The number of elements of a row of a tile."""
         return row_of(self.left)
 
     def place_of_a(self) -> Array:
-        """The elements (16, k) of A behind the first one."""
+        """The positions (16, k) of the elements of A, relative to the first one."""
         m, k = np.arange(ROWS_OF_WARP)[:, None], np.arange(self.row)
         return np.asarray(m * self.row + k if self.layout_a == "mk" else k * self.row + m)
 
     def place_of_b(self) -> Array:
-        """The elements (k, columns) of B behind the first one."""
+        """The positions (k, columns) of the elements of B, relative to the first one."""
         k, n = np.arange(self.row)[:, None], np.arange(self.columns)
         if self.layout_b == "nk":
             return np.asarray(n * self.row + k)
         return np.asarray(n // SLAB * self.slab + k * self.row + n % SLAB)
 
     def kept_at(self, elements: Array) -> Array:
-        """Where elements of a tile lie, by their numbers in memory that is aligned for it."""
+        """The swizzled positions of elements, given by their positions in aligned memory."""
         if not self.swizzled:
             return elements
         swizzle = wgmma_swizzle(self.left)
@@ -114,14 +114,14 @@ class GroupProduct:
 
     @property
     def values(self) -> int:
-        """Elements of C that a lane holds."""
+        """The number of elements of C that a lane holds."""
         return ROWS_OF_WARP * self.columns // WARP
 
     def multiply(self, a: Array, b: Array, c: Array) -> Array:
-        """C of each warp: arrays (warps, 16, k), (warps, k, columns) and (warps, 16, columns).
+        """The new C of each warp, from A (warps, 16, k), B (warps, k, columns) and the old C.
 
-        The products of one instruction and what they are added to are exact and rounded once, where
-        a GPU rounds in between; integers wrap.
+        C is (warps, 16, columns). The sum of C and the products of one instruction is computed
+        exactly and rounded once, where a GPU rounds in between; integers wrap.
         """
         exact = np.float64 if self.left.is_float else np.int64
         left, right, step = a.astype(exact), b.astype(exact), _STEP_BYTES // self.left.bytes
@@ -131,7 +131,7 @@ class GroupProduct:
         return c
 
     def lanes(self) -> tuple[Array, Array]:
-        """Row and column of C of each lane's values: arrays (32, values)."""
+        """The rows and the columns in C of each lane's values: two arrays (32, values)."""
         first = np.arange(0, self.columns, RESULT_COLUMNS)[:, None]
         rows = np.broadcast_to(RESULT[:, None, :, 0], (WARP, len(first), RESULT.shape[1]))
         columns = RESULT[:, None, :, 1] + first
@@ -139,10 +139,10 @@ class GroupProduct:
 
 
 def group_product_of(args: tuple[Any, ...]) -> GroupProduct | str:
-    """The product that the arguments of ptx_wgmma describe; in words what is wrong with them.
+    """The product that the arguments of ptx_wgmma describe, or a text that says what is wrong.
 
     `ptx_wgmma(columns, type of A, type of B, layout of A, layout of B, c, at, a, at, b, at, slab,
-    swizzled, pending)` with offsets in elements: those of A are of the warp's first row.
+    swizzled, pending)` with offsets in elements; that of A is the offset of the warp's first row.
     """
     if len(args) != 14:
         return f"14 arguments are expected, found {len(args)}"

@@ -1,1 +1,1 @@
-"""Lowering passes: one file each, run by `Sequential` under a `PassContext`."""
+"""Lowering passes, one per file, run by `Sequential` under a `PassContext`."""

@@ -1,6 +1,7 @@
-"""The passes that decide which loops of ScheduleOps' statement a CPU runs; features see the result.
+"""The passes that decide which loops of ScheduleOps' statement a CPU executes.
 
-Apart from the pipeline that begins with them: who extracts features loads no other pass.
+Feature extraction sees their result. They are in a file of their own so that feature extraction
+loads no other pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The pipelines, read top to bottom, and every pass by name.
+"""The pass pipelines, read top to bottom, and a registry of all passes by name.
 
-Here are those of Ansor's passes that do something on functions from TE schedules.
-Common subexpressions are left to LLVM and NVRTC, which find more of them in less time.
+The pipelines contain the passes of Ansor that have an effect on functions from TE schedules. Common
+subexpressions are left to LLVM and NVRTC, which find more of them in less time.
 """
 
 from __future__ import annotations
@@ -103,23 +103,25 @@ FROM_BLOCKS: tuple[Pass, ...] = (
     LowerOpaqueBlock(),
     FlattenBuffer(),
 )
-"""From blocks to flat TIR; StorageFlatten does it for functions from schedules."""
+"""From blocks to flat TIR; StorageFlatten does this for functions from schedules."""
 
 COPY_STEPS, WIDE_COPY_STEPS = 32, 64
-"""Vectors that a copy is unrolled to at most, of registers of up to 32 bytes and of wider ones: on
-a Zen 3 and a Zen 4 kernels take the same time, and those that copied by 512 stores a third of the
-time to compile. With 64 bytes a depthwise convolution whose padding is 60 stores takes 1.5 times as
-long where at most 32 are left."""
+"""Most vectors that a copy is unrolled to, for registers of up to 32 bytes and for wider ones.
+
+On a Zen 3 and a Zen 4 kernels take the same time, and those that copied by 512 stores take a third
+of the time to compile. With registers of 64 bytes, a depthwise convolution whose padding is 60
+stores takes 1.5 times as long if the limit is 32.
+"""
 
 
 @lru_cache(maxsize=8)
 def cpu_pipeline(
     vector_bytes: int = 64, lenient: bool = False, registers: int = 0
 ) -> tuple[Pass, ...]:
-    """The passes before LLVM code for a CPU with so many vector registers of `vector_bytes`, 0 for
-    as many as that width usually has.
+    """The passes before code generation by LLVM for a CPU with vector registers of `vector_bytes`.
 
-    With `lenient`, loops that cannot be vectorized for their extents are serial, not refused.
+    `registers` is their number, 0 for the usual number for that width. With `lenient`, loops whose
+    extents prevent vectorization become serial instead of being refused.
     """
     return (
         UserPasses(0),
@@ -132,7 +134,8 @@ def cpu_pipeline(
         Simplify(),
         UserPasses(1),
         GuardSelects(),
-        # Tiles that do not divide their loop: whole ones without conditions, the last one masked.
+        # Tiles that do not divide their loop: full tiles have no conditions, the last tile is
+        # masked.
         HintBorders(),
         LoopPartition(partition_const_loops=True),
         VectorizeLoop(masked=True, lenient=lenient),
@@ -172,24 +175,24 @@ def cpu_pipeline(
 CPU_PIPELINE: tuple[Pass, ...] = cpu_pipeline()
 
 PRIVATE = ("local", "warp")
-"""The storage that no two threads of a GPU share, or no two warps."""
+"""The storage that no two threads of a GPU, or no two warps, share."""
 
 
 @lru_cache(maxsize=8)
 def gpu_pipeline(
     static_bytes: int = STATIC_BYTES, shared_limit: int | None = None
 ) -> tuple[Pass, ...]:
-    """From ScheduleOps' statement to one function with its barriers.
+    """The passes from ScheduleOps' statement to one function with its barriers.
 
-    Kernels with more than `static_bytes` of shared memory ask for it at their launch, at most for
-    `shared_limit` bytes (None: whatever it is).
+    Kernels with more than `static_bytes` of shared memory request it at their launch, at most
+    `shared_limit` bytes (None: no limit).
     """
     return (
         UserPasses(0),
         InjectPrefetch(),
         StorageFlatten(),
         *FROM_BLOCKS,
-        # Memory that threads share is checked against the GPU's limits in the type that it has.
+        # Shared memory is checked against the GPU's limits with the type that it has.
         BF16ComputeLegalize(explicit=False, scopes=PRIVATE),
         NarrowDataType(),
         Simplify(),
@@ -203,8 +206,8 @@ def gpu_pipeline(
         InjectSoftwarePipeline(),
         StorageRewrite(),
         HoistIfThenElse(),
-        # NVRTC unrolls: it takes a third of the time, and the code is the same. Memory beyond the
-        # registers of a thread stays memory, however much is unrolled.
+        # NVRTC unrolls: that takes a third of the time, and the code is the same. Arrays that do
+        # not fit into the registers of a thread stay in memory, however much is unrolled.
         UnrollLoop(mark_only=True, unroll_local_access=True, local_bytes=THREAD_BYTES),
         AlternateRows(),
         UserPasses(2),
@@ -221,7 +224,7 @@ def gpu_pipeline(
         ThreadSync("warp"),
         InferFragment(),
         LowerThreadAllreduce(),
-        # Copies need their barriers, and become bytes of merged memory later.
+        # Copies need the barriers that are placed by now, and merging changes them to bytes later.
         InjectPTXAsyncCopy(by_config=True),
         InjectPTXLDG32(by_config=True),
     )
@@ -242,11 +245,14 @@ DEVICE_PIPELINE: tuple[Pass, ...] = (
     SplitWideVectors(),
     LowerIntrin(),
 )
-"""From that function to a host that launches kernels, which CUDA C is printed from."""
+"""From that function to a host function that launches kernels, which become CUDA C."""
 
 
 def names_of(kind: str) -> tuple[str, ...]:
-    """The passes that candidates for this kind of target go through until code is generated."""
+    """The names of the passes that candidates for a kind of target run through.
+
+    They end where code is generated.
+    """
     passes = (*GPU_PIPELINE, *DEVICE_PIPELINE) if kind == "cuda" else CPU_PIPELINE
     return tuple(dict.fromkeys(p.name for p in passes if not isinstance(p, UserPasses)))
 
@@ -255,7 +261,7 @@ def names_of(kind: str) -> tuple[str, ...]:
 def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
     """From flat functions to host code that takes packed arguments and calls the runtime.
 
-    `kind` is that of the device whose arrays the arguments are.
+    `kind` is the kind of device on which the argument arrays are.
     """
     return (
         DropKernels(),
@@ -264,7 +270,7 @@ def host_pipeline(kind: str = "cpu") -> tuple[Pass, ...]:
         LowerVtcmAlloc(),
         AnnotateEntryFunc(),
         MakePackedAPI(),
-        # Of the functions that are called by their names alone, parameters stay.
+        # Functions that are called only by name keep their parameters.
         FP8StorageLegalize(keep_parameters=True),
         BF16StorageLegalize(keep_parameters=True),
         LowerTVMBuiltin(),
@@ -288,7 +294,7 @@ FEATURE_CHECK: tuple[Pass, ...] = (
     StorageRewrite(),
     Simplify(as_ansor=True),
 )
-"""What runs on a GPU candidate before VerifyGPUCode."""
+"""The passes that run on a GPU candidate before VerifyGPUCode."""
 
 PASSES: dict[str, Callable[[], Pass]] = {
     "AlternateRows": AlternateRows,

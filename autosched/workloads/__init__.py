@@ -204,7 +204,7 @@ WORKLOADS: dict[str, Workload] = {
 
 
 def get(name: str) -> Workload:
-    """The built-in workload `name`; ConfigError listing the names when there is none."""
+    """The built-in workload `name`; ConfigError with a list of all names when there is none."""
     workload = WORKLOADS.get(name)
     if workload is None:
         close = difflib.get_close_matches(name, WORKLOADS, 1)

@@ -1,4 +1,4 @@
-"""Inputs that the user chose: what a tensor holds while kernels are timed and checked.
+"""Inputs that the user chose: the contents of tensors while kernels are timed and checked.
 
 inputs:
   A: {uniform: [0, 1]}            # low, high
@@ -38,11 +38,14 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class ChosenInput:
-    """How one tensor is filled: a form and what belongs to it.
+    """How one tensor is filled.
 
-    `value` is a pair of numbers, a number, a file or file.py:function. `digest` names the contents
-    of a file, or what a function does, so that others are another task. Where it was read from a
-    record of which something is only to be said, it is not `trusted`.
+    `form`: one of FORMS.
+    `value`: a pair of numbers, a number, a file name or file.py:function, as the form requires.
+    `digest`: identifies the contents of a file or the source of a function, so that a changed one
+        makes another task.
+    `trusted`: False where it was read from a record only to describe the task; a function's file
+        then needs trust before it runs.
     """
 
     form: str
@@ -52,7 +55,7 @@ class ChosenInput:
 
     @staticmethod
     def parse(name: str, data: Any) -> ChosenInput:
-        """From the entry of tensor `name`. Raises ConfigError that begins with `inputs: NAME`."""
+        """Parse the entry of tensor `name`. Raises ConfigError that begins with `inputs: NAME`."""
         where = f"inputs: {name}"
         if isinstance(data, Mapping):
             form = next((key for key in data if key != _DIGEST), None)
@@ -76,20 +79,23 @@ class ChosenInput:
         return ChosenInput(form, value, str(data.get(_DIGEST) or _digest(where, value)))
 
     def to_json(self) -> dict[str, Any]:
-        """What `parse` takes."""
+        """The entry that `parse` takes."""
         value = list(self.value) if isinstance(self.value, tuple) else self.value
         return {self.form: value, **({_DIGEST: self.digest} if self.digest else {})}
 
     def require_trusted(self, where: str) -> None:
-        """Raise ConfigError, which begins with `where`, unless a function's file may run, which a
-        record names."""
+        """Raise ConfigError, which begins with `where`, unless a function's file may run.
+
+        The file is one that a record names.
+        """
         if self.form == "function":
             require_trusted(self.value, where)
 
     def make(self, tensor: Tensor, rng: np.random.Generator, indices: range | None) -> Array:
-        """The array; `indices` are the values it may hold where it is read as an index.
+        """Make the array for `tensor`.
 
-        Raises ConfigError when it does not fit the tensor.
+        `indices` are the values that it may hold where it is read as an index. Raises ConfigError
+        when the array does not fit the tensor.
         """
         where = f"inputs: {tensor.name}"
         shape, dtype = shape_of(tensor), tensor.dtype.numpy
@@ -104,7 +110,7 @@ class ChosenInput:
             limits = np.iinfo(dtype)
             if low < limits.min or high > limits.max:
                 raise ConfigError(f"{where}: {low} to {high} do not fit {dtype}")
-        with np.errstate(over="ignore"):  # what is too large for the type is infinite
+        with np.errstate(over="ignore"):  # values too large for the type become infinite
             return np.asarray(made, dtype, order="C")
 
     def _values(
@@ -144,7 +150,7 @@ class ChosenInput:
 
 
 def parse_inputs(data: Any) -> tuple[tuple[str, ChosenInput], ...]:
-    """The `inputs` of a configuration or record, by name. Raises ConfigError."""
+    """Parse the `inputs` of a configuration or record, by name. Raises ConfigError."""
     if not isinstance(data, Mapping):
         raise ConfigError(
             f"inputs: expected tensors and how they are filled, e.g. {{A: {{uniform: [0, 1]}}}}, "
@@ -160,8 +166,11 @@ def replace_inputs(
     indices: Mapping[Tensor, range],
     seed: int,
 ) -> list[Array]:
-    """`arrays` of the input `tensors`, with those in place that are chosen; equal seeds, equal
-    arrays. Raises ConfigError."""
+    """Replace the chosen inputs in `arrays`, the arrays of the input `tensors`.
+
+    The result is the same for the same seed. Raises ConfigError for an unknown input, and for one
+    that does not fit.
+    """
     names, result = [tensor.name for tensor in tensors], list(arrays)
     table = {name if name in names else normalised(name): entry for name, entry in chosen}
     if len(table) < len(chosen):
@@ -186,7 +195,7 @@ def fitted(
     arrays: Sequence[Array],
     indices: Mapping[Tensor, range],
 ) -> list[Array]:
-    """`arrays` of the input `tensors`, those in `made` by name in their place.
+    """Replace inputs in `arrays`, the arrays of the input `tensors`, by those of `made`, by name.
 
     Raises ConfigError that begins with `where` when one does not fit, or there is no such input.
     """
@@ -245,9 +254,9 @@ def _digest(where: str, path: str) -> str:
 
 @contextmanager
 def _opened(where: str, path: str) -> Iterator[BufferedReader]:
-    """The file, if it is one: a pipe or device may have no end, or wait for one.
+    """Open a regular file: a pipe or device may have no end, or wait for input.
 
-    Raises ConfigError, also for what fails while it is read.
+    Raises ConfigError, also for errors while the file is read.
     """
     try:
         if Path(path).exists() and not Path(path).is_file():
@@ -258,12 +267,12 @@ def _opened(where: str, path: str) -> Iterator[BufferedReader]:
         raise ConfigError(
             f"{where}: cannot read {visible(str(path))}: {error.strerror or error}"
         ) from error
-    except ValueError as error:  # a name with a zero byte
+    except ValueError as error:  # a name with a null character
         raise ConfigError(f"{where}: cannot read {path!r}: {error}") from error
 
 
 def _loaded(where: str, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """The array of a .npy file, which is read only when its header says that it fits."""
+    """Read the array of a .npy file, once its header says that it fits."""
     with _opened(where, path) as file:
         try:
             version = np.lib.format.read_magic(file)

@@ -1,4 +1,4 @@
-"""A tensor of numbers that are known: the matrices of a transform, a filter."""
+"""Tensors of constant numbers, such as the matrices of a transform or a filter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Numbers = npt.NDArray[Any]
 
 
 def constant_tensor(numbers: Numbers, name: str, dtype: str, axis_names: Sequence[str]) -> Tensor:
-    """The tensor `name`, which becomes numbers where its indices are unrolled."""
+    """A tensor `name` of `numbers`; unrolled indices turn its elements into literals."""
 
     def element(*indices: Expr) -> Expr:
         value = const(0, dtype)

@@ -16,7 +16,7 @@ from autosched.workloads.workload import Array, layout_free, output_size, window
 
 
 def check_conv1d(N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int) -> str | None:
-    """The window must fit."""
+    """Say why the window does not fit; None if it does."""
     return window_problem({"L": L}, K, padding)
 
 
@@ -43,7 +43,7 @@ def conv1d_nlc(
 def conv1d_nlc_reference(
     inputs: Sequence[Array], N: int, L: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `conv1d_nlc`."""
     X, W = inputs
     view = windows(pad_array(X, {1: padding}), (1,), (K,), stride)
     return [np.einsum("nlcr,rco->nlo", view, W, optimize=True)]
@@ -66,7 +66,10 @@ class Conv2d:
     groups: int
 
     def problem(self) -> str | None:
-        """Why there is no such convolution: its window must fit, its groups divide the channels."""
+        """Say why the sizes are impossible; None if they are fine.
+
+        The window must fit, and the groups must divide the channels.
+        """
         for name, channels in (("CI", self.CI), ("CO", self.CO)):
             if channels % self.groups:
                 return f"argument {name}={channels} must be a multiple of groups={self.groups}"
@@ -76,7 +79,7 @@ class Conv2d:
         )
 
     def output_shape(self) -> tuple[int, int, int, int]:
-        """N, height, width and channels of what comes out."""
+        """The shape of the output: N, height, width and channels."""
         height, width = (
             output_size(size, window, self.stride, self.padding, self.dilation)
             for size, window in ((self.H, self.KH), (self.W, self.KW))
@@ -85,7 +88,7 @@ class Conv2d:
 
 
 def check_conv2d(**sizes: int) -> str | None:
-    """The window must fit and the groups divide the channels."""
+    """Say why the sizes are impossible, see `Conv2d.problem`; None if they are fine."""
     return Conv2d(**sizes).problem()
 
 
@@ -98,9 +101,9 @@ def conv2d_nhwc(types: Types, **sizes: int) -> list[Tensor]:
 def conv2d(
     sizes: Conv2d, types: Types, name: str, border: Expr | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """X, K and their convolution in the accumulator's type, called `name`.
+    """X, K and their convolution, which has the accumulator's type and is called `name`.
 
-    The border holds `border`, 0 unless it is given.
+    The border is filled with `border`, by default 0.
     """
     groups, stride, dilation = sizes.groups, sizes.stride, sizes.dilation
     group_in, group_out = sizes.CI // groups, sizes.CO // groups
@@ -131,7 +134,7 @@ def conv2d(
 
 
 def conv2d_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `conv2d_nhwc`."""
     s = Conv2d(**sizes)
     X, K = inputs
     padded = pad_array(X, {1: s.padding, 2: s.padding})
@@ -146,7 +149,7 @@ def conv2d_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> list[Array]:
 def check_conv3d(
     N: int, D: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> str | None:
-    """The window must fit."""
+    """Say why the window does not fit; None if it does."""
     return window_problem({"D": D, "H": H, "W": W}, K, padding)
 
 
@@ -194,7 +197,7 @@ def conv3d_ndhwc_reference(
     stride: int,
     padding: int,
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `conv3d_ndhwc`."""
     X, weight = inputs
     padded = pad_array(X, {1: padding, 2: padding, 3: padding})
     view = windows(padded, (1, 2, 3), (K, K, K), stride)
@@ -202,7 +205,7 @@ def conv3d_ndhwc_reference(
 
 
 def check_square(H: int, W: int, K: int, padding: int, **others: int) -> str | None:
-    """The K x K window must fit."""
+    """Say why the K x K window does not fit; None if it does."""
     return window_problem({"H": H, "W": W}, K, padding)
 
 
@@ -230,7 +233,7 @@ def depthwise_conv2d_nhwc(
 def depthwise_conv2d_nhwc_reference(
     inputs: Sequence[Array], N: int, H: int, W: int, C: int, K: int, stride: int, padding: int
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `depthwise_conv2d_nhwc`."""
     X, weight = inputs
     view = windows(pad_array(X, {1: padding, 2: padding}), (1, 2), (K, K), stride)
     return [np.einsum("nhwcrs,rsc->nhwc", view, weight, optimize=True)]

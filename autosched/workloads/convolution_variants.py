@@ -1,4 +1,4 @@
-"""Transposed, capsule, and convolution with bias, batch normalisation and relu."""
+"""Convolution variants: transposed, capsule, and with bias, batch normalisation and relu."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from autosched.workloads.workload import Array, layout_free, output_size
 def check_transpose(
     N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
 ) -> str | None:
-    """The padding removes at most the window's border, and leaves something of the image."""
+    """Say what is wrong with the padding; None if nothing.
+
+    It may remove at most the border of the window, and must leave a part of the image.
+    """
     if padding > K - 1:
         return f"argument padding={padding} must be at most K - 1 = {K - 1}"
     for name, size in (("H", H), ("W", W)):
@@ -33,7 +36,7 @@ def check_transpose(
 def conv2d_transpose_nhwc(
     N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int, types: Types
 ) -> list[Tensor]:
-    """Transposed 2-D convolution: X spread out by `stride`, then convolved with K flipped."""
+    """Transposed 2-D convolution: X dilated by `stride`, then convolved with K flipped."""
     X = te.placeholder((N, H, W, CI), types.inputs, name="X")
     weight = te.placeholder((K, K, CI, CO), types.weights, name="K")
     b = K - 1 - padding
@@ -81,7 +84,7 @@ def conv2d_transpose_nhwc_reference(
     stride: int,
     padding: int,
 ) -> list[Array]:
-    """Every input element adds its window to the output; the border is cut off."""
+    """NumPy reference: every input element adds its window to the output; the border is cut off."""
     X, weight = inputs
     height, width = (H - 1) * stride + K, (W - 1) * stride + K
     full = np.zeros((N, height, width, CO), X.dtype)
@@ -139,7 +142,7 @@ def conv2d_capsule_nhwijc_reference(
     padding: int,
     CAP: int,
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `conv2d_capsule_nhwijc`."""
     X, weight = inputs
     view = windows(pad_array(X, {1: padding, 2: padding}), (1, 2), (K, K), stride)
     return [np.einsum("nhwikcrs,rskjco->nhwijo", view, weight, optimize=True)]
@@ -190,7 +193,7 @@ def conv2d_nchw_bn_relu_reference(
     stride: int,
     padding: int,
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `conv2d_nchw_bn_relu`."""
     X, weight, bias, scale, offset = inputs
     view = windows(pad_array(X, {2: padding, 3: padding}), (2, 3), (K, K), stride)
     Y = np.einsum("nchwrs,ocrs->nohw", view, weight, optimize=True)

@@ -31,7 +31,7 @@ def norm_bmn(B: int, M: int, N: int, types: Types) -> list[Tensor]:
 
 
 def norm_bmn_reference(inputs: Sequence[Array], B: int, M: int, N: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `norm_bmn`."""
     return [np.sqrt((inputs[0] ** 2).sum(axis=(1, 2)))]
 
 
@@ -48,7 +48,7 @@ def softmax(M: int, N: int, types: Types) -> list[Tensor]:
 
 
 def softmax_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `softmax`."""
     A = inputs[0]
     exp = np.exp(A - A.max(axis=1, keepdims=True))
     return [exp / exp.sum(axis=1, keepdims=True)]
@@ -57,7 +57,7 @@ def softmax_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
 def layer_norm(M: int, N: int, types: Types) -> list[Tensor]:
     """(A - mean) * rstd * gamma + beta over the rows of A.
 
-    16-bit floats are computed with as float32: the variance, a difference, would be negative else.
+    16-bit floats are computed as float32; otherwise the variance, a difference, could be negative.
     """
     A = te.placeholder((M, N), types.inputs, name="A")
     gamma = te.placeholder((N,), types.acc, name="gamma")
@@ -90,7 +90,7 @@ def layer_norm(M: int, N: int, types: Types) -> list[Tensor]:
 
 
 def layer_norm_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `layer_norm`."""
     A, gamma, beta = inputs
     mean = A.mean(axis=1, keepdims=True)
     variance = (A**2).mean(axis=1, keepdims=True) - mean**2
@@ -108,5 +108,5 @@ def add_relu(M: int, N: int, types: Types) -> list[Tensor]:
 
 
 def add_relu_reference(inputs: Sequence[Array], M: int, N: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `add_relu`."""
     return [np.maximum(inputs[0] + inputs[1], 0)]

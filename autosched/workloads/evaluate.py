@@ -1,8 +1,8 @@
-"""NumPy evaluation of tensor programs: the reference of workloads that bring none.
+"""Evaluate tensor programs with NumPy: the reference of workloads that have none of their own.
 
-Every operation is computed from its declaration, as arrays over the grid of its axes; no schedule
-and no lowering is involved. An expression is evaluated on the axes it mentions only (the others
-have length 1 and broadcast), and a sum of products goes through `np.einsum`.
+Every operation is computed from its declaration, as arrays over the grid of its axes, without a
+schedule or lowering. An expression is evaluated only on the axes that it mentions (the others have
+length 1 and broadcast), and a sum of products is computed by `np.einsum`.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ from autosched.tir.walk import pre_order
 from autosched.workloads.numpy_operations import CALLS, UFUNCS
 from autosched.workloads.workload import Array, shape_of
 
-_BLOCK = 1 << 24  # elements of one intermediate array
+_BLOCK = 1 << 24  # most elements of an intermediate array
 
 Change: TypeAlias = Callable[[ComputeOp, Tensor, Array], Array]
 Kept: TypeAlias = Callable[[Array, DType], Array]
-"""What a type keeps of values in float64 or int64."""
+"""Converts values in float64 or int64 to values that the type can hold."""
 
 
 def evaluate(
     tensors: Sequence[Tensor], inputs: Sequence[Array], change: Change | None = None
 ) -> list[Array]:
-    """The values of the computed ones among `tensors`, given the arrays of the placeholders.
+    """The values of the computed tensors among `tensors`, given the arrays of the placeholders.
 
-    Floats are computed in float64 and not rounded back; integers in int64, where those of narrower
-    types wrap as they do in a kernel. In a program that jumps with floats every value is rounded
-    to its type, as in a kernel, for the last bit decides where; sums add up in float64 still. With
-    `change(op, tensor, values)` the others read what it makes of each computed tensor.
+    Floats are computed in float64 and not rounded to their types. Integers are computed in int64;
+    those of narrower types wrap as in a kernel. In a program that jumps with floats
+    (`jumps_with_floats`), every value is rounded to its type as in a kernel, because its last bit
+    decides where it jumps; sums are still added up in float64. With `change(op, tensor, values)`,
+    operations read its result instead of the values of each computed tensor.
     """
     placeholders = [t for t in tensors if not isinstance(t.op, ComputeOp)]
     results = [t for t in tensors if isinstance(t.op, ComputeOp)]
@@ -84,7 +85,7 @@ def evaluate(
 
 
 def jumps_with_floats(op: Operation) -> bool:
-    """Whether a body makes integers of floats that are no constants, or compares such floats."""
+    """Whether a body compares floats or converts them to integers, apart from constants."""
     if not isinstance(op, ComputeOp):
         return False
     bodies = [e for body in op.body for e in (body, *_combined(body))]
@@ -100,14 +101,14 @@ def _widened(array: Array) -> Array:
 
 
 def _wrapped(array: Array, dtype: DType) -> Array:
-    """What integers of `dtype` keep of int64 values; other arrays as they are."""
+    """The int64 values `array` wrapped to an integer `dtype`; other arrays stay as they are."""
     if array.dtype.kind not in "iu" or not dtype.is_integral or dtype.is_bool or dtype.bits == 64:
         return array
     return array.astype(dtype.name).astype(np.int64)
 
 
 def _rounded(array: Array, dtype: DType) -> Array:
-    """What `dtype` keeps of values: also floats, in float64 again."""
+    """The values wrapped, or rounded to a float `dtype`; floats stay in float64."""
     if array.dtype.kind != "f" or not dtype.is_float or dtype.bits == 64:
         return _wrapped(array, dtype)
     with np.errstate(all="ignore"):
@@ -115,7 +116,11 @@ def _rounded(array: Array, dtype: DType) -> Array:
 
 
 def _operator(e: BinaryExpr) -> Callable[[Any, Any], Any]:
-    """NumPy's function; of float32 where the quotient that it makes whole is one."""
+    """NumPy's function of `e`.
+
+    Floor division and modulo of floats up to 32 bits use float32, in which kernels compute the
+    quotient that is floored.
+    """
     function = BINARY[type(e)]
     if not isinstance(e, FloorDiv | FloorMod) or not e.dtype.is_float or e.dtype.bits == 64:
         return function
@@ -123,12 +128,12 @@ def _operator(e: BinaryExpr) -> Callable[[Any, Any], Any]:
 
 
 def _computed_in(dtype: DType) -> DType:
-    """The type that kernels compute in: bfloat16 and 8-bit floats are only stored."""
+    """The type in which kernels compute: bfloat16 and 8-bit floats are only stored."""
     return float32 if dtype.is_storage_float else dtype
 
 
 def _compute(op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept) -> list[Array]:
-    if not op.axis:  # one element: that of a tensor of one dimension
+    if not op.axis:  # 0-dimensional: computed as a tensor of one dimension
         one = IterVar(Range.of(1), Var("one"), IterKind.DATA_PAR)
         flat = ComputeOp(op.name, (one,), op.body, op.tag, op.attrs)
         return [array.reshape(()) for array in _compute(flat, values, kept)]
@@ -151,7 +156,7 @@ def _compute(op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept) -> list[
 
 
 def _rectangular(op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept) -> ComputeOp:
-    """`op` with a ragged reduction over the largest domain, under the condition to be inside."""
+    """Replace ragged domains of reductions by their bounding range and a condition."""
     if all(_is_constant(iv) for iv in op.reduce_axis):
         return op
     grid = _Grid(ComputeOp(op.name, op.axis, (const(0),)), values, kept, 0, _extent(op.axis[0]))
@@ -200,7 +205,10 @@ def _is_sum(e: Reduce) -> bool:
 
 
 class _Grid:
-    """Evaluates expressions over the data axes, then the reduce axes, one array axis each."""
+    """Evaluates expressions over the data axes, then the reduce axes; each is one array axis.
+
+    The first data axis is limited to `rows` points from `start`.
+    """
 
     def __init__(
         self, op: ComputeOp, values: Mapping[Tensor, Array], kept: Kept, start: int, rows: int
@@ -217,7 +225,7 @@ class _Grid:
         self.n_data = len(op.axis)
 
     def at(self, point: Mapping[Var, int]) -> _Grid:
-        """The grid of the data axes with the reduce axes fixed."""
+        """The grid of the data axes, with the reduce axes fixed at `point`."""
         new = object.__new__(_Grid)
         new.values, new.axes, new.n_data = self.values, self.axes[: self.n_data], self.n_data
         new.kept = self.kept
@@ -252,7 +260,7 @@ class _Grid:
             case Call("likely", (condition,)):
                 return self(condition)
             case Call("shift_left" | "shift_right" as name, (a, b)):
-                count = self(b) & (e.dtype.bits - 1)  # modulo the bits, as kernels take it
+                count = self(b) & (e.dtype.bits - 1)  # modulo the bits, as in kernels
                 return _wrapped(np.asarray(CALLS[name](self(a), count)), e.dtype)
             case Call("popcount" | "clz" as name, (a,)):
                 return np.asarray(integer_call(name, a.dtype, int64, self(a)))
@@ -269,14 +277,14 @@ class _Grid:
             return self.kept(x.astype(np.float64), dtype)
         if x.dtype.kind != "f":
             return _wrapped(x.astype(np.int64), dtype)
-        # What does not fit becomes the nearest that does, NaN zero, as kernels have it.
+        # Values that do not fit become the nearest that does, and NaN becomes 0, as in kernels.
         low, high = int(dtype.min_value), min(int(dtype.max_value), 2**63 - 1)
         whole = np.trunc(np.nan_to_num(x, nan=0.0))
         inside = np.where((whole < float(high)) & (whole > float(low)), whole, 0.0).astype(np.int64)
         return np.where(whole >= float(high), high, np.where(whole <= float(low), low, inside))
 
     def _load(self, array: Array, indices: Sequence[Expr]) -> Any:
-        # A branch not taken may read outside; any element will do there.
+        # A branch that is not taken may read out of bounds; any element will do there.
         places = [
             np.clip(self(index), 0, size - 1)
             for index, size in zip(indices, array.shape, strict=True)
@@ -305,7 +313,7 @@ def _sum_of_products(op: ComputeOp, e: Reduce, values: Mapping[Tensor, Array], k
         axes = [k for k, size in enumerate(array.shape) if size > 1]
         covered.update(axes)
         operands += [array.reshape([array.shape[k] for k in axes]), axes]
-    for k, size in enumerate(sizes):  # axes that no factor mentions, and those of length 1
+    for k, size in enumerate(sizes):  # axes that no factor mentions, and axes of length 1
         if k not in covered:
             operands += [np.ones(size, operands[0].dtype), [k]]
     return np.asarray(np.einsum(*operands, list(range(len(op.axis))), optimize=True))

@@ -1,4 +1,4 @@
-"""Arrays that functions of the user's return."""
+"""Check arrays that a user's functions return."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NUMBERS = "biuf"
 
 
 def given_array(where: str, value: Any) -> npt.NDArray[Any]:
-    """`value`, an array of numbers or what NumPy makes one of: lists, tensors in host memory.
+    """Convert `value` (an array of numbers, lists, a tensor in host memory) to a NumPy array.
 
-    Raises ConfigError, which begins with `where`, for what is none: complex numbers, text, objects,
-    rows of different lengths, and masked arrays, whose masks nothing here would see.
+    Raises ConfigError, which begins with `where`, for anything else: complex numbers, text,
+    objects, rows of different lengths, and masked arrays, whose masks would be ignored.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ConfigError(
@@ -25,7 +25,7 @@ def given_array(where: str, value: Any) -> npt.NDArray[Any]:
         )
     try:
         array: npt.NDArray[Any] = np.asarray(value, order="C")
-    except Exception as error:  # whatever the object's own conversion raises
+    except Exception as error:  # the object's own conversion may raise anything
         why = " ".join(str(error).split())
         raise ConfigError(
             f"{where}: expected an array of numbers, found {_kind(value)}: {why}"
@@ -39,7 +39,7 @@ def given_array(where: str, value: Any) -> npt.NDArray[Any]:
 
 
 def _kind(value: Any) -> str:
-    """What messages call an object that holds no numbers."""
+    """The words in messages for an object that holds no numbers."""
     if isinstance(value, np.ndarray):
         return "an array of objects"
     return f"a {type(value).__name__}" if value is not None else "None"

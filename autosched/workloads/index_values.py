@@ -1,4 +1,4 @@
-"""Tensors that are read as indices: the values with which every read stays inside."""
+"""Tensors that are read as indices: their values for which every read is in bounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from autosched.workloads.workload import MAX_SIZE
 
 
 def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tensor, range]:
-    """The values of each tensor that is read as an index, from 0 on, that stay inside.
+    """For each tensor that is read as an index, the values from 0 on that keep reads in bounds.
 
-    Where a condition guards a read, its smallest values may lead outside, unless they are `drawn`.
-    Raises ConfigError when no value stays inside.
+    Where a condition guards a read, its smallest values may be out of bounds, unless the values are
+    `drawn` at random. Raises ConfigError when no value is in bounds.
     """
     values: dict[Tensor, range] = {}
     for read in reads_of(tensors):
@@ -60,10 +60,11 @@ def index_values(tensors: Sequence[Tensor], *, drawn: bool = False) -> dict[Tens
 
 
 def drawn_values(tensors: Sequence[Tensor]) -> dict[Tensor, range]:
-    """`index_values` that the types hold, and fewer where arithmetic that may wrap, divides or
-    chooses, or a stage between, would lead outside.
+    """`index_values` for random inputs, limited to values of the tensor's type.
 
-    Where no limit helps, as for a hash of a value, there is none.
+    There are fewer values where the index passes through a stage, or through arithmetic that may
+    wrap, divides or chooses, and would be out of bounds. Where no limit helps, as for a hash of a
+    value, no limit is set.
     """
     values = {
         t: range(each.start, min(each.stop, int(t.dtype.max_value) + 1))
@@ -85,7 +86,7 @@ def drawn_values(tensors: Sequence[Tensor]) -> dict[Tensor, range]:
 
 
 def _those_inside(read: Read, index: Expr, variables: Iterable[Var], values: range) -> range:
-    """The first of `values` that keep `index` inside when all `variables` have them."""
+    """The longest prefix of `values` that keeps `index` in bounds if all `variables` have them."""
 
     def leads_outside(last: int) -> bool:
         return not _stays(read, index, dict.fromkeys(variables, range(values.start, last + 1)))
@@ -94,7 +95,7 @@ def _those_inside(read: Read, index: Expr, variables: Iterable[Var], values: ran
 
 
 def _of_variables(e: Expr, variables: dict[ProducerLoad, Var]) -> Expr:
-    """`e` of the values of inputs, each of which becomes a variable; it looks through stages."""
+    """Replace elements of input tensors in `e` by variables, also inside of inlined stages."""
 
     def replaced(load: Expr) -> Expr | None:
         if not isinstance(load, ProducerLoad) or not load.dtype.is_integral:
@@ -111,7 +112,7 @@ def _of_variables(e: Expr, variables: dict[ProducerLoad, Var]) -> Expr:
 
 
 def _stays(read: Read, index: Expr, values: Mapping[Var, range]) -> bool:
-    """Whether `index` stays inside for all `values` of its variables."""
+    """Whether `index` is in bounds for all `values` of its variables."""
     analyzer = analyzer_of(read.op)
     for variable, each in values.items():
         least = IntImm(each.start, variable.dtype)
@@ -121,7 +122,7 @@ def _stays(read: Read, index: Expr, values: Mapping[Var, range]) -> bool:
 
 
 def _of_integers(e: Expr) -> Expr:
-    """`e` before it was converted to the type of an index."""
+    """`e` without conversions between integer types."""
     while isinstance(e, Cast) and e.value.dtype.is_integral:
         e = e.value
     return e

@@ -28,7 +28,7 @@ def matmul(M: int, N: int, K: int, types: Types) -> list[Tensor]:
 
 
 def matmul_reference(inputs: Sequence[Array], M: int, N: int, K: int) -> list[Array]:
-    """NumPy's matmul."""
+    """NumPy reference of `matmul`."""
     return [inputs[0] @ inputs[1]]
 
 
@@ -47,7 +47,7 @@ def batch_matmul(B: int, M: int, N: int, K: int, types: Types) -> list[Tensor]:
 
 
 def batch_matmul_reference(inputs: Sequence[Array], B: int, M: int, N: int, K: int) -> list[Array]:
-    """NumPy's matmul, batched."""
+    """NumPy reference of `batch_matmul`."""
     return [inputs[0] @ inputs[1]]
 
 
@@ -70,13 +70,13 @@ def dense_bias_relu(M: int, N: int, K: int, types: Types) -> list[Tensor]:
 
 
 def dense_bias_relu_reference(inputs: Sequence[Array], M: int, N: int, K: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `dense_bias_relu`."""
     A, W, bias = inputs
     return [np.maximum(A @ W.T + bias, 0)]
 
 
 def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int, types: Types) -> list[Tensor]:
-    """Attention weights: softmax(Q K^T) per head, Q and K laid out (B, S, H, D)."""
+    """Attention weights: softmax(Q K^T) per head; Q and K have the layout (B, S, H, D)."""
     Q = te.placeholder((B, S, H, D), types.inputs, name="Q")
     K = te.placeholder((B, S, H, D), types.weights, name="K")
     QT = te.compute((B * H, S, D), lambda b, i, d: Q[b // H, i, b % H, d], name="QT")
@@ -103,7 +103,7 @@ def transpose_batch_matmul_softmax(B: int, S: int, H: int, D: int, types: Types)
 def transpose_batch_matmul_softmax_reference(
     inputs: Sequence[Array], B: int, S: int, H: int, D: int
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `transpose_batch_matmul_softmax`."""
     QT = inputs[0].transpose(0, 2, 1, 3).reshape(B * H, S, D)
     KT = inputs[1].transpose(0, 2, 3, 1).reshape(B * H, D, S)
     C = QT @ KT

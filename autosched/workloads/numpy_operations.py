@@ -1,4 +1,4 @@
-"""What reductions and functions of tensor programs are in NumPy."""
+"""The NumPy functions of a tensor program's reductions and calls."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _round(x: Any) -> Any:
-    """To nearest, ties away from zero. A half is not added: the sum would be rounded."""
+    """Round to nearest, ties away from zero, without adding 0.5: that sum would be rounded."""
     whole = np.trunc(x)
-    with np.errstate(invalid="ignore"):  # infinities differ from themselves by NaN
+    with np.errstate(invalid="ignore"):  # the difference of infinities is NaN
         return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
 
 

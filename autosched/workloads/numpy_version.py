@@ -1,4 +1,4 @@
-"""What NumPy's users would call instead of a kernel: the yardstick of a tuning run."""
+"""The NumPy code with which a tuning run compares its kernel."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class NumpyVersion:
-    """`call(inputs)` computes what the kernel does, in the types of the inputs.
+    """NumPy code for the same computation as a kernel, in the types of the inputs.
 
-    `name` is how a report calls it.
+    `name`: its name in reports.
+    `call`: computes the outputs from a list of the inputs.
     """
 
     name: str

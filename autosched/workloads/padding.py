@@ -1,4 +1,4 @@
-"""The pad stage that convolutions and pooling begin with, and its NumPy counterpart."""
+"""The pad stage of convolutions and pooling, and its NumPy counterpart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pad(
 ) -> Tensor:
     """X with `padding[axis]` elements of `value` (default 0) on both sides of each axis.
 
-    X itself where every padding is 0. The stage is named `pad`.
+    X itself where every padding is 0. The stage is called `pad`.
     """
     widths = {axis: width for axis, width in padding.items() if width}
     if not widths:

@@ -15,7 +15,7 @@ from autosched.workloads.workload import Array, output_size, window_problem
 
 
 def check_max_pool(N: int, C: int, H: int, W: int, K: int, stride: int, padding: int) -> str | None:
-    """The window must fit, and reach past the border."""
+    """Say why the window does not fit, or is within the border; None if it is fine."""
     if padding >= K:
         return f"argument padding={padding} must be smaller than K={K}"
     return window_problem({"H": H, "W": W}, K, padding)
@@ -42,7 +42,7 @@ def max_pool2d_nchw(
 def max_pool2d_nchw_reference(
     inputs: Sequence[Array], N: int, C: int, H: int, W: int, K: int, stride: int, padding: int
 ) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `max_pool2d_nchw`."""
     X = inputs[0]
     low = np.finfo(X.dtype).min if X.dtype.kind == "f" else np.iinfo(X.dtype).min
     padded = pad_array(X, {2: padding, 3: padding}, low)

@@ -1,10 +1,10 @@
 """Workloads in the user's own Python file: `my_ops.py:my_matmul`.
 
 The function is called with the workload's arguments and returns the argument tensors, inputs first.
-A function `my_matmul_reference(inputs, **args)` beside it, if there is one, is the reference: it
-takes the arrays of the inputs as a list and returns those of the outputs as one; otherwise the
-tensors are evaluated with NumPy as they are declared. A function
-`my_matmul_inputs(rng, **args)`, if there is one, makes the inputs that it returns by name.
+If the file has a function `my_matmul_reference(inputs, **args)`, that is the reference: it takes a
+list of the input arrays and returns a list of the output arrays. Otherwise the tensors are
+evaluated with NumPy as declared. If the file has a function `my_matmul_inputs(rng, **args)`, it
+returns input arrays by name, in place of random ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PythonWorkload:
 
     @staticmethod
     def load(spec: str, args: Mapping[str, Any] | None = None) -> PythonWorkload:
-        """The workload; running the user's file executes whatever it contains.
+        """Run the user's file and make the workload of function `spec`.
 
         Raises ConfigError, with the file and line, when the file or function does not exist, fails,
         refuses the arguments, or returns something else than tensors.
@@ -63,7 +63,7 @@ class PythonWorkload:
         return workload
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle and copy: the file is run again, as in every process that builds kernels."""
+        """Pickle and copy by running the file again, as every process does that builds kernels."""
         return PythonWorkload.load, (self.spec, dict(self.args))
 
     @property
@@ -74,18 +74,18 @@ class PythonWorkload:
 
     @property
     def num_outputs(self) -> int:
-        """How many of the tensors are results."""
+        """The number of tensors that are results."""
         return sum(isinstance(tensor.op, ComputeOp) for tensor in self.tensors())
 
     def to_json(self) -> dict[str, Any]:
-        """What `load` takes."""
+        """The entry of a record, the arguments of `load`."""
         return {"python": self.spec, **({"args": dict(self.args)} if self.args else {})}
 
     @property
     def computation(self) -> str:
-        """What the function declares, constants included: its file may be edited.
+        """The declared computation as text, constants included, because the file may be edited.
 
-        With what makes its inputs, if it has a function for that.
+        It includes the digest of the function that makes inputs, if there is one.
         """
         text = computation_text(self.tensors())
         if self.inputs_function is None:
@@ -97,10 +97,10 @@ class PythonWorkload:
         return _checked(self.spec, self.function, dict(self.args))
 
     def inputs(self, seed: int = 0) -> list[Array]:
-        """Random inputs, the same for the same seed; what is read as an index stays inside.
+        """Random inputs, the same for the same seed; values read as indices are in bounds.
 
-        Those that the user's function makes take their places. Raises ConfigError when one does not
-        fit its tensor.
+        Inputs that the user's function makes replace random ones. Raises ConfigError when one does
+        not fit its tensor.
         """
         tensors = self.tensors()
         inputs = tensors[: -self.num_outputs]
@@ -127,7 +127,7 @@ class PythonWorkload:
 
     @property
     def reference_name(self) -> str:
-        """The user's function, or the evaluation that stands for it."""
+        """The name in messages of the user's reference, or of the evaluation in its place."""
         if self.reference_function is not None:
             return f"the reference {self.spec}_reference"
         return f"the evaluation of {self.spec} with NumPy"
@@ -141,7 +141,7 @@ class PythonWorkload:
         return NumpyVersion("your reference", lambda inputs: reference(list(inputs), **args))
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs: of the user's reference, or evaluated from the declaration."""
+        """The outputs of the user's reference, or of an evaluation of the declaration."""
         tensors = self.tensors()
         results: Sequence[Any]
         if self.reference_function is None:
@@ -166,7 +166,7 @@ class PythonWorkload:
         return arrays
 
     def _referred(self, function: Callable[..., Any], inputs: Sequence[Array]) -> Sequence[Any]:
-        """What the user's reference returns; ConfigError says where it failed."""
+        """The result of the user's reference; ConfigError says where it failed."""
         path, _, name = self.spec.rpartition(":")
         try:
             results = function(list(inputs), **dict(self.args))
@@ -181,7 +181,7 @@ class PythonWorkload:
         return results
 
     def _where(self, role: str) -> str:
-        """The place and name of the function beside the user's that has that role."""
+        """Where the function with that role (inputs or reference) is defined, and its name."""
         path, _, name = self.spec.rpartition(":")
         function = self.inputs_function if role == "inputs" else self.reference_function
         return f"python: {place_of(function, path, f'{name}_{role}')}"
@@ -233,13 +233,13 @@ def _checked(spec: str, function: Callable[..., Any], args: Mapping[str, Any]) -
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """An output in the place of one that others read, which a search may inline or move."""
+    """A copy of an output that others read, so that a search may inline or move the original."""
     copied: Tensor = te.compute(tensor.shape, lambda *at: tensor[at], name=tensor.name)
     return copied
 
 
 def computation_text(tensors: Sequence[Tensor]) -> str:
-    """One line for each operation: name, type, shape, axes and what it computes, exactly."""
+    """One line for each operation: its name, type, shape, axes and exact expression."""
     ops = post_order_ops([tensor.op for tensor in tensors])
     lines = [f"({', '.join(tensor.name for tensor in tensors)})"]
     for op in ops:

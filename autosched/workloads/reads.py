@@ -1,4 +1,4 @@
-"""What a computation reads: variables it has not, elements outside, indices beyond their type."""
+"""Check the reads of a computation: free variables, bounds, and overflow of indices."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from autosched.tir.walk import free_vars
 
 
 def reads_of(tensors: Sequence[Tensor]) -> Iterator[Read]:
-    """Every read of a tensor with constant sizes, axis by axis."""
+    """Yield every read of a tensor with constant sizes, axis by axis."""
     return reads.reads_of(post_order_ops([tensor.op for tensor in tensors]))
 
 
 def check_variables(title: str, tensors: Sequence[Tensor]) -> None:
-    """Raise ConfigError for an operation that uses the axis of another one, or a free variable."""
+    """Raise ConfigError for an operation that uses another operation's axis or a free variable."""
     for op in post_order_ops([tensor.op for tensor in tensors]):
         if isinstance(op, ComputeOp):
             unknown = frozenset().union(*map(free_vars, op.body)) - {
@@ -43,7 +43,7 @@ def check_variables(title: str, tensors: Sequence[Tensor]) -> None:
 
 
 def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
-    """Raise ConfigError for a read that leaves its tensor and that no condition guards."""
+    """Raise ConfigError for an out-of-bounds read that no condition guards."""
     for read in reads_of(tensors):
         if why := read.refusal():
             raise ConfigError(f"{title}: {why}")
@@ -52,7 +52,7 @@ def check_reads(title: str, tensors: Sequence[Tensor]) -> None:
 def check_overflow(title: str, tensors: Sequence[Tensor]) -> None:
     """Raise ConfigError for arithmetic on indices whose result does not fit its type.
 
-    A kernel would go on with what is left of it: another value, or a read elsewhere.
+    A kernel would go on with the wrapped result: another value, or a read elsewhere.
     """
     for op in post_order_ops([tensor.op for tensor in tensors]):
         if isinstance(op, ComputeOp):
@@ -67,7 +67,7 @@ def check_overflow(title: str, tensors: Sequence[Tensor]) -> None:
 
 
 def _of_indices(e: Expr, *, inner: bool = False) -> Iterator[Expr]:
-    """The largest sums and products of indices in `e`; those `inner` to a sum go with it."""
+    """The largest sums and products of indices in `e`; parts of a sum (`inner`) belong to it."""
     arithmetic = isinstance(e, Add | Sub | Mul) and e.dtype.is_index and not is_data(e)
     if arithmetic and not inner:
         yield e

@@ -3,9 +3,9 @@
     total = sum(int32(x) * int32(w)) + bias
     out = saturate(rint(float32(max(total, 0)) * scale) + y_zero)
 
-A zero point of X is part of the bias, as oneDNN and gemmlowp have it: where X means `x - x_zero`,
-the bias is that of the layer minus `x_zero` times the sum of the weights. The border of a
-convolution is filled with `x_zero`.
+A zero point of X is part of the bias, as in oneDNN and gemmlowp: where X means `x - x_zero`, the
+bias is that of the layer minus `x_zero` times the sum of the weights. The border of a convolution
+is filled with `x_zero`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLOAT32 = "float32"
 
 
 def check_conv2d_requantised(*, x_zero: int, y_zero: int, relu: int, **sizes: int) -> str | None:
-    """The window must fit and the groups divide the channels."""
+    """Say why the sizes are impossible, see `Conv2d.problem`; None if they are fine."""
     return check_conv2d(**sizes)
 
 
@@ -57,7 +57,7 @@ def conv2d_nhwc_requantised(
 
 
 def _requantised(total: Tensor, y_zero: int, relu: int, types: Types) -> list[Tensor]:
-    """Bias, scale and the outputs that are made of `total`, whose last axis is that of both."""
+    """Bias, scale and the output computed from `total`; bias and scale run along its last axis."""
     _require_fit("y_zero", y_zero, types.out)
     shape, out = total.shape, DType(types.out)
     channels = (shape[-1],)
@@ -92,7 +92,7 @@ def _require_fit(name: str, zero: int, dtype: str) -> None:
 def dense_requantised_reference(
     inputs: Sequence[Array], M: int, N: int, K: int, y_zero: int, relu: int
 ) -> list[Array]:
-    """The same in NumPy, bit for bit."""
+    """NumPy reference of `dense_requantised`, equal bit by bit."""
     A, W, bias, scale = inputs
     return [_reference(A @ W.T + bias, scale, y_zero, relu)]
 
@@ -100,7 +100,7 @@ def dense_requantised_reference(
 def conv2d_nhwc_requantised_reference(
     inputs: Sequence[Array], x_zero: int, y_zero: int, relu: int, **sizes: int
 ) -> list[Array]:
-    """The same in NumPy, bit for bit."""
+    """NumPy reference of `conv2d_nhwc_requantised`, equal bit by bit."""
     X, K, bias, scale = inputs
     border = (sizes["padding"],) * 2
     padded = np.pad(X, [(0, 0), border, border, (0, 0)], constant_values=x_zero)
@@ -109,7 +109,10 @@ def conv2d_nhwc_requantised_reference(
 
 
 def _reference(total: Array, scale: Array, y_zero: int, relu: int) -> Array:
-    """In float32, each step rounded as a kernel does; int32 holds what `Types.rounded` takes."""
+    """The output, computed in float32 with each step rounded as in a kernel.
+
+    It is clipped to the range of int32, which `Types.rounded` then narrows.
+    """
     total = total.astype(np.int32)
     if relu:
         total = np.maximum(total, 0)
@@ -118,7 +121,7 @@ def _reference(total: Array, scale: Array, y_zero: int, relu: int) -> Array:
 
 
 def draw(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
-    """A bias and scales for which outputs use the range of their type, and some leave it."""
+    """Choose bias and scales so that outputs use the range of their type, and some exceed it."""
     X, W, bias, scale = inputs
     terms = W.size // bias.size
     ends = [np.iinfo(array.dtype) for array in (X, W)]

@@ -1,4 +1,4 @@
-"""Where a workload comes from: a built-in and its arguments, an expression, or Python code.
+"""The source of a workload: a built-in with arguments, an expression, or Python code.
 
 A source is plain data, so that a record or another process can rebuild the computation.
 """
@@ -18,19 +18,15 @@ from autosched.workloads.python_function import PythonWorkload
 from autosched.workloads.workload import Array
 
 SOURCES = ("op", "expr", "einsum", "python")
-"""The keys of which a workload has exactly one."""
+"""A workload has exactly one of these keys."""
 
 
 class WorkloadSource(Protocol):
-    """Anything that can say what it computes, and compute it with NumPy.
-
-    `computation` is what `to_json` leaves open, as text: empty where equal JSON is an equal
-    computation. `numpy_version` is what a kernel is compared with, None where NumPy has nothing.
-    """
+    """The interface of sources: they describe a computation and compute it with NumPy."""
 
     @property
     def title(self) -> str:
-        """What people see: the operator and its arguments."""
+        """The operator and its arguments, for people to read."""
 
     @property
     def num_outputs(self) -> int:
@@ -41,7 +37,10 @@ class WorkloadSource(Protocol):
 
     @property
     def computation(self) -> str:
-        """What `to_json` leaves open, as text."""
+        """A text of the parts of the computation that `to_json` does not determine.
+
+        Empty where equal JSON means an equal computation.
+        """
 
     def tensors(self) -> list[Tensor]:
         """The arguments as tensors: inputs, then outputs."""
@@ -54,10 +53,10 @@ class WorkloadSource(Protocol):
 
     @property
     def reference_name(self) -> str:
-        """What messages call the reference."""
+        """The name of the reference in messages."""
 
     def numpy_version(self) -> NumpyVersion | None:
-        """What a kernel is compared with; None where NumPy has nothing."""
+        """The NumPy code with which a kernel is compared; None where NumPy has none."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class BuiltIn:
 
     @property
     def title(self) -> str:
-        """The name, the sizes, and the fewest arguments that ask for the types."""
+        """The name, the sizes, and the fewest arguments that determine the types."""
         workload, args = workloads.get(self.op), dict(self.args)
         sizes = {name: value for name, value in args.items() if name in workload.args}
         types = workload.types.shown(workload.types_of(args))
@@ -81,12 +80,12 @@ class BuiltIn:
         return workloads.get(self.op).n_outputs
 
     def to_json(self) -> dict[str, Any]:
-        """Name and arguments, as `source_from_json` reads them."""
+        """Name and arguments, the input of `source_from_json`."""
         return {"op": self.op, "args": dict(self.args)}
 
     @property
     def computation(self) -> str:
-        """Empty: name and arguments say it all."""
+        """Empty: name and arguments determine the computation."""
         return ""
 
     def tensors(self) -> list[Tensor]:
@@ -103,16 +102,16 @@ class BuiltIn:
 
     @property
     def reference_name(self) -> str:
-        """The reference in NumPy that comes along."""
+        """The name of the built-in NumPy reference."""
         return f"the NumPy reference of {self.title}"
 
     def numpy_version(self) -> NumpyVersion | None:
-        """The reference in the types of the inputs."""
+        """The built-in reference in the types of the inputs."""
         return workloads.get(self.op).numpy_version(**dict(self.args))
 
 
 def source_from_json(data: Mapping[str, Any]) -> WorkloadSource:
-    """The source that `data` describes: exactly one of `op`, `expr`, `einsum` and `python`.
+    """The source described by `data`, which has exactly one of `op`, `expr`, `einsum`, `python`.
 
     Raises ConfigError naming what is unknown, missing or out of range.
     """

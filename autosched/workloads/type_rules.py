@@ -1,4 +1,4 @@
-"""Which types the arguments of a built-in may ask for, and what is taken for those not given.
+"""The types that arguments of a built-in may name, and the defaults of those not given.
 
 {dtype: bfloat16}                       everything
 {in_dtype: int8}                        sums and outputs int32
@@ -25,12 +25,14 @@ _NAMES = ("dtype", "in_dtype", "weight_dtype", "acc_dtype", "out_dtype")
 
 @dataclass(frozen=True, slots=True)
 class TypeRules:
-    """The types that one built-in takes.
+    """The types that one built-in accepts.
 
-    `dtypes` may be the type of everything; none may be for what is requantised, whose inputs and
-    outputs have 8 bits and whose sums are int32. `floats`: it computes with floats, whatever its
-    inputs are. `moves`: it adds nothing up, so that nothing is widened. `weights`: it has a second
-    operand whose type may be another. `sums` are the types of sums where fewer bits would be wrong.
+    `dtypes`: the types that `dtype`, for everything, may have. Empty for requantised operators,
+        whose inputs and outputs have 8 bits and whose sums are int32.
+    `floats`: it computes with floats, whatever its inputs are.
+    `moves`: it adds nothing up, so nothing is widened.
+    `weights`: it has a second operand, which may have another type.
+    `sums`: the allowed types of sums, for operators where fewer bits would be wrong.
     """
 
     dtypes: tuple[str, ...] = NUMBERS
@@ -41,7 +43,7 @@ class TypeRules:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments for types."""
+        """The names of the arguments for types."""
         return tuple(
             name
             for name in _NAMES
@@ -50,11 +52,11 @@ class TypeRules:
 
     @property
     def default(self) -> dict[str, str]:
-        """The arguments that stand for none."""
+        """The arguments that are assumed when no type is given."""
         return {"dtype": self.dtypes[0]} if self.dtypes else {"in_dtype": BYTES[0]}
 
     def allowed(self, name: str) -> tuple[str, ...]:
-        """The types that the argument `name` may name."""
+        """The types that the argument `name` accepts."""
         if name == "dtype":
             return self.dtypes
         if not self.dtypes:
@@ -66,7 +68,7 @@ class TypeRules:
         return FLOATS if self.floats else NUMBERS  # sums in fewer bits would overflow
 
     def meaning(self, name: str) -> str:
-        """What the argument `name` is for, which types it takes, and its default."""
+        """The purpose of the argument `name`, the types it accepts, and its default."""
         known = f"one of {', '.join(self.allowed(name))}"
         match name:
             case "dtype":
@@ -89,7 +91,7 @@ class TypeRules:
         )
 
     def resolve(self, workload: str, args: Mapping[str, Any]) -> Types:
-        """The types that `args` ask for. Raises ConfigError naming the argument."""
+        """The types that `args` determine. Raises ConfigError naming the argument."""
         where = f"workload {workload}: "
         given = {name: _named(args[name]) for name in self.names if args.get(name) is not None}
         for name, kind in given.items():
@@ -104,7 +106,7 @@ class TypeRules:
         return types
 
     def shown(self, types: Types) -> dict[str, str]:
-        """The fewest arguments that ask for `types`."""
+        """The fewest arguments that determine `types`."""
         found = types.to_json()
         for name in reversed(list(found)):
             fewer = {key: kind for key, kind in found.items() if key != name}
@@ -121,7 +123,7 @@ class TypeRules:
         return Types(inputs, weights, acc, out)
 
     def _accumulator(self, *operands: str) -> str:
-        """Wide enough for sums of products of the operands."""
+        """A type wide enough for sums of products of the operands."""
         if self.moves:
             return operands[0]
         kinds = [DType(name) for name in operands]
@@ -155,7 +157,7 @@ class TypeRules:
 
 
 def _named(kind: Any) -> Any:
-    """The name of a type, such as one of NumPy's; anything else as it is."""
+    """The name of a type given as an object, such as NumPy's; anything else unchanged."""
     if isinstance(kind, str):
         return kind
     try:
@@ -165,7 +167,7 @@ def _named(kind: Any) -> Any:
 
 
 def _holds(acc: DType, kind: DType) -> bool:
-    """Whether numbers of `kind` can be added up in `acc`."""
+    """Whether numbers of type `kind` can be added up in `acc`."""
     if acc is kind:
         return True
     if kind.is_float and not acc.is_float:

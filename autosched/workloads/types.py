@@ -1,4 +1,4 @@
-"""The types of a built-in: of its inputs, of what it adds up in, and of its outputs."""
+"""The types of a built-in: of its inputs, its accumulator and its outputs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from autosched.tir.op import cast, const, max_, min_
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """The types that a built-in computes with, by name.
+    """The types with which a built-in computes, by name.
 
-    `inputs` is that of what is multiplied or reduced, `weights` that of the second operand of a
-    product. Sums, what follows them, and vectors that are added afterwards (bias, scale, offset)
-    are of `acc`. Outputs are `out`.
+    `inputs`: of values that are multiplied or reduced.
+    `weights`: of the second operand of a product.
+    `acc`: of sums, of what is computed from them, and of vectors that are added to them (bias,
+        scale, offset).
+    `out`: of outputs.
     """
 
     inputs: str
@@ -37,15 +39,15 @@ class Types:
 
     @property
     def one(self) -> str | None:
-        """The type of everything, if there is one."""
+        """The type of everything; None where there are several types."""
         return self.acc if self == Types.of(self.acc) else None
 
     def wide(self, e: Expr) -> Expr:
-        """`e` in the type of the accumulator."""
+        """Cast `e` to the accumulator's type."""
         return cast(self.acc, e)
 
     def narrow(self, e: Expr) -> Expr:
-        """`e` in the type of the outputs: integers that do not fit become the nearest that does."""
+        """Cast `e` to the output type; integers that do not fit saturate."""
         kind, given = DType(self.out), e.dtype
         if kind.is_integral and given.is_integral:
             if int(given.max_value) > int(kind.max_value):
@@ -55,11 +57,11 @@ class Types:
         return cast(self.out, e)
 
     def before(self, name: str) -> str:
-        """What the sum is called that the output `name` is made of: `name`, if it is the output."""
+        """The name of the sum behind output `name`: `name` itself where the sum is the output."""
         return name if self.acc == self.out else f"{name}_acc"
 
     def output(self, total: Tensor, name: str) -> Tensor:
-        """`total` in the type of the outputs; the stage is called `name`."""
+        """`total` cast to the output type, in a stage called `name`."""
         if self.acc == self.out:
             return total
 
@@ -72,16 +74,17 @@ class Types:
         return made
 
     def to_json(self) -> dict[str, str]:
-        """The arguments of a workload that say so."""
+        """The arguments of a workload that give these types."""
         if self.one is not None:
             return {"dtype": self.one}
         weights = {} if self.weights == self.inputs else {"weight_dtype": self.weights}
         return {"in_dtype": self.inputs, **weights, "acc_dtype": self.acc, "out_dtype": self.out}
 
     def rounded(self, exact: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Results in float64 or int64 as outputs: those of integers wrap as sums do, then `narrow`.
+        """Convert exact results in float64 or int64 to the output type.
 
-        Floats round once, to the type of the outputs.
+        Integers wrap to the accumulator's type as sums do, and then saturate as `narrow` does.
+        Floats are rounded once, to the output type.
         """
         kind = DType(self.out)
         if exact.dtype.kind in "iu":

@@ -1,12 +1,12 @@
 """2-D convolution of 3 x 3 windows by Winograd's minimal filtering algorithm.
 
-A tile of m x m results is A^T [(G g G^T) * (B^T d B)] A, with d the (m + 2) x (m + 2) elements of
-the input that they need and g a window of weights: (m + 2)^2 multiplications instead of 9 m^2, one
-product of matrices for each element of the tile (Lavin and Gray, "Fast Algorithms for Convolutional
-Neural Networks", 2015). What the weights become is worked out ahead (`winograd_weights`).
+A tile of m x m results is A^T [(G g G^T) * (B^T d B)] A, where d is the (m + 2) x (m + 2) part of
+the input that the tile needs and g is a window of weights. That takes (m + 2)^2 multiplications
+instead of 9 m^2: one matrix product for each element of the tile (Lavin and Gray, "Fast Algorithms
+for Convolutional Neural Networks", 2015). The weights are transformed ahead (`winograd_weights`).
 
-The matrices are those of Cook and Toom for the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity;
-their largest elements grow with the tile, and with them what is rounded away.
+The matrices are those of Cook and Toom for the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity.
+Their largest elements grow with the tile, and so does the rounding error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from autosched.workloads.workload import Array, output_size, window_problem
 WINDOW = 3
 TILES = (2, 4, 6)
 TYPES = ("float32", "float64")
-"""Of sums and of U: 16 bits do not hold what the transforms magnify."""
+"""The types of sums and of U: 16 bits do not hold the values that the transforms magnify."""
 _POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
 Matrix = npt.NDArray[np.float64]
 
@@ -56,10 +56,10 @@ def matrices(tile: int) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def winograd_weights(weights: Array, tile: int = 4) -> Array:
-    """The input U of `conv2d_winograd_nhwc` for weights (3, 3, CI, CO), of their type.
+    """Transform weights (3, 3, CI, CO) to the input U of `conv2d_winograd_nhwc`, of the same type.
 
-    U has the shape (tile + 2, tile + 2, CI, CO); it is worked out in float64. Raises ConfigError
-    for another shape or tile.
+    U has the shape (tile + 2, tile + 2, CI, CO) and is computed in float64. Raises ConfigError for
+    another shape or tile.
     """
     weights = np.asarray(weights)
     if weights.ndim != 4 or weights.shape[:2] != (WINDOW, WINDOW):
@@ -77,8 +77,12 @@ def winograd_weights(weights: Array, tile: int = 4) -> Array:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The arguments, and what follows from them: `side` of what a tile needs, `height` and `width`
-    of the result, `rows` and `columns` of tiles."""
+    """The arguments, and sizes that follow from them.
+
+    `side`: of the part of the input that a tile needs.
+    `height`, `width`: of the result.
+    `rows`, `columns`: numbers of tiles.
+    """
 
     N: int
     H: int
@@ -112,13 +116,16 @@ class _Sizes:
 
     @property
     def padded(self) -> tuple[int, int, int, int]:
-        """The shape of the input with a border, as large as the tiles need."""
+        """The shape of the padded input, extended to whole tiles."""
         edge = WINDOW - 1
         return self.N, self.rows * self.tile + edge, self.columns * self.tile + edge, self.CI
 
 
 def check_winograd(**sizes: int) -> str | None:
-    """Tiles have 2, 4 or 6 results along a side; bias and relu are there or not."""
+    """Say why the sizes are impossible; None if they are fine.
+
+    Tiles have 2, 4 or 6 results along a side; bias and relu are 0 or 1.
+    """
     s = _Sizes(**sizes)
     if s.tile not in TILES:
         return f"argument tile={s.tile} must be 2, 4 or 6"
@@ -129,8 +136,10 @@ def check_winograd(**sizes: int) -> str | None:
 
 
 def conv2d_winograd_nhwc(types: Types, **sizes: int) -> list[Tensor]:
-    """2-D convolution of 3 x 3 windows, stride 1, of weights that are transformed already; with
-    `bias` one number for each channel is added, with `relu` what is negative becomes 0."""
+    """2-D convolution of 3 x 3 windows, stride 1, with transformed weights.
+
+    With `bias`, one number per channel is added; with `relu`, negative results become 0.
+    """
     s = _Sizes(**sizes)
     side, tile, tiles = s.side, s.tile, (s.N, s.rows, s.columns)
     X = te.placeholder((s.N, s.H, s.W, s.CI), types.inputs, name="X")
@@ -195,7 +204,7 @@ def _padded(X: Tensor, s: _Sizes) -> Tensor:
 
 
 def conv2d_winograd_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> list[Array]:
-    """The same in NumPy."""
+    """NumPy reference of `conv2d_winograd_nhwc`."""
     s = _Sizes(**sizes)
     X, U, *added = inputs
     pad = np.zeros(s.padded, X.dtype)
@@ -212,7 +221,7 @@ def conv2d_winograd_nhwc_reference(inputs: Sequence[Array], **sizes: int) -> lis
 
 
 def winograd_inputs(rng: np.random.Generator, inputs: list[Array]) -> list[Array]:
-    """U of random weights: what the transforms magnify cancels, as in every convolution."""
+    """Make U of random weights, so that magnified values cancel as in every convolution."""
     X, U, *added = inputs
     side, _, channels, outputs = U.shape
     weights = np.round(rng.standard_normal((WINDOW, WINDOW, channels, outputs)) * 256) / 256

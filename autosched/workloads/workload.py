@@ -1,4 +1,4 @@
-"""What a workload is: a named computation of a few integer arguments, with its reference."""
+"""Workloads: named computations of a few integer arguments, with their references."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ MAX_SIZE = MOST_ITERATIONS  # indices are int32
 
 
 def normalised(name: str) -> str:
-    """`name` as Python reads it in a text: with letters that look alike made one (NFKC)."""
+    """`name` as Python reads identifiers: letters that look alike become one (NFKC)."""
     return unicodedata.normalize("NFKC", name)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A computation: `define(types=..., **args)` gives its tensors, `compute(inputs, **args)` its
-    results in float64 or int64.
+    """A named computation with its NumPy reference.
 
-    `args` maps the integer arguments, in the positional order of Ansor's workload keys, to their
-    defaults (None: required); they are at least 1, or what `least` says. `types` are the rules for
-    the arguments that name types. `draw(rng, inputs)` gives other inputs than random ones, where
-    those would show little. `n_outputs` of the tensors, at the end, are results.
+    `args`: the integer arguments, in the positional order of Ansor's workload keys, with their
+        defaults (None: required). They are at least 1, or what `least` says.
+    `define`: `define(types=..., **args)` returns the tensors.
+    `compute`: `compute(inputs, **args)` returns the results in float64 or int64.
+    `types`: the rules for the arguments that name types.
+    `check`: says what is wrong with the integer arguments.
+    `draw`: `draw(rng, inputs)` replaces random inputs for which a check would show little.
+    `n_outputs`: how many of the last tensors are results.
     """
 
     name: str
@@ -53,17 +56,17 @@ class Workload:
     n_outputs: int = field(default=1)
 
     def resolve(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """`args` checked and completed with defaults, in positional order, types last.
+        """Check `args` and complete them with defaults, in positional order, types last.
 
-        Where all types are one, it is `dtype`; otherwise `in_dtype`, `acc_dtype` and `out_dtype`
-        (and `weight_dtype`, if it is another than `in_dtype`). Raises ConfigError naming the
-        argument: unknown, missing, of a wrong type or out of range.
+        Where all types are equal, `dtype` is given; otherwise `in_dtype`, `acc_dtype` and
+        `out_dtype` (and `weight_dtype` if it differs from `in_dtype`). Raises ConfigError naming an
+        argument that is unknown, missing, of a wrong type or out of range.
         """
         sizes, types = self._resolved(args)
         return {**sizes, **types.to_json()}
 
     def types_of(self, args: Mapping[str, Any]) -> Types:
-        """The types that `args` ask for. Raises ConfigError as `resolve` does."""
+        """The types that `args` determine. Raises ConfigError as `resolve` does."""
         return self._resolved(args)[1]
 
     def _resolved(self, args: Mapping[str, Any]) -> tuple[dict[str, int], Types]:
@@ -118,17 +121,17 @@ class Workload:
         return tensors
 
     def reference(self, inputs: Sequence[Array], **args: Any) -> list[Array]:
-        """The outputs NumPy computes from `inputs`, accumulating floats in float64."""
+        """The outputs that NumPy computes from `inputs`, accumulating floats in float64."""
         sizes, types = self._resolved(args)
         floats = DType(types.acc).is_float
         wide = [widened(np.asarray(a), floats=floats) for a in inputs]
         return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def numpy_version(self, **args: Any) -> NumpyVersion:
-        """The reference in the type of the accumulator, or `numpy.matmul`.
+        """The reference in the accumulator's type, or `numpy.matmul`.
 
-        A product is written to the same array by every call, as a kernel does. OpenBLAS is behind
-        those of floats. What is narrower is converted by every call.
+        Every call of `numpy.matmul` writes its product to the same array, as a kernel does; for
+        floats it uses OpenBLAS. Narrower inputs are converted in every call.
         """
         sizes, types = self._resolved(args)
         acc = DType(types.acc).numpy
@@ -150,22 +153,22 @@ class Workload:
         return [types.rounded(np.asarray(r)) for r in self.compute(wide, **sizes)]
 
     def inputs(self, seed: int = 0, **args: Any) -> list[Array]:
-        """Random inputs for `reference` and the kernels; see `random_inputs`."""
+        """Random inputs for the reference and the kernels; see `random_inputs`."""
         arrays = random_inputs(self.tensors(**args)[: -self.n_outputs], seed)
         return arrays if self.draw is None else self.draw(np.random.default_rng([seed, 1]), arrays)
 
     def signature(self) -> str:
-        """`name(M, N, dilation=1, dtype='float32')`."""
+        """The signature as text: `name(M, N, dilation=1, dtype='float32')`."""
         parts = [k if d is None else f"{k}={d}" for k, d in self.args.items()]
         types = self.types.default
         return f"{self.name}({', '.join([*parts, *(f'{k}={v!r}' for k, v in types.items())])})"
 
 
 def layout_free(*tensors: Tensor) -> dict[str, Any]:
-    """Attributes for `te.compute`: `tensors`, which it reads, may be stored in another order.
+    """Attributes for a `te.compute` whose inputs `tensors` may be stored in another order.
 
-    Nothing changes unless a task asks for a layout rewrite; name what users keep constant, such as
-    weights.
+    Nothing changes unless a task asks for a layout rewrite. Name inputs that users keep constant,
+    such as weights.
     """
     return {LAYOUT_FREE: list(tensors)}
 
@@ -181,7 +184,7 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
 
 
 def widened(array: Array, *, floats: bool) -> Array:
-    """In float64, or in int64 where it holds integers and is to be added up in integers."""
+    """`array` as int64 if it holds integers and `floats` is False, else as float64."""
     integers = array.dtype.kind in "iub"
     return array.astype(np.int64 if integers and not floats else np.float64)
 
@@ -189,13 +192,11 @@ def widened(array: Array, *, floats: bool) -> Array:
 def random_inputs(
     tensors: Sequence[Tensor], seed: int = 0, indices: Mapping[Tensor, range] | None = None
 ) -> list[Array]:
-    """One array per tensor, the same for the same seed.
+    """One random array per tensor, the same for the same seed.
 
-    A tensor in `indices` holds values of its range.
-
-    Floats are normal with deviation 1, rounded to 1/256 so that short float32 sums stay accurate
-    (and to their type); integers of 8 bits are any, others lie in [-4, 4] ([0, 4] when unsigned),
-    booleans are even odds.
+    A tensor in `indices` holds values of that range. Floats are normal with deviation 1, rounded to
+    1/256 so that short float32 sums stay accurate (and then to their type). 8-bit integers have any
+    value; other integers are in [-4, 4] ([0, 4] when unsigned); booleans are even odds.
     """
     rng = np.random.default_rng(seed)
     arrays = []
@@ -211,7 +212,7 @@ def random_inputs(
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """A random array of `dtype` as `random_inputs` describes."""
-    if dtype.kind not in "iub":  # ml_dtypes calls its floats V
+    if dtype.kind not in "iub":  # ml_dtypes' floats have kind V
         values: Array = np.round(rng.standard_normal(shape) * 256) / 256
     elif dtype.kind == "b":
         values = rng.integers(0, 2, shape)
@@ -224,12 +225,12 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dty
 
 
 def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
-    """Length of a convolution's output axis."""
+    """The length of a convolution's output axis."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
 def window_problem(sizes: Mapping[str, int], kernel: int, padding: int) -> str | None:
-    """Why a window of `kernel` elements does not fit one of `sizes`, or None when it fits."""
+    """Say why a window of `kernel` elements does not fit one of `sizes`; None if it fits all."""
     for name, size in sizes.items():
         if size + 2 * padding < kernel:
             return (

@@ -1,4 +1,4 @@
-"""What each column of feature set `ansor-0.19` holds, in words."""
+"""The meaning of each column of feature set `ansor-0.19`, in words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OTHER = {
 
 
 def meaning(column: str) -> str:
-    """One phrase for `column`; counts and sizes are log2(x + 1), one-hots plain."""
+    """Describe `column` in one phrase; counts and sizes are log2(x + 1), one-hot columns plain."""
     if column in _OTHER:
         return _OTHER[column]
     if column.startswith("B") and "." in column:

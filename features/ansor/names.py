@@ -4,8 +4,9 @@ Every value except the one-hot columns and `is_gpu` is log-scaled: log2(x + 1) f
 
 computation (0-56)      operation counts over all stores to the buffer, times the enclosing loops;
                         vectorised, unrolled and parallel loops; GPU launch extents
-buffer access (57-146)  five buffers by falling cache lines: access type, bytes, cache lines, reuse
-                        type, distance and count, stride of the innermost loop
+buffer access (57-146)  the five buffers with most cache lines, in falling order: access type,
+                        bytes, cache lines, reuse type, distance and count, stride of the innermost
+                        loop
 arithmetic intensity    (147-156) operations per byte at ten points from inner to outer loops
 allocation (157-160)    size and number of allocations of the stored buffer
 outer scope (161-163)   product and number of enclosing loops, auto_unroll_max_step
@@ -89,7 +90,7 @@ FEATURE_NAMES: tuple[str, ...] = tuple(name for names in GROUPS.values() for nam
 NUM_FEATURES = len(FEATURE_NAMES)
 BUFFER_WIDTH = len(_BUFFER)
 
-# Columns that are written as they are: one-hots and is_gpu.
+# Columns that are not log-scaled: one-hots and is_gpu.
 UNSCALED: tuple[int, ...] = tuple(
     i for i, name in enumerate(FEATURE_NAMES) if "_type." in name or name == "is_gpu"
 )

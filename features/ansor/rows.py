@@ -1,7 +1,7 @@
 """Features of every stored buffer of a function: feature set `ansor-0.19`.
 
-The walk and its numbers follow Ansor's extractor; its quirks are kept, each with a comment where
-it is reproduced.
+The walk and the values follow Ansor's extractor. Its quirks are kept, each with a comment where it
+is reproduced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Annotation:
 
 @dataclass(slots=True)
 class _Row:
-    """One stored or allocated buffer."""
+    """The features of one stored or allocated buffer."""
 
     counters: list[float] = field(default_factory=lambda: [0.0] * NUM_COUNTERS)
     annotations: tuple[_Annotation, ...] = field(
@@ -76,7 +76,7 @@ class _Row:
 
 
 class _Ansor:
-    """Collects the rows, in order of first store."""
+    """Visitor that collects one row per buffer, in the order of the first stores."""
 
     def __init__(self, cache_line_bytes: int) -> None:
         self._line = cache_line_bytes
@@ -139,7 +139,8 @@ def features_from_func(
     loop variable bound twice with different bounds or an unknown thread axis.
     """
     ansor = _Ansor(cache_line_bytes)
-    # Quirk of `ansor-0.19`: a thread attribute takes over the touch table of the one left last.
+    # Quirk of `ansor-0.19`: a thread attribute takes over the touch table of the thread attribute
+    # that the walk left last.
     Nest(func, ansor, recycle_tables=True)
     rows = [row.columns(max_buffers) for row in reversed(ansor.rows.values())]
     result = np.array(rows, dtype=np.float32).reshape(len(rows), -1)
@@ -147,7 +148,7 @@ def features_from_func(
 
 
 def log_scaled(rows: FeatureRows) -> FeatureRows:
-    """`rows`, whose columns are changed in place: log2(x + 1), but for one-hots and `is_gpu`."""
+    """Scale `rows` in place to log2(x + 1), except one-hot columns and `is_gpu`; return them."""
     columns = _SCALED if rows.shape[1] == NUM_FEATURES else np.arange(rows.shape[1])
     values = rows[:, columns]
     rows[:, columns] = np.copysign(np.log2(np.abs(values) + np.float32(1)), values)
@@ -155,7 +156,7 @@ def log_scaled(rows: FeatureRows) -> FeatureRows:
 
 
 def log_scale_columns(table: FeatureRows) -> None:
-    """As `log_scaled`, of many rows stored by column: (buffers, 164, candidates)."""
+    """Scale `table`, (buffers, 164, candidates), in place as `log_scaled` scales rows."""
     for run in _RUNS:
         values = table[:, run[0] : run[-1] + 1]
         found = np.abs(values)

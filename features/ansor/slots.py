@@ -62,7 +62,7 @@ def analyse_store(
     The touch tables of the loops gain this store's entries.
     """
     memory, regions = touch(accesses, loops)
-    # Quirk of `ansor-0.19`: contiguity is judged by the region of the stored buffer for all.
+    # Quirk of `ansor-0.19`: the contiguity of every buffer is judged by the stored buffer's region.
     last_region = regions[-1]
     slots = [
         _access(access, loops, outer_prod, last_region, cache_line_bytes) for access in accesses
@@ -116,7 +116,8 @@ def _access(
 
 
 def reuse_of(access: Access, loops: Sequence[Loop]) -> tuple[str, float, float, float]:
-    """Reuse type, distance in iterations and bytes, and count, by the tables as they stand."""
+    """Reuse type, reuse distance in iterations and bytes, and reuse count, from the touch
+    tables."""
     dis_iter, dis_bytes = 1.0, -1.0
     for loop in reversed(loops):
         table = loop.table
@@ -150,7 +151,7 @@ def _table_bytes(loop: Loop) -> float:
 
 
 def intensity_curve(float_ops: int, memory: Sequence[int], loops: Sequence[Loop]) -> list[float]:
-    """Operations per byte where k/10 of the operations are done, k = 1..10."""
+    """Operations per byte where k/10 of the operations are done, for k = 1..10."""
     ops = float(float_ops)
     op_list: list[float] = []
     for extent in reversed(first_extents(loops)):

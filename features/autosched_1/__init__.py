@@ -1,1 +1,1 @@
-"""The feature set `autosched-1`: what the code generator will make of each store."""
+"""The feature set `autosched-1`: a prediction of the code that each store becomes."""

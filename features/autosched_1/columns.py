@@ -36,12 +36,13 @@ _ACCESS_TYPE = {name: _one_hot(k, 3) for k, name in enumerate(ACCESS_TYPES)}
 _REUSE_TYPE = {name: _one_hot(k, 3) for k, name in enumerate(REUSE_TYPES)}
 _SCOPE = {name: _one_hot(k, len(SCOPES)) for k, name in enumerate(SCOPES)}
 _NO_SCOPE = (0.0,) * len(SCOPES)
-MOST_REGISTERS = 4.0  # shares of the register file beyond this are all the same: it spills
+MOST_REGISTERS = 4.0  # larger shares of the register file count the same: the code spills anyway
 
 
 @dataclass(slots=True)
 class Kernel:
-    """A GPU kernel by its outermost loop: bytes of shared memory, and of local ones of a thread."""
+    """A GPU kernel, identified by its outermost loop; bytes of shared memory of a block, and of
+    local memory of a thread."""
 
     loop: Loop
     shared: int = 0
@@ -49,8 +50,11 @@ class Kernel:
 
 
 class Row:
-    """The stores of one buffer. `store` is the one that runs most often, the last of equals; loops,
-    accesses and the like are its own, operations, traffic and cycles those of all."""
+    """The stores of one buffer.
+
+    `store` is the store that runs most often, the last one among equals. Loops, accesses and the
+    like describe this store; operations, traffic and cycles are sums over all stores.
+    """
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class Row:
 
 
 class Program:
-    """All rows of a function, and what its rows add up to."""
+    """All rows of a function, and sums over its rows."""
 
     def __init__(self, rows: Sequence[Row], kernels: Mapping[int, Kernel]) -> None:
         self.kernels = kernels
@@ -138,7 +142,8 @@ def _computation(row: Row) -> Iterator[float]:
 
 
 def _lane_loop(store: StoreFacts) -> int:
-    """The loop whose iterations are lanes: the vectorised one, else the innermost that runs."""
+    """The position of the loop whose iterations are lanes: the vectorised loop, else the innermost
+    loop that runs more than once; -1 where there is none. Thread axes do not count."""
     running = [k for k, loop in enumerate(store.loops) if loop.extent > 1 and not loop.thread]
     vector = [k for k in running if store.loops[k].kind is ForKind.VECTORIZED]
     return (vector or running or [-1])[-1]
@@ -196,7 +201,7 @@ def _slot(store: StoreFacts, k: int, lines: float, lane: int, machine: Machine) 
 
 
 def _one_hot_step(step: int) -> tuple[float, float, float]:
-    """Invariant, contiguous, strided."""
+    """One-hot columns of a lane stride: invariant, contiguous, strided."""
     return float(step == 0), float(step == 1), float(step > 1)
 
 
@@ -221,7 +226,7 @@ def _walk(row: Row) -> Iterator[float]:
 
 
 def _curve(store: StoreFacts) -> list[float]:
-    """Operations per byte where k/10 of the operations are done, on the line between two loops."""
+    """Operations per byte where k/10 of the operations are done, interpolated between loops."""
     operations = store.operations(FLOAT_OPS)
     done = [operations * inner for inner in reversed(store.locality.inner[:-1])]
     if not operations or not done:
@@ -266,7 +271,7 @@ def _registers(row: Row, machine: Machine) -> Iterator[float]:
 
 
 def _unrolled(store: StoreFacts) -> int:
-    """Iterations of the innermost loops that the pragma or the loops' kind unrolls together."""
+    """Iterations of the innermost loops that unroll together, by the pragma or by their kind."""
     body = 1
     for loop in reversed(store.loops):
         if loop.thread or loop.kind is ForKind.PARALLEL:

@@ -1,6 +1,6 @@
-"""What a store costs on a machine: foreseen vector code, data moved, cycles.
+"""Estimate what a store costs on a machine: predicted vector code, data moved, cycles.
 
-A plain model of one core or of the GPU's warps; cost models learn where it is wrong.
+The model is a plain one of one core or of the GPU's warps; cost models learn where it is wrong.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from autosched.nest.visits import Visit
 from autosched.tir.gpu import SECTOR
 from autosched.tir.stmt import ForKind
 
-# Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory), one core streaming:
+# Cycles for each byte into L1 (from L2), L2 (from L3) and L3 (from memory) while one core streams:
 # rounded from the tables of the Intel 64 and IA-32 Optimization Reference Manual, "Cache
-# Hierarchy"; only their order of magnitude matters.
+# Hierarchy"; only the order of magnitude matters.
 CYCLES_PER_BYTE = (1 / 32, 1 / 10, 1 / 4)
 
-# Vector instructions for an operation; those that are not named cost 1, plain index arithmetic 0.
+# Vector instructions for an operation; any other operation costs 1. Plain index arithmetic is free.
 _COSTS = {
     "float_divmod": 8.0,
     "float_mathfunc": 20.0,
@@ -47,10 +47,14 @@ _THREAD_X = 4  # threadIdx.x, .y and .z follow each other in names.LAUNCH
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`start` is the level from which the loops are the nest that the code generator takes, `code`
-    what it makes of it, `traffic` bytes into L1, L2 and L3, `fits` the iterations whose data fit
-    them; `compute` and `memory` in cycles of the busiest thread; `balance` the share of busy
-    threads, `walk` what the code's own order moves (CPU only)."""
+    """The estimated cost of one store.
+
+    `start` is the level of the outermost loop of the nest that the code generator vectorises,
+    `code` the predicted code of that nest. `traffic` is bytes into L1, L2 and L3, `fits` the
+    iterations whose data fit into each of them. `compute` and `memory` are cycles of the busiest
+    thread. `balance` is the share of threads that are busy. `walk` is the memory traffic in the
+    generated code's own loop order (CPU only).
+    """
 
     start: int
     code: VectorCode
@@ -63,7 +67,7 @@ class Estimate:
 
 
 def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
-    """Of one store, the loops outside whose nest end at `start` or further inside."""
+    """Estimate one store; its nest in the code begins at level `start` or further inside."""
     start, nest = inner_nest(store, start)
     code = vector_code(nest, machine.core, len(store.accesses))
     levels = [store.locality.fits(capacity) for capacity in machine.caches]
@@ -92,7 +96,10 @@ def estimate(store: StoreFacts, start: int, machine: Machine) -> Estimate:
 
 
 def _walk(store: StoreFacts, start: int, code: VectorCode, machine: Machine) -> Walk:
-    """Where the loops are cut in two, the walk of the larger part stands for both."""
+    """The memory traffic of the store in the loop order of its code.
+
+    Where a loop is cut in two, the traffic of the larger part stands for both.
+    """
     outside = tuple(
         Visit(loop.extent, tuple(strides[k] for strides in store.strides))
         for k, loop in enumerate(store.loops[:start])
@@ -111,7 +118,8 @@ def _weight(store: StoreFacts) -> float:
 
 
 def _balance(loops: list[Loop], threads: int) -> float:
-    """Busy threads of all while the parallel loops run; one thread without such a loop."""
+    """The share of the threads that are busy while the parallel loops run; one thread is busy where
+    there is no such loop."""
     chunks = 1
     for loop in loops:
         if loop.kind is ForKind.PARALLEL:
@@ -120,13 +128,13 @@ def _balance(loops: list[Loop], threads: int) -> float:
 
 
 def _gpu_traffic(store: StoreFacts, level: int, machine: Machine) -> tuple[float, float, float]:
-    """Bytes that shared memory, L2 and device memory serve."""
+    """Bytes served by shared memory, by L2 and by device memory."""
     shared = global_ = device = 0.0
     for k, access in enumerate(store.accesses):
         scope = scope_of(access.info)
         if scope == "local":
             continue
-        if by_warp(store):  # all lanes together, whatever the loops say
+        if by_warp(store):  # the lanes of a warp access together; no loop stands for them
             shared += store.iterations * access.info.bytes
             continue
         axes, vector = warp_axes(store, k), vector_length(store, k)
@@ -141,8 +149,11 @@ def _gpu_traffic(store: StoreFacts, level: int, machine: Machine) -> tuple[float
 
 
 def _loads(store: StoreFacts, access: int) -> float:
-    """Accesses over all threads; loops inside the innermost reduction that do not move the access
-    find it in a register."""
+    """The number of accesses over all threads.
+
+    A loop inside the innermost reduction loop that does not move the access finds the element in a
+    register.
+    """
     count = float(store.iterations)
     own = store.strides[0]
     for k in range(len(store.loops) - 1, -1, -1):
@@ -155,7 +166,7 @@ def _loads(store: StoreFacts, access: int) -> float:
 
 
 def warp_axes(store: StoreFacts, access: int) -> tuple[tuple[int, int], ...]:
-    """(extent, stride) of threadIdx.x, .y, .z for one access, those that there are."""
+    """(extent, stride) of one access along threadIdx.x, .y and .z, without missing axes."""
     found = [
         (loop.thread, loop.extent, store.strides[access][k])
         for k, loop in enumerate(store.loops)
@@ -165,7 +176,8 @@ def warp_axes(store: StoreFacts, access: int) -> tuple[tuple[int, int], ...]:
 
 
 def vector_length(store: StoreFacts, access: int) -> int:
-    """Elements that a thread accesses at once: a vectorised loop whose lanes are neighbours."""
+    """The number of elements that a thread accesses at once: the extent of a vectorised loop whose
+    lanes are neighbours, else 1."""
     for k in range(len(store.loops) - 1, -1, -1):
         loop = store.loops[k]
         if loop.kind is ForKind.VECTORIZED and loop.extent > 1:

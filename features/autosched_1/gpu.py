@@ -10,11 +10,12 @@ from autosched.features.autosched_1.machine import Machine
 from autosched.tir.gpu import BANK, BANKS, SECTOR
 
 Axis = tuple[int, int]
-"""A thread axis: its extent, and the elements between accesses of consecutive threads."""
+"""A thread axis: its extent, and the distance in elements between accesses of consecutive
+threads."""
 
 
 def _lane_offsets(axes: Sequence[Axis], warp: int) -> list[int]:
-    """Elements by which each thread of the first warp is apart from the first; x runs fastest."""
+    """The distance of each thread of the first warp from its first, in elements; x is fastest."""
     offsets = [0]
     for extent, stride in axes:
         offsets = [base + k * stride for k in range(extent) for base in offsets]
@@ -25,7 +26,7 @@ def _lane_offsets(axes: Sequence[Axis], warp: int) -> list[int]:
 
 @lru_cache(maxsize=4096)
 def sectors(axes: tuple[Axis, ...], element: int, vector: int, warp: int) -> int:
-    """Transactions with which a warp accesses global memory.
+    """The number of transactions with which a warp accesses global memory.
 
     Threads are laid out along `axes` (threadIdx.x first); each accesses `vector` consecutive
     elements of `element` bytes.
@@ -39,10 +40,10 @@ def sectors(axes: tuple[Axis, ...], element: int, vector: int, warp: int) -> int
 
 @lru_cache(maxsize=4096)
 def bank_conflicts(axes: tuple[Axis, ...], element: int, vector: int, warp: int) -> int:
-    """The most words of one bank that a warp accesses at a time in shared memory; 1: no conflict.
+    """The most words of one shared-memory bank that a warp accesses at a time; 1: no conflict.
 
-    Threads that access the same word do not conflict. Wide accesses are served a part of the warp
-    at a time, as many threads as make 32 words.
+    Threads that access the same word do not conflict. Wide accesses are served for a part of the
+    warp at a time, as many threads as access 32 words together.
     """
     at_a_time = max(1, warp * BANK // max(BANK, vector * element))
     words: set[int] = set()
@@ -53,10 +54,11 @@ def bank_conflicts(axes: tuple[Axis, ...], element: int, vector: int, warp: int)
 
 
 def occupancy(threads: int, shared: int, local: int, machine: Machine) -> float:
-    """Resident threads per multiprocessor as a share of its limit.
+    """Resident threads of a multiprocessor as a share of its limit.
 
-    `threads` of a block, `shared` bytes of a block, `local` bytes of a thread: they live in
-    registers of 4 bytes besides about 32 for addresses and temporaries, 255 at most.
+    A block has `threads` threads and `shared` bytes of shared memory. A thread has `local` bytes,
+    which live in registers of 4 bytes; about 32 more registers hold addresses and temporaries, 255
+    at most in all.
     """
     threads = max(1, threads)
     warps = -(-threads // machine.warp)

@@ -1,8 +1,8 @@
-"""The loop nest of a store as the code generator finds it, and its plan.
+"""The loop nest of a store as the code generator will find it, and the input of its plan.
 
-The walk sees the program before its buffers are flat and its vectorised loops are vectors; what the
-passes between do is foreseen here: loops over a reduction's start and its steps are distributed,
-vectorised loops become lanes, conditions become masks.
+The walk sees the program before its buffers are flattened and its vectorised loops become vectors.
+This file predicts what the passes in between do: loops over a reduction's initialisation and update
+are distributed, vectorised loops become lanes, conditions become masks.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _CALLS = tuple(k for k, name in enumerate(OP_COUNTERS) if name.endswith("func"))
 
 
 def nest_starts(stores: Sequence[StoreFacts]) -> dict[int, int]:
-    """For each store, by its id: how many loops are outside the nest that the code generator finds.
+    """By id of each store, the number of loops outside the nest that the code generator finds.
 
-    `stores` are all of the function, in program order. Sums that leave iterations out are looked at
-    with all of them, as they are beside others.
+    `stores` are all stores of the function, in program order. A sum that leaves iterations out
+    (sparse_sums.py) is analysed with all its iterations, as it is next to the other stores.
     """
     whole = [store.whole or store for store in stores]
     found = _starts_of(whole)
@@ -60,7 +60,7 @@ def _starts_of(stores: Sequence[StoreFacts]) -> dict[int, int]:
 
 
 def _after_other_loops(store: StoreFacts, start: int) -> int:
-    """The first level from `start` on after all loops that are neither counted nor vectorised."""
+    """The first level from `start` on inside all loops that are neither counted nor vectorised."""
     for k in range(len(store.loops) - 1, start - 1, -1):
         if not _is_plain(store.loops[k]):
             return k + 1
@@ -72,7 +72,8 @@ def _is_plain(loop: Loop) -> bool:
 
 
 def _sequences(stores: Sequence[StoreFacts]) -> list[tuple[Siblings, list[StoreFacts]]]:
-    """Sequences in loops, of nothing but perfect nests that store to one place of one buffer."""
+    """Sequences inside loops that have only perfect nests, all storing to one place of one
+    buffer."""
     found: dict[int, tuple[Siblings, list[StoreFacts]]] = {}
     for store in stores:
         siblings = store.siblings
@@ -90,7 +91,7 @@ def _sequences(stores: Sequence[StoreFacts]) -> list[tuple[Siblings, list[StoreF
 
 
 def _distributes(parts: Sequence[StoreFacts], level: int) -> bool:
-    """Whether the loop at `level` around the parts becomes a loop for each."""
+    """Whether the loop at `level` around the parts becomes one loop for each of them."""
     loop = parts[0].loops[level]
     return loop.counted and is_distributable(
         [_footprint(part, level) for part in parts], loop.extent
@@ -111,7 +112,8 @@ def _footprint(store: StoreFacts, level: int) -> Footprint | None:
 
 
 def inner_nest(store: StoreFacts, start: int) -> tuple[int, ScalarStore]:
-    """The level where the nest of the store begins, `start` or further inside, and the nest."""
+    """The nest of the store that the code generator finds, and the level where it begins: `start`
+    or further inside."""
     updates, folds, elsewhere = _use_of_output(store)
     start = len(store.loops) if elsewhere else _evenly_stored(store, start)
     loops = inner_loops(store, start)
@@ -125,8 +127,10 @@ def inner_nest(store: StoreFacts, start: int) -> tuple[int, ScalarStore]:
 def begins_in_registers(
     first: StoreFacts, second: StoreFacts, starts: Mapping[int, int], core: Core
 ) -> bool:
-    """Whether `first` stores the constant that the reduction `second`, the next store, begins with
-    in its accumulators, so that nothing is left of it."""
+    """Whether the reduction `second` sets its accumulators to the constant that `first` stores.
+
+    `second` is the store after `first`. Where this is so, no code remains of `first`.
+    """
     siblings, level = first.siblings, starts[id(first)]
     together = siblings is not None and siblings is second.siblings and level <= siblings.level
     if not together or level != starts[id(second)] or level == len(second.loops):
@@ -152,8 +156,11 @@ def begins_in_registers(
 
 
 def _use_of_output(store: StoreFacts) -> tuple[bool, bool, bool]:
-    """Whether the value reads the element stored to, only to add something to it (or to take the
-    larger or smaller), and whether it reads other elements of the stored buffer."""
+    """How the stored value uses the stored buffer, as three flags.
+
+    Whether it reads the buffer; whether it only adds something to the stored element, or takes the
+    larger or smaller of both; whether it reads other elements of the buffer.
+    """
     if store.stored.kind != "kReadWrite":
         return False, False, False
     stmt, value = store.stmt, store.stmt.value
@@ -169,7 +176,7 @@ def _use_of_output(store: StoreFacts) -> tuple[bool, bool, bool]:
 
 
 def _evenly_stored(store: StoreFacts, start: int) -> int:
-    """The first level from `start` on inside all loops that do not move the store evenly."""
+    """The first level from `start` on inside all loops along which the store has no even stride."""
     if store.uneven.isdisjoint([loop.var for loop in store.loops[start:]]):
         return start
     terms = flat_terms(store.stmt.indices, store.stored.info.extents)
@@ -180,7 +187,7 @@ def _evenly_stored(store: StoreFacts, start: int) -> int:
 
 
 def inner_loops(store: StoreFacts, start: int) -> tuple[InnerLoop, ...]:
-    """The loops from level `start` on, how they move the store and each of its reads."""
+    """The loops from level `start` on, with the strides of the store and of each of its reads."""
     own = store.strides[0]
     reads = [*store.strides[1:], *(strides for _, _, strides in store.others)]
     inside = range(start, len(store.loops))
@@ -228,7 +235,7 @@ def _uneven_loop(
 
 
 def _places_read(store: StoreFacts) -> list[tuple[Index, BufferInfo]]:
-    """Index tuple and buffer of each read, in the order of `inner_loops`."""
+    """Index tuple and buffer of each read, in the order of the reads in `inner_loops`."""
     first = [(access.indices[0], access.info) for access in store.accesses[1:]]
     others = [(index, store.accesses[k].info) for k, index, _ in store.others]
     return first + others

@@ -1,4 +1,4 @@
-"""How much data a store moves: regions in cache lines, and traffic into each cache."""
+"""Measure the data that a store moves: regions in cache lines, and traffic into each cache."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from autosched.nest.memory_walk import outermost_within
 
 @dataclass(slots=True)
 class Locality:
-    """The data that one store touches, per level: level k means the k-th loop from outside and all
-    inside it, level len(loops) a single iteration.
+    """The data that one store touches, by level.
 
-    `inner` are the iterations, `bytes` the whole cache lines touched in bytes; `elements` and
-    `lines` have a list per access. `runs` are the contiguous bytes of each access's whole region.
-    `within` is the extent of a dimension as a share of the region there, the least of all: less
-    than 1 where loops reach beyond a buffer.
+    Level k is the k-th loop from outside with all loops inside it; level len(loops) is a single
+    iteration. By level, `inner` is the number of iterations, `bytes` the size of the whole cache
+    lines touched; `elements` and `lines` have such a list for each access. `runs` are the
+    contiguous bytes in the whole region of each access. `within` is the least extent of an accessed
+    dimension as a share of the region in that dimension: less than 1 where loops reach beyond a
+    buffer.
     """
 
     inner: list[int]
@@ -34,16 +35,17 @@ class Locality:
         return outermost_within(self.bytes, capacity)
 
     def lines_moved(self, access: int, level: int) -> int:
-        """Cache lines of `access` that move into a cache which the data of `level` fit.
+        """Cache lines of `access` that move into a cache that holds the data of `level`.
 
-        From one iteration of the loop around that level to the next the cache keeps what both
-        touch, so that this loop's region moves once; the loops further out move it again.
+        From one iteration of the loop around that level to the next, the cache keeps the lines that
+        both touch, so the region of that loop moves once; each iteration of the loops further out
+        moves it again.
         """
         outside = max(0, level - 1)
         return self.lines[access][outside] * (self.inner[0] // self.inner[outside])
 
     def all_lines_moved(self, level: int) -> int:
-        """Cache lines of all accesses that move so."""
+        """Cache lines of all accesses that move into a cache that holds the data of `level`."""
         outside = max(0, level - 1)
         touched = sum([lines[outside] for lines in self.lines])
         return touched * (self.inner[0] // self.inner[outside])
@@ -60,7 +62,7 @@ class Locality:
 def locality(accesses: Sequence[Access], loops: Sequence[Loop], line: int) -> Locality:
     """Measure the regions of `accesses` under every loop, in lines of `line` bytes.
 
-    The touch tables of the loops gain this store's entries.
+    Adds this store's entries to the touch tables of the loops.
     """
     bounds = IndexBounds(loops)
     count = len(loops)
@@ -94,7 +96,10 @@ def _within(region: Sequence[int], access: Access) -> float:
 
 
 def _run(region: Sequence[int], access: Access) -> tuple[int, int]:
-    """Contiguous bytes of a region, whose full inner dimensions join, and how many runs it has."""
+    """The contiguous bytes of a region, and the number of such runs in it.
+
+    A dimension that the region covers in full is contiguous with the next outer one.
+    """
     run, d = access.info.bytes, len(region) - 1
     storage = access.info.extents
     while d >= 0:
@@ -107,7 +112,7 @@ def _run(region: Sequence[int], access: Access) -> tuple[int, int]:
 
 def _lines(region: Sequence[int], access: Access, line: int) -> int:
     run, runs = _run(region, access)
-    if run < line and runs > 1:  # short runs may share lines when they are close together
+    if run < line and runs > 1:  # runs shorter than a line may share lines
         return min(runs, _span_lines(region, access, line))
     return runs * -(-run // line)
 

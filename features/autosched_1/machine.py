@@ -1,8 +1,8 @@
-"""What the features of `autosched-1` know of a machine: caches, registers, GPU limits.
+"""The facts about a machine that the features of `autosched-1` use: caches, registers, GPU limits.
 
-Everything comes from the target, which is part of every record, so that a record has the same
-features wherever they are worked out. A CPU's caches are those of the machine that the task was
-made on; records without them (Ansor's) count as `cpu_caches.TYPICAL`.
+All of them come from the target, which is part of every record, so that a record has the same
+features wherever they are computed. A CPU's caches are those of the machine that the task was made
+on; records without caches (Ansor's) count as `cpu_caches.TYPICAL`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ _KIB, _MIB = 2**10, 2**20
 
 
 class Machine(NamedTuple):
-    """Sizes in bytes. `caches` are L1, L2 and L3; on a GPU the shared memory of a block, L2 and L2.
+    """Sizes of a CPU or GPU, in bytes.
 
-    `tlb` counts the pages that the two levels of a CPU's TLB hold: Intel Skylake's values; later
-    cores are similar. `core` is a CPU's; on a GPU its vectors are the widest load of a thread. The
-    other fields are a GPU's limits per multiprocessor.
+    `caches` are L1, L2 and L3; on a GPU, the shared memory of a block, L2 and L2 again. `line` is a
+    cache line. `tlb` counts the pages that the two levels of a CPU's TLB hold: Intel Skylake's
+    values; later cores are similar. `core` is a CPU's core; on a GPU its vectors are the widest
+    load of a thread. `threads` is the number of CPU threads. The `sm_` fields are the limits of a
+    GPU's multiprocessor.
     """
 
     caches: tuple[int, int, int]
@@ -39,13 +41,13 @@ class Machine(NamedTuple):
 
     @property
     def memory(self) -> Memory:
-        """What one core sees of memory."""
+        """The caches and TLB of one core."""
         return Memory(self.caches, self.line, self.tlb)
 
 
-# Resident threads and blocks, and bytes of shared memory, of a multiprocessor (CUDA C++
-# Programming Guide, "Technical Specifications per Compute Capability"), and bytes of L2 of the
-# largest product (NVIDIA's architecture white papers).
+# By architecture: resident threads, resident blocks and bytes of shared memory of a multiprocessor
+# (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"), and bytes of L2
+# of the largest product (NVIDIA's architecture white papers).
 _GPUS = {
     "sm_70": (2048, 32, 96 * _KIB, 6 * _MIB),
     "sm_75": (1024, 16, 64 * _KIB, 6 * _MIB),

@@ -1,8 +1,8 @@
 """The columns of feature set `autosched-1` by group, each with its meaning.
 
-Columns marked with `=` are shares or one-hots and stand as they are; the others are
-log2(x + 1). Below, L1, L2 and L3 are the caches of the record's target (`Target.caches`); on a
-GPU, L1 is the shared memory of a block and L3 the device's memory behind L2.
+Columns marked with `=` are shares or one-hots and are not scaled; the others are log2(x + 1).
+Below, L1, L2 and L3 are the caches of the record's target (`Target.caches`); on a GPU, L1 is the
+shared memory of a block and L3 the device's memory behind L2.
 """
 
 from __future__ import annotations
@@ -198,5 +198,5 @@ _MEANINGS = {name.rstrip("="): text for group in _GROUPS.values() for name, text
 
 
 def meaning(column: str) -> str:
-    """One phrase for `column`."""
+    """Describe `column` in one phrase."""
     return _MEANINGS[column]

@@ -1,4 +1,4 @@
-"""Where annotated loops stand among the spatial and the reduction loops of a store."""
+"""Classify annotated loops by their position among a store's spatial and reduction loops."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ INNER_REDUCE, MIDDLE_REDUCE, OUTER_REDUCE, MIXED = range(4, 8)
 def position(loop: Loop, loops: Sequence[Loop], stored: frozenset[Var]) -> int:
     """The position of `loop`, an index into names.POSITIONS.
 
-    A loop is spatial when the stored index depends on it (`stored` are its variables). The
-    innermost of its kind is inner, also when it is the only one, the outermost outer; loops of one
-    iteration do not count.
+    A loop is spatial when one of the variables `stored` of the stored index is its variable. Among
+    the spatial or the reduction loops, the innermost one is inner, also when it is the only one;
+    the outermost one is outer. Other loops that run once do not count.
     """
     spatial = loop.var in stored
     alike = [

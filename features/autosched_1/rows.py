@@ -1,10 +1,11 @@
 """Features of every stored buffer of a function: feature set `autosched-1`.
 
-The walk is that of `ansor-0.19`. This set corrects Ansor's accidental behaviour: thread axes that
-a fetch names again count once, touch tables belong to one loop, regions and strides to one buffer,
-positions of annotated loops are told apart, multiply-adds are counted, and buffers of equal weight
-keep their order of appearance. It adds what decides the speed of the generated code: lanes and
-register tiles, data moved into each cache, occupancy, coalescing, bank conflicts, conditions.
+The walk is the one of `ansor-0.19`. This set corrects Ansor's accidental behaviour: thread axes
+that a cooperative fetch names again count once, touch tables belong to one loop, regions and
+strides to one buffer, positions of annotated loops are distinguished, multiply-adds are counted,
+and buffers of equal weight keep their order of appearance. It adds what decides the speed of the
+generated code: lanes and register tiles, data moved into each cache, occupancy, coalescing, bank
+conflicts, conditions.
 """
 
 from __future__ import annotations
@@ -51,15 +52,21 @@ _VTHREAD = 7
 
 @dataclass(slots=True)
 class _Collected:
-    """The stores of one buffer in program order, and its allocation (bytes, elements, loops)."""
+    """The stores of one buffer in program order, and its allocation.
+
+    `allocation` is bytes, elements, and the product of the loops around it; None without one.
+    """
 
     stores: list[StoreFacts] = field(default_factory=list)
     allocation: tuple[int, int, float] | None = None
 
 
 class _Collector:
-    """Notes every store and allocation of the walk. Of buffers whose elements are zero but for a
-    remainder, `patterns` tell that: sums of them leave iterations out (`sparse_sums.py`)."""
+    """Visitor that records every store and allocation of the walk.
+
+    `patterns` describes buffers that are zero except at elements with certain remainders; sums over
+    such buffers leave iterations out (`sparse_sums.py`).
+    """
 
     def __init__(self, machine: Machine, patterns: Patterns) -> None:
         self._machine, self._patterns = machine, patterns
@@ -112,14 +119,16 @@ def features_from_func(func: PrimFunc, target: Target) -> FeatureRows:
 
 
 def features_and_buffers(func: PrimFunc, target: Target) -> tuple[FeatureRows, list[str]]:
-    """`features_from_func`, and the buffer that each row is about: passes may move stores past
-    others and keep a buffer in another."""
+    """The rows of `features_from_func`, and the name of the buffer that each row describes.
+
+    Take the buffers from here: passes may reorder stores, and keep one buffer in another.
+    """
     func, patterns = _as_followed(func, target)
     return _values(func, patterns, target), list(_stored(func).values())
 
 
 def _values(func: PrimFunc, patterns: Patterns, target: Target) -> FeatureRows:
-    """The features of a function that the passes followed are done with."""
+    """The feature rows of a function to which the passes of `_as_followed` have been applied."""
     machine = machine_of(target)
     collector = _Collector(machine, patterns)
     Nest(func, collector)
@@ -148,11 +157,12 @@ def _stored(func: PrimFunc) -> dict[Var, str]:
 
 
 def _as_followed(func: PrimFunc, target: Target) -> tuple[PrimFunc, Patterns]:
-    """`func` after those passes of the CPU's pipeline that decide which loops there are, inside of
-    all borders, and where its buffers are known to be zero.
+    """Apply to `func` the passes of the CPU's pipeline that decide which loops there are, and drop
+    its border conditions; also return where its buffers are known to be zero.
 
-    Selects that guard loads are conditions, invariants leave their loops, and values that become
-    outputs are kept in them. What sums leave out `sparse_sums.py` tells.
+    Selects that guard loads become conditions, loop invariants leave their loops, and values that
+    become outputs are kept in those outputs. `sparse_sums.py` describes the terms that sums leave
+    out. A GPU's function stays as it is.
     """
     if target.is_gpu:
         return func, {}
@@ -163,21 +173,21 @@ def _as_followed(func: PrimFunc, target: Target) -> tuple[PrimFunc, Patterns]:
 
 
 def passes_followed(zeros: bool = False) -> tuple[Pass, ...]:
-    """The passes of `_as_followed`. What each does to loops, `features/batched/autosched_1` says
-    again in numbers, or leaves to this path.
+    """The passes of `_as_followed`.
 
-    With `zeros`, for a function whose sums leave out what is known to be zero: their nests are
-    apart, so that nothing that they begin with moves into them.
+    For each of them, `features/batched/autosched_1` either computes its effect on loops in numbers,
+    or leaves the candidates to this path. `zeros` is for a function with sums that leave out terms
+    known to be zero: such a sum becomes several nests, so that no initialisation moves into them.
     """
     left_out = (SkipZeros, SinkInit) if zeros else SkipZeros
     return tuple([p for p in CPU_LOOPS if not isinstance(p, left_out)])
 
 
 def foreseen_nests(func: PrimFunc, target: Target) -> list[Planned]:
-    """The nests that the CPU code generator will make of `func`, lowered as for features.
+    """Predict the nests that the CPU code generator will make of `func`, lowered as for features.
 
-    Buffers in order of first store. What it made in the end, PromoteAccumulators and
-    VectorizeInnermost tell of the code (`planned`).
+    Buffers come in order of first store. The nests that it really made are in `planned` of
+    PromoteAccumulators and VectorizeInnermost.
     """
     machine = machine_of(target)
     collector = _Collector(machine, {})

@@ -1,16 +1,17 @@
-"""Sums whose terms are known to be zero but for a remainder: one nest in place of several.
+"""Describe a sum whose terms are zero except at some remainders by one of its loop nests.
 
     for h in 16: for r in 4: Y[h] = Y[h] + P[h + r] * K[r]       (P[i] is zero unless i % 2 == 0)
 
-The code generator makes a nest of the outputs with each remainder, which has the steps that count
-(SkipZeros). They are alike but for where they begin. The store counted here is in one of them,
-whose loops take every second iteration, and is made as often as all of them together, here twice:
+The code generator makes one nest for the outputs of each remainder, with only the steps whose terms
+count (SkipZeros). These nests differ only in where they begin. The store counted here is in one of
+them, whose loops take every second iteration, and runs as often as all of them together, here
+twice:
 
     for h in 8: for r in 2: Y[h * 2] = Y[h * 2] + P[h * 2 + r * 2] * K[r * 2]
 
-Of the copies to P, which stay as they are, those count that are read. The nests themselves take
-three to seven times as long to work out, and rank candidates no better (0.794 and 0.786 of the
-pairs of five transposed convolutions).
+The copies to P stay as they are, but only the copies that are read count. Analysing the nests
+themselves takes three to seven times as long, and ranks candidates no better (0.794 and 0.786 of
+the pairs of five transposed convolutions).
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ Patterns = Mapping[Var, Sequence[Pattern]]
 
 
 class SparseSum(NamedTuple):
-    """A sum in one of its nests: the store, the loops around it without those that run once, how
-    many of them are outside each depth of all loops, and how often its iterations are made."""
+    """One of the nests that a sum becomes.
+
+    `store` is the store in that nest, `loops` the loops around it without those that run once.
+    `outside[d]` is how many of the sum's d outermost loops are among `loops`. `times` is how often
+    the nest's iterations run.
+    """
 
     store: BufferStore
     loops: list[Loop]
@@ -45,7 +50,7 @@ class SparseSum(NamedTuple):
 
 
 def sparse_sum(store: BufferStore, loops: Sequence[Loop], patterns: Patterns) -> SparseSum | None:
-    """The store inside these loops, outermost first; None for one that leaves nothing out."""
+    """The sum inside these loops (outermost first) as one nest; None if it leaves no terms out."""
     followed = [r for r in zero_steps(store, patterns) if _is_followed(r, store, loops)]
     if not followed:
         return None
@@ -74,7 +79,7 @@ def sparse_sum(store: BufferStore, loops: Sequence[Loop], patterns: Patterns) ->
 
 
 def sparse_facts(store: BufferStore, sparse: SparseSum, nest: Nest, machine: Machine) -> StoreFacts:
-    """What is noted of the store, which knows what it is in all iterations."""
+    """The facts of the store in one nest of its sum; `whole` has those of all its iterations."""
     around = copy(nest)
     around.loops = [replace(loop, table={}) for loop in nest.loops]
     whole = store_facts(store, around, machine, {})
@@ -88,8 +93,8 @@ def sparse_facts(store: BufferStore, sparse: SparseSum, nest: Nest, machine: Mac
 
 
 def _is_followed(residue: Residue, store: BufferStore, loops: Sequence[Loop]) -> bool:
-    """Whether nests are made for the remainder: neither lanes nor serial loops over the last
-    dimension of the output are taken apart."""
+    """Whether the sum becomes nests by this remainder: neither lanes nor loops over the last
+    dimension of the output are split by it, unless such a loop is parallel."""
     last = free_vars(store.indices[-1])
     kept = {
         loop.var
@@ -101,7 +106,7 @@ def _is_followed(residue: Residue, store: BufferStore, loops: Sequence[Loop]) ->
 
 
 def _strided(loop: Loop, period: int) -> Loop | None:
-    """The loop with one of so many iterations; None where that is one."""
+    """The loop with one of every `period` iterations; None if it then runs once."""
     if period == 1:
         return loop
     extent, low = -(-loop.extent // period), loop.span[0]

@@ -1,4 +1,4 @@
-"""What feature set `autosched-1` notes of one store while the walk stands at it."""
+"""The facts that feature set `autosched-1` records of one store during the walk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VTHREAD = 7
 
 @dataclass(slots=True)
 class Reuse:
-    """Why, after how many iterations and bytes, and how often an element is accessed again."""
+    """Why an element is accessed again, after how many iterations and bytes, and how often."""
 
     kind: str
     iterations: float
@@ -33,22 +33,25 @@ class Reuse:
 
 @dataclass(slots=True)
 class StoreFacts:
-    """One store. `accesses` are in order of appearance, the stored buffer first; `strides` has for
-    each access its stride along every loop, and `reuse` how it is reused.
+    """The facts of one store.
 
-    `loops` are the enclosing ones, outermost first, `iterations` the product of their extents,
-    `outermost` is the loop outside all others (None without any), `counts` the operations of one
-    iteration, `instructions` those of a vector besides loads, `guards` the number of loops around
-    each condition, `launch`, `step` and `siblings` those of the walk, `floor` the loops outside the
-    perfect nest around the store `stmt`.
+    `accesses` are in order of appearance, the stored buffer first. `strides` has for each access
+    its stride along every loop, `reuse` how it is reused.
 
-    `others` are further places at which accesses read: position of the access, index tuple and
-    strides. Along the variables `uneven` some access does not move evenly; `constant` is the part
-    of the stored address that no variable changes.
+    `loops` are the enclosing loops, outermost first, `iterations` the product of their extents,
+    `outermost` the outermost loop around the store (None without loops). `counts` are the
+    operations of one iteration, `instructions` the instructions for a vector besides loads.
+    `guards` is the number of loops around each condition. `launch`, `step` and `siblings` are
+    copied from the walk. `floor` is the number of loops outside the perfect nest around the store
+    `stmt`.
 
-    Of what leaves iterations out, `share` of them are made; of a sum, `whole` is then the store
-    with all of them, and `outside` has for every depth of its loops how many of these are left
-    (`sparse_sums.py`).
+    `others` are the further places that accesses read: position of the access, index tuple and
+    strides. Some access has no even stride along the variables `uneven`. `constant` is the constant
+    part of the stored address.
+
+    A store that leaves iterations out runs a `share` of them. If it is a sum, `whole` is the store
+    with all iterations, and `outside` has for every depth of the loops of `whole` how many of them
+    remain (`sparse_sums.py`).
     """
 
     stmt: BufferStore
@@ -75,7 +78,7 @@ class StoreFacts:
 
     @property
     def runs(self) -> float:
-        """Iterations that are not left out."""
+        """The number of iterations that are not left out."""
         return self.iterations * self.share
 
     @property
@@ -91,7 +94,8 @@ class StoreFacts:
         )
 
     def operations(self, kinds: range) -> int:
-        """Of one iteration, a multiply-add counting as two; `kinds` index names.OP_COUNTERS."""
+        """The operations of one iteration, a multiply-add as two; `kinds` index
+        names.OP_COUNTERS."""
         return sum(self.counts[kinds.start : kinds.stop]) + (
             self.counts[_FLOAT_MAD] if _FLOAT_MAD in kinds else 0
         )
@@ -100,7 +104,10 @@ class StoreFacts:
 def store_facts(
     stmt: BufferStore, nest: Nest, machine: Machine, known: dict[Expr, Coefficients]
 ) -> StoreFacts:
-    """Analyse the store; the touch tables of its loops gain its entries, `known` its indices."""
+    """Analyse the store.
+
+    Adds the store's entries to the touch tables of its loops, and its indices to `known`.
+    """
     accesses = list(reversed(accesses_of(stmt, nest)))
     loops = _distinct(nest.loops, accesses)
     strides = Strides(loops, known)
@@ -129,7 +136,7 @@ def store_facts(
 
 
 def _others(accesses: Sequence[Access], strides: Strides) -> list[tuple[int, Index, list[int]]]:
-    """Places of an access but its first one."""
+    """The places that accesses read besides their first one."""
     return [
         (k, index, strides.of(index, access))
         for k, access in enumerate(accesses)
@@ -140,14 +147,14 @@ def _others(accesses: Sequence[Access], strides: Strides) -> list[tuple[int, Ind
 
 
 def _kept(floor: int, loops: Sequence[Loop], kept: Sequence[Loop]) -> int:
-    """How many of the first `floor` loops are among those kept."""
+    """How many of the first `floor` of `loops` are among `kept`."""
     if len(loops) == len(kept):
         return floor
     return sum(any(loop is other for other in kept) for loop in loops[:floor])
 
 
 def _counts(stmt: BufferStore) -> list[int]:
-    """The counters of names.OP_COUNTERS, where a sum with a product is one multiply-add."""
+    """The counters of names.OP_COUNTERS; a sum with a product counts as one multiply-add."""
     counts = count_ops(stmt.value)
     if not counts[_FLOAT_ADDSUB] or not counts[_FLOAT_MUL]:
         return counts
@@ -159,9 +166,10 @@ def _counts(stmt: BufferStore) -> list[int]:
 
 
 def _distinct(loops: Sequence[Loop], accesses: Sequence[Access]) -> list[Loop]:
-    """The loops, but of several attributes of one thread axis only the innermost.
+    """The loops; of several attributes of one thread axis, only the innermost.
 
-    A cooperative fetch names the kernel's axes again: they are the same threads, not more of them.
+    A cooperative fetch names the kernel's axes again: they are the same threads, not additional
+    ones.
     """
     if not any(loop.thread for loop in loops):
         return list(loops)

@@ -1,7 +1,7 @@
-"""What `autosched-1` knows of tensor cores: fragments are registers, their stores those of a warp.
+"""Tensor cores in `autosched-1`: fragments are registers, and a warp does their stores together.
 
-The loops of such a store are what the instructions stand for, so that no thread axis stands for the
-32 lanes: ldmatrix, mma.sync and the store of a result are done by all of them together.
+The loops of such a store stand for the instructions. No thread axis stands for the 32 lanes, since
+ldmatrix, mma.sync and the store of a result are done by all lanes together.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _FRAGMENT = "wmma."
 _SPEED_BITS = 256
 """Bits of one operand that tensor cores multiply in the time of one float32 multiply-add."""
 _OF_WARPGROUP = 1.6
-"""How much faster wgmma is than mma.sync, of which an H100 does 0.62 of what its tensor cores can
+"""The speed of wgmma relative to mma.sync, which reaches 0.62 of the peak of an H100's tensor cores
 (arXiv 2402.13499)."""
 _LOADED_BYTES = 16.0
-"""Of a lane, by one ldmatrix of four matrices."""
+"""Bytes that one ldmatrix of four matrices loads for a lane."""
 
 
 def is_fragment(info: BufferInfo) -> bool:
@@ -25,12 +25,12 @@ def is_fragment(info: BufferInfo) -> bool:
 
 
 def scope_of(info: BufferInfo) -> str:
-    """global, shared or local; fragments are local."""
+    """The memory scope: global, shared or local; fragments are local."""
     return "local" if is_fragment(info) else info.scope or "global"
 
 
 def by_warp(store: StoreFacts) -> bool:
-    """Whether a warp does the store together: something that it accesses is a fragment."""
+    """Whether the lanes of a warp do the store together, because it accesses a fragment."""
     return any(is_fragment(access.info) for access in store.accesses)
 
 
@@ -39,7 +39,7 @@ def speed(store: StoreFacts) -> float:
 
     Tensor cores do 8 (tf32), 16 (16 bits) or 32 times (bytes) the multiply-adds of float32 (NVIDIA
     A100 Tensor Core GPU Architecture, table 1); the ratios of H100 are near. ldmatrix loads 16
-    bytes of a lane, a result is stored in pairs.
+    bytes for a lane. A result is stored in pairs.
     """
     if not by_warp(store):
         return 1.0
@@ -48,7 +48,7 @@ def speed(store: StoreFacts) -> float:
         return 2.0
     if store.reduces:
         factors = [info for info in sources if is_fragment(info) and info is not store.stored.info]
-        if not factors:  # a warpgroup's, from shared memory
+        if not factors:  # the instruction of a warpgroup, whose operands are in shared memory
             return _OF_WARPGROUP * _SPEED_BITS / (8 * max(info.bytes for info in sources[1:]))
         return _SPEED_BITS / (8 * max(info.bytes for info in factors))
     return _LOADED_BYTES / store.stored.info.bytes if sources else 1.0

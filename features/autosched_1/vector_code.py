@@ -1,4 +1,4 @@
-"""How well the loops inside a store fill the vector registers, read from their plan.
+"""Predict from their plan how well the loops inside a store fill the vector registers.
 
 The CPU code generator takes its lanes and its tile of outputs from the same plan (autosched/nest).
 """
@@ -20,12 +20,14 @@ from autosched.nest.visits import Visit, visits
 
 @dataclass(frozen=True, slots=True)
 class VectorCode:
-    """Foreseen vector code: `lanes` of a register, `accumulators` held in registers at once, the
-    `registers` they and their operands need, and `cycles` for each vector of one iteration. Where
-    a loop is cut in two, lanes and cycles are those of both on average.
+    """Predicted vector code of a store.
 
-    `folded`: the lanes run along the reduction. `gathers` counts reads whose lanes are apart.
-    `order` are the loops as the code runs them, down to lanes; of loops cut in two the larger part.
+    `lanes` is the number of lanes of a register, `accumulators` the number held in registers at
+    once, `registers` the number that they and their operands need, `cycles` the cycles for each
+    vector of one iteration. Where a loop is cut in two, lanes and cycles are averages over both
+    parts. `folded` tells that the lanes run along the reduction. `gathers` counts reads whose lanes
+    are neither one element nor neighbours. `order` has the loops in the order of the code, down to
+    lanes; where a loop is cut in two, those of the larger part.
     """
 
     lanes: float
@@ -39,10 +41,9 @@ class VectorCode:
 
 @lru_cache(maxsize=20_000)
 def vector_code(store: ScalarStore, core: Core, accesses: int) -> VectorCode:
-    """The code that the store becomes.
+    """The predicted code of the store.
 
-    The order of its loops is given for the stored access and the first of its reads, in all
-    `accesses` of them.
+    `order` has the strides of the stored access and of the first reads, `accesses` in all.
     """
     pieces = plan_store(store, core)
     fit = core.lanes(store.element)
@@ -58,7 +59,7 @@ def vector_code(store: ScalarStore, core: Core, accesses: int) -> VectorCode:
 
 def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> VectorCode:
     nest = piece.nest
-    registers = -(-nest.width // fit)  # of one vector
+    registers = -(-nest.width // fit)  # that all lanes of the nest take
     lanes, order = nest.width / registers, visits(piece, accesses)
     if piece.tile is None:
         needed = 1 + len(nest.steps)
@@ -74,7 +75,7 @@ def _code(piece: Piece, core: Core, fit: int, weight: float, accesses: int) -> V
 
 
 def _plain_cycles(nest: LoopNest, core: Core, weight: float) -> float:
-    """Of a vector that is read, worked on and stored; lanes that are apart one by one."""
+    """Cycles to load, compute and store one vector; lanes that are no neighbours go one by one."""
     loads = total(float(nest.width) if nest.gathered(k) else 1.0 for k in range(len(nest.steps)))
     if nest.scattered:
         loads += nest.width
@@ -82,5 +83,5 @@ def _plain_cycles(nest: LoopNest, core: Core, weight: float) -> float:
 
 
 def _held_steps(nest: LoopNest, tile: Tile) -> int:
-    """Steps of the reduction between loading the accumulators and storing them."""
+    """The number of reduction steps between loading and storing the accumulators."""
     return math.prod([nest.loops[k].extent for k in tile.inside])

@@ -1,18 +1,19 @@
-"""Programs as most of their iterations are: inside all borders, with no remainder of a tile.
+"""Reduce a program to what most of its iterations do: inside all borders, in full tiles.
 
     for i in 4: for j in 16:
         if likely(i * 16 + j < 57):
             P[i * 16 + j] = if_then_else(1 <= i * 16 + j, X[i * 16 + j - 1], 0.0)
 
-The code generator cuts loops so that most of their iterations ask for nothing (LoopPartition and
-HintBorders). Rows tell of these, as if all iterations were like them:
+The code generator cuts loops so that most of their iterations check no condition (LoopPartition and
+HintBorders). Feature rows describe these iterations, as if all iterations were like them:
 
     for i in 4: for j in 16: P[i * 16 + j] = X[i * 16 + j - 1]
 
-How far loops reach beyond a buffer is a column. Rows of all the pieces that loops are cut into
-rank candidates no better: of 46 tasks, models of other operators order 0.732 of the pairs with
-them and 0.735 without, the best of the eight predicted fastest is at 0.924 and 0.927 of the
-fastest; those that know 64 candidates of the task order 0.786 and 0.782, and find 0.988 and 0.990.
+How far loops reach beyond a buffer is a column of its own. Rows for all pieces that loops are cut
+into rank candidates no better. Of 46 tasks, models trained on other operators order 0.732 of the
+pairs with such rows and 0.735 without; the best of the eight predicted fastest is at 0.924 and
+0.927 of the fastest. Models trained on 64 candidates of the task order 0.786 and 0.782, and find
+0.988 and 0.990.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _CALLS, _LOADS = bits_of(Call), bits_of(BufferLoad, ProducerLoad)
 
 
 def within_bounds(func: PrimFunc) -> PrimFunc:
-    """`func` where each likely() holds, and stored values are what they are inside of a border."""
+    """`func` where each likely() holds, and stored values are those inside of borders."""
     return func.with_body(_stmt(func.body))
 
 
 def value_within_bounds(value: Expr) -> Expr:
-    """A stored value, or the body of an operation, inside of a border.
+    """A stored value, or the body of an operation, as it is inside borders.
 
-    if_then_else(1 <= i and i < 9, A[i - 1], 0.0) * B[i] -> A[i - 1] * B[i]
+        if_then_else(1 <= i and i < 9, A[i - 1], 0.0) * B[i] -> A[i - 1] * B[i]
 
-    A choice between something and a constant by conditions on indices is what they choose between;
-    one that asks for a remainder, as where zeros are inserted, stays.
+    An if_then_else that chooses between a value and a constant by conditions on indices becomes the
+    value. A condition on a remainder, as where zeros are inserted between elements, stays.
     """
     return rewrite_expr(value, _inside) if kinds(value) & _CALLS else value
 

@@ -1,4 +1,4 @@
-"""Candidates whose plans compute the same, put together as arrays."""
+"""Merge candidates whose plans compute the same program into arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ MOST_AT_ONCE = 8192
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Candidates of one plan: which ones, and (candidate, number) their numbers."""
+    """Candidates of one plan.
+
+    `members` are the candidates by index, `numbers` (candidate, number) the numbers of their steps.
+    """
 
     plan: Plan
     members: list[int]
@@ -27,7 +30,7 @@ class Alike:
 
 
 def parts_of(alike: list[Alike]) -> list[list[Alike]]:
-    """Not too many candidates at once."""
+    """Divide the candidates into parts of at most `MOST_AT_ONCE`."""
     parts: list[list[Alike]] = [[]]
     size = 0
     for those in alike:
@@ -43,7 +46,7 @@ def parts_of(alike: list[Alike]) -> list[list[Alike]]:
 
 
 def some_of(alike: list[Alike], chosen: Collection[int]) -> list[Alike]:
-    """The members whose place among all is one of `chosen`, in order."""
+    """Keep the members whose position among all members is in `chosen`, in order."""
     found, start, wanted = [], 0, set(chosen)
     for those in alike:
         kept = [k for k in range(len(those.members)) if start + k in wanted]
@@ -55,7 +58,7 @@ def some_of(alike: list[Alike], chosen: Collection[int]) -> list[Alike]:
 
 
 def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
-    """The arrays of candidates whose plans compute the same."""
+    """The arrays of candidates whose plans compute the same program."""
     sizes = np.array([len(those.members) for those in alike])
     starts = np.cumsum([0, *sizes])
     numbers = _table(alike)
@@ -88,7 +91,10 @@ def population_of(alike: list[Alike], texts: Texts | None = None) -> Population:
 
 
 def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:
-    """Which stages, by number, have the same loops: those of many plans are one object."""
+    """For each `Loops`, the numbers of the stages that have it.
+
+    Many plans share one `Loops` object, so that most are found by id.
+    """
     found: dict[Loops, list[int]] = {}
     known: dict[int, list[int]] = {}
     for k, stage in enumerate(stages):
@@ -100,7 +106,7 @@ def _by_loops(stages: list[StagePlan]) -> dict[Loops, list[int]]:
 
 
 def _table(alike: list[Alike]) -> Ints:
-    """A row for each candidate: 1, then its numbers."""
+    """(candidate, number): column 0 is 1, then the numbers of the candidate."""
     width = max(those.numbers.shape[1] for those in alike)
     found = np.ones((sum(len(those.members) for those in alike), width + 1), np.int64)
     start = 0
@@ -112,11 +118,15 @@ def _table(alike: list[Alike]) -> Ints:
 
 
 def _factors(numbers: Ints, rows: Ints, columns: list[tuple[Columns, ...]], sizes: Ints) -> Ints:
-    """(splits, rows): the factors, products of numbers; `columns` of each plan in turn."""
+    """(split, candidate): the factor of each split, a product of numbers of the candidate.
+
+    `columns` has for each plan the columns of `numbers` that each split multiplies; `sizes` is the
+    number of candidates of each plan.
+    """
     splits = len(columns[0])
     each = list(chain.from_iterable(columns))
     most = max(map(len, each), default=0)
-    rest = [(0,) * k for k in range(most, -1, -1)]  # number 0 is 1
+    rest = [(0,) * k for k in range(most, -1, -1)]  # padding: column 0 of `numbers` is 1
     flat = chain.from_iterable([own + rest[len(own)] for own in each])
     table = np.fromiter(flat, np.int64, len(each) * most).reshape(len(columns), splits, most)
     which = np.repeat(table.transpose(2, 1, 0), sizes, axis=2)

@@ -1,5 +1,8 @@
-"""Tables by (loop, candidate), worked through loop after loop: NumPy's own accumulations go through
-the loops of each candidate by themselves, which takes many times as long."""
+"""Scan (loop, candidate) tables along the loops, one loop at a time.
+
+NumPy's own accumulations scan the loops of each candidate by themselves, which takes many times as
+long.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ Counts = npt.NDArray[np.int16]
 
 
 def sums(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Of each loop and those before it."""
+    """Prefix sums over loops: row k is the sum of rows 0 to k."""
     found = table.copy()
     for before, own in pairwise(found):
         own += before
@@ -23,12 +26,12 @@ def sums(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
 
 
 def sums_from_last(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Of each loop and those after it."""
+    """Suffix sums over loops: row k is the sum of rows k to the last."""
     return sums(table[::-1])[::-1]
 
 
 def products(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Of each loop and those before it."""
+    """Prefix products over loops: row k is the product of rows 0 to k."""
     found = table.copy()
     for before, own in pairwise(found):
         own *= before
@@ -36,30 +39,33 @@ def products(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
 
 
 def products_from_last(table: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Of each loop and those after it."""
+    """Suffix products over loops: row k is the product of rows k to the last."""
     return products(table[::-1])[::-1]
 
 
 def marks(flags: npt.NDArray[np.bool_]) -> Counts:
-    """How many are marked, of each loop and those before it."""
+    """Row k counts the flags that are set in rows 0 to k."""
     return sums(flags.astype(np.int16))
 
 
 def marks_from_last(flags: npt.NDArray[np.bool_]) -> Counts:
-    """How many are marked, of each loop and those after it."""
+    """Row k counts the flags that are set in rows k to the last."""
     return sums_from_last(flags.astype(np.int16))
 
 
 def taken(table: npt.NDArray[_Made], loops: npt.NDArray[np.integer]) -> npt.NDArray[_Made]:
-    """The entries of the loops of these numbers, each candidate's own (`np.take_along_axis`)."""
+    """For each candidate, the entries of `table` in its rows `loops` (`np.take_along_axis`)."""
     return table.take(loops * np.int64(table.shape[1]) + np.arange(table.shape[1]))
 
 
 def picked(
     table: npt.NDArray[_Made], those: npt.NDArray[np.intp] | npt.NDArray[np.bool_]
 ) -> npt.NDArray[_Made]:
-    """The entries of these candidates: `table[..., those]` has all loops of one candidate next to
-    each other in memory, so that what is then done loop after loop takes twice as long."""
+    """Select the columns `those` of `table` along its last axis.
+
+    `table[..., those]` would put all loops of one candidate next to each other in memory; work that
+    then goes loop by loop takes twice as long.
+    """
     if those.dtype == np.bool_:
         return table.compress(those, axis=-1)
     return table.take(those, axis=-1)

@@ -1,4 +1,4 @@
-"""What the text of an index says: of an axis whose loops are mixed, and of all axes of a stage."""
+"""The index text of an axis whose loops are mixed, and the texts of all axes of a stage."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ Bounds = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class AxisText:
-    """An axis: its text, simplified, and what the walk would find in it.
+    """An axis as text, and what the walk would find in it.
 
-    `raw` is the text as bounds make it, which larger expressions are simplified from. `start` are
-    the ends while no loop runs, `ends` by position when the loop and those inside run. It
-    `vanishes` where it is 0, but perhaps by conditions alone.
+    `raw` is the text as bound inference makes it, from which larger expressions are simplified;
+    `text` is its simplified form and `terms` are the terms of that sum. `start` are the bounds of
+    the values while no loop runs; `ends` has, by position of a loop, those while it and the loops
+    inside it run. `used` tells by position whether the loop is in the text; `counts` are the
+    operations in it. `vanishes` tells that the text is 0, perhaps only because of conditions.
     """
 
     raw: Expr
@@ -31,7 +33,8 @@ class AxisText:
 
     @cached_property
     def scales(self) -> tuple[int, ...]:
-        """What its terms are multiplied with; empty where one is no digit of something."""
+        """The scale of each term; empty where a term is no positive multiple of a variable,
+        quotient or remainder."""
         found = []
         for term in self.terms:
             inside, scale = term, 1
@@ -44,20 +47,26 @@ class AxisText:
 
     @property
     def divided(self) -> bool:
-        """Whether it is a quotient as a whole."""
+        """Whether the whole text is a quotient."""
         return isinstance(self.text, FloorDiv)
 
     @property
     def cut(self) -> bool:
-        """Whether it is a digit of a sum: Ansor may write it otherwise in a difference, as it makes
-        o % 120 // 24 of (o * 3 + t) % 360 // 72."""
+        """Whether the text is a digit of a sum, the quotient of a remainder.
+
+        In a difference, Ansor may write it otherwise: it turns (o * 3 + t) % 360 // 72 into o % 120
+        // 24.
+        """
         return isinstance(self.text, FloorDiv) and isinstance(self.text.a, FloorMod)
 
 
 @dataclass(frozen=True, eq=False)
 class StageText:
-    """All axes of a stage; `variables` and `sizes` of its loops by position, `conditions` around
-    the store."""
+    """The texts of all axes of a stage.
+
+    `key` has the numbers that they follow from. `variables` (None for a loop that runs once) and
+    `sizes` are those of the stage's loops by position. `conditions` are around the store.
+    """
 
     key: tuple[int, ...]
     variables: tuple[Var | None, ...]

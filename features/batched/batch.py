@@ -1,4 +1,4 @@
-"""Candidates in, rows out: many at once where that can be done, the others one by one."""
+"""Compute the feature rows of many candidates at once where possible, the others one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _MOST_PLANS = 50_000
 
 @dataclass
 class Share:
-    """How many candidates were asked for, how many were worked out one by one, and why."""
+    """How many candidates were asked for, how many of them were computed one by one, and why.
+
+    `structures` and `programs` count the different plans and programs.
+    """
 
     candidates: int = 0
     one_by_one: int = 0
@@ -49,7 +52,10 @@ class Share:
 
 @dataclass(eq=False)
 class Program:
-    """What candidates compute, or `why` there are no rows; `ops` are then for limits only."""
+    """What a group of candidates computes.
+
+    `why` is the reason if there are no rows; `ops` then only serve to apply limits.
+    """
 
     ops: ProgramOps | None
     why: str = ""
@@ -58,7 +64,7 @@ class Program:
 
 
 class _Limited(NamedTuple):
-    """The members that the limits refuse, those they may refuse and why, and the others."""
+    """Candidates sorted by a GPU's limits: refused, perhaps refused (for `reasons`), and others."""
 
     refused: list[int]
     unsure: list[int]
@@ -69,7 +75,7 @@ class _Limited(NamedTuple):
 class BatchedFeatures:
     """Rows of `ansor-0.19` for candidates of one DAG and target.
 
-    Plans and programs are kept from call to call; `share` counts.
+    Plans and programs are kept from call to call; `share` counts candidates.
 
     >>> import autosched
     >>> task = autosched.Task.from_workload("matmul", M=2, N=2, K=2)
@@ -102,7 +108,7 @@ class BatchedFeatures:
         return found
 
     def rows_of(self, candidates: Sequence[Steps]) -> list[Rows | None]:
-        """As `__call__`, with the buffer that each row is about."""
+        """As `__call__`, with the buffer that each row describes."""
         buffers: list[tuple[str, ...]] = [()] * len(candidates)
         values, rest = self.at_once(candidates, buffers)
         found = [None if v is None else Rows(v, b) for v, b in zip(values, buffers, strict=True)]
@@ -113,9 +119,9 @@ class BatchedFeatures:
     def at_once(
         self, candidates: Sequence[Steps], buffers: list[tuple[str, ...]] | None = None
     ) -> tuple[list[FeatureRows | None], list[int]]:
-        """The rows that the arrays have a rule for, and the other candidates by number.
+        """The rows of candidates that have a rule in array form, and the indices of the others.
 
-        `buffers`, where given, receives the buffers of the rows.
+        `buffers`, where given, receives the buffers of each candidate's rows.
         """
         found: list[FeatureRows | None] = [None] * len(candidates)
         programs: dict[tuple[Any, ...], list[Alike]] = defaultdict(list)
@@ -135,7 +141,8 @@ class BatchedFeatures:
     def _sort(
         self, candidates: Sequence[Steps], programs: dict[tuple[Any, ...], list[Alike]]
     ) -> list[int]:
-        """Put candidates to those of their program; those without are returned."""
+        """Add candidates to the lists of their programs; return the indices of those without a
+        plan."""
         rest: list[int] = []
         if len(self._plans) > _MOST_PLANS:
             self._plans.clear()
@@ -156,7 +163,7 @@ class BatchedFeatures:
         return rest
 
     def _plan(self, steps: Steps) -> Plan | str:
-        """The plan, or why there is none."""
+        """The plan of `steps`, or the reason why there is none."""
         try:
             return self._planner.plan_of(steps)
         except UnsupportedError as error:
@@ -168,7 +175,7 @@ class BatchedFeatures:
         found: list[FeatureRows | None],
         buffers: list[tuple[str, ...]] | None,
     ) -> list[int]:
-        """Put the rows of all candidates where they belong; returns those without."""
+        """Store the rows of all candidates in `found`; return the indices of those without rows."""
         rest: list[int] = []
         for key, alike in programs.items():
             for part in parts_of(alike):
@@ -182,7 +189,7 @@ class BatchedFeatures:
         found: list[FeatureRows | None],
         buffers: list[tuple[str, ...]] | None,
     ) -> list[int]:
-        """Work out the candidates of one program; returns those that must be done one by one."""
+        """Compute the candidates of one program; return those that must be computed one by one."""
         members = [n for those in alike for n in those.members]
         rest: list[int] = []
         ops: ProgramOps | None = None
@@ -205,7 +212,7 @@ class BatchedFeatures:
             self._programs[key] = Program(ops, str(error))
             self.share.reasons[str(error)] += len(members)
             return [*rest, *members]
-        except ScheduleError:  # of other numbers the same program may be legal
+        except ScheduleError:  # with other numbers the same program may be legal
             self.share.reasons[ILLEGAL] += len(members)
             return [*rest, *members]
         bad = rows.forms.bad
@@ -234,7 +241,7 @@ class BatchedFeatures:
         return program
 
     def refused(self, candidates: Sequence[Steps]) -> list[bool]:
-        """Where the limits of a GPU certainly refuse a candidate, whose rows would be None."""
+        """Whether the limits of a GPU certainly refuse each candidate, so that it has no rows."""
         found = [False] * len(candidates)
         if self._limits is None:
             return found
@@ -249,12 +256,12 @@ class BatchedFeatures:
                             found[n] = True
                 except UnsupportedError as error:
                     self._programs[key] = Program(None, str(error))
-                except ScheduleError:  # which is said one by one
+                except ScheduleError:  # the path for single candidates reports it
                     continue
         return found
 
     def _within_limits(self, ops: ProgramOps, alike: list[Alike]) -> _Limited:
-        """Sort the members by what threads and memory say of them."""
+        """Sort the members by the limits on threads and memory."""
         assert self._limits is not None
         with np.errstate(all="ignore"):
             nest = build_nest(ops, population_of(alike, Texts(blank=True)))

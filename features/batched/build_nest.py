@@ -1,9 +1,10 @@
-"""Bounds and loops of all stages of many candidates that compute the same.
+"""Compute the bounds and loops of all stages for many candidates of one program.
 
-The arrays say what InferBound and ScheduleOps would: the region of every stage, its loops, and its
-axes in terms of the loops around. Loops that a split does not divide reach beyond what they split:
-so do regions, indices and what stores touch, but not a region for which all these loops run. Where
-a candidate needs a rule that is not here (reads that differ, say) it is refused.
+The arrays hold what InferBound and ScheduleOps would compute: the region of every stage, its loops,
+and its axes in terms of the loops around. Loops of a split that does not divide reach beyond the
+loop that they split: so do regions, indices and what stores touch, but not a region for which all
+these loops run. A candidate that needs a rule that is not implemented here (reads that differ, say)
+is refused.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from autosched.features.batched.regions import region_of
 from autosched.features.batched.threads import storage_ranks, tables_of
 from autosched.tir.expr import Var
 
-_DIGIT = 12  # bits of a token of a place in the program
+_DIGIT = 12  # bits of one token; tokens make up a position in the program
 _DEPTH = 4  # tokens after the first
-_BEFORE = 32  # from a loop to what stands right before it; as many stages have an order
+_BEFORE = 32  # from the token of a loop back to those of the stages right before it, at most 32
 _LAST = (1 << _DIGIT) - 1
 _BEYOND = "a part of a stage whose loops reach beyond it"
 
 
 def build_nest(ops: ProgramOps, population: Population) -> Nest:
-    """The nest of all candidates of `population`."""
+    """Build the nest of all candidates of `population`."""
     forms = Forms(population.count)
     count = len(ops.stages)
     if count >= _BEFORE:
@@ -44,7 +45,7 @@ def build_nest(ops: ProgramOps, population: Population) -> Nest:
     for buffer, known in ops.buffers.items():
         if all(extent is not None for extent in known.shape):
             nest.shapes[buffer] = [forms.full(extent or 0) for extent in known.shape]
-    sizes: dict[int, list[Ints]] = {}  # of the leaves of factored reductions
+    sizes: dict[int, list[Ints]] = {}  # extents of the leaves of factored reductions, by stage
     for s, stage in enumerate(ops.stages):
         given = population.factored[s]
         if given is not None:
@@ -72,7 +73,7 @@ def _factored(nest: Nest, stage: StageOps, given: tuple[Factored, Ints]) -> list
 
 
 def _refuse_odd_slices(forms: Forms, factored: Factored, sizes: list[Ints], uneven: Flags) -> None:
-    """Where conditions of slices and of rows make each other simpler, which has no rule."""
+    """Refuse candidates where conditions of slices and rows simplify each other: no rule exists."""
     if any(len(relation) == 3 for relation in factored.loops.relations):
         forms.refuse(uneven, "fused loops that slices or rows do not divide")
     slices, terms = factored.made[-1], factored.rest[-1]
@@ -134,7 +135,10 @@ def _add_stage(
 
 
 def _refuse_vanished(nest: Nest, target: Ints) -> None:
-    """Where a stage is computed in a `target` with an axis that is 0 by a condition alone."""
+    """Refuse candidates that compute a stage inside another with an axis that conditions make 0.
+
+    `target` is that other stage. Only axes that are 0 by conditions alone count.
+    """
     for t, around in nest.stages.items():
         mixed = around.loops.mixed
         if mixed is not None:
@@ -142,7 +146,11 @@ def _refuse_vanished(nest: Nest, target: Ints) -> None:
 
 
 def _summed(population: Population, sizes: dict[int, list[Ints]], s: int) -> Ints:
-    """How many partial results stage s adds up: those right before it, or sums of such."""
+    """The number of partial results that stage s adds up.
+
+    They are in the stage right before s, or in the one before that if the stage between holds sums
+    of them.
+    """
     for back in (1, 2):
         found = population.factored[s - back]
         if found is not None and len(found[0].made) >= back:
@@ -153,14 +161,14 @@ def _summed(population: Population, sizes: dict[int, list[Ints]], s: int) -> Int
 def _add_origin(
     forms: Forms, ops: StageOps, factored: Factored, sizes: list[Ints], context: Context
 ) -> None:
-    """Put the values of the axes that the factored reduction had into the context."""
+    """Add the values of the axes that the factored reduction had to the context."""
     axes = context.axes
     own = (*factored.order, *factored.rest)
     leaf = {k: axes[var] for k, var in zip(own, ops.axes, strict=True)}
     leaves = [leaf[k] for k in factored.loops.leaves]
     origin = origin_values(forms, factored.loops, sizes, leaves, ops.stand_in)
     for k, var in enumerate(ops.origin):
-        if var not in ops.axes:  # those are what they are, also beyond a tensor of one element
+        if var not in ops.axes:  # others keep their values, also beyond a tensor of one element
             axes[var] = origin.values[k]
         if k in origin.texts:
             context.texts[var], context.lost[var] = origin.texts[k], origin.lost[k]
@@ -175,7 +183,7 @@ def _add_origin(
 
 
 def _cut(forms: Forms, made: Form, axis: Form) -> Flags:
-    """Where an axis is made of digits of the factored loop that have others above them."""
+    """Where an axis consists of digits of the factored loop that have other digits above them."""
     found: Flags = np.zeros(forms.count, bool)
     for slot, term in axis.every():
         for whole in made.terms.get(slot, ()):
@@ -185,8 +193,10 @@ def _cut(forms: Forms, made: Form, axis: Form) -> Flags:
 
 
 def _cut_slices(factored: Factored, sizes: list[Ints], origin: Origin) -> Flags:
-    """Where a digit is taken of the slice, though more than one variable is beside it: no rule of
-    the simplifier takes such sums apart, (p * 4 + m * 2 + r) % 8."""
+    """Where a digit is taken of the slice although it is added to more than one variable.
+
+    No rule of the simplifier takes such sums apart: (p * 4 + m * 2 + r) % 8.
+    """
     rows, slices, terms = (sizes[leaf] for leaf in (*factored.made, factored.rest[-1]))
     several = (slices > 1) & (terms > 1)
     found, divisor = np.zeros_like(several), np.ones_like(terms)
@@ -199,7 +209,7 @@ def _cut_slices(factored: Factored, sizes: list[Ints], origin: Origin) -> Flags:
 
 
 def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints:
-    """The limit of unrolling around the stage's loops; its own is added at the stores."""
+    """The unroll limit around the stage's loops; the stage's own limit is added at the stores."""
     target, at = population.target[s], population.at[s]
     found = nest.forms.zero
     for t in range(s + 1, len(nest.ops.stages)):
@@ -211,20 +221,23 @@ def _step(nest: Nest, population: Population, s: int, loops: StageLoops) -> Ints
 
 
 def _token(loop: Ints | int) -> Ints | int:
-    """The place in front of all that is in a loop. Tokens are positive: what stands before the
-    first loop of a stage would else be before the end of the stage before."""
+    """The token of the position before everything inside a loop.
+
+    Tokens are positive: otherwise, what is before the first loop of a stage would come before the
+    end of the previous stage.
+    """
     return (loop + 1) * 64
 
 
 def place_stages(nest: Nest, population: Population) -> None:
-    """Let the stages of a nest stand where they are in `population`."""
+    """Move the stages of a nest to the positions that `population` gives them."""
     for s in range(len(nest.ops.stages) - 1, -1, -1):
         _inside(nest, population, s)
         nest.stages[s] = replace(nest.stages[s], order=_place(nest, population, s))
 
 
 def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
-    """A number that orders the places of the program, and the bits left below it."""
+    """A number that orders the positions in the program, and the number of bits left below it."""
     prefix = nest.forms.full(s << (_DIGIT * _DEPTH))
     shift = nest.forms.full(_DIGIT * (_DEPTH - 1))
     target, own = population.target[s], _token(population.at[s]) + s
@@ -241,7 +254,7 @@ def _place(nest: Nest, population: Population, s: int) -> tuple[Ints, Ints]:
 
 
 def place_of_store(stage: Stage, store: StoreOps | None) -> Ints:
-    """The place of a store among all stores: smaller is earlier. None: the end of the stage."""
+    """The position of a store among all stores, smaller is earlier; None: the end of the stage."""
     prefix, shift = stage.order
     if store is None:
         token: Ints | int = _LAST

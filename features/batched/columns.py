@@ -1,4 +1,4 @@
-"""The columns of `ansor-0.19` for one store of many candidates, as `ansor.slots` has them."""
+"""Compute the columns of `ansor-0.19` for one store of many candidates, as `ansor.slots` does."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from autosched.features.batched.stores import Floats, Store, Touched, r32
 from autosched.features.batched.strides import Strides
 from autosched.features.walk.access import ACCESS_TYPES
 
-_EXACT = 1 << 24  # whole numbers up to here are single precision numbers
-_NOWHERE = np.int64(1) << 62  # behind all that is in a table
+_EXACT = 1 << 24  # whole numbers up to here are exact in single precision
+_NOWHERE = np.int64(1) << 62  # sorts behind all entries of a table
 _REUSES = (LOOP_MULTIPLE_READ, SERIAL_MULTIPLE_READ_WRITE, NO_REUSE)
 
 
 class Tables:
-    """What all stores have touched under each loop when one of them is done.
+    """The touch tables: what stores have touched under each loop by the time that a store is done.
 
-    A store notes the buffer that is stored to after those it reads, or `stored_first`.
+    A store enters the buffer that it stores to after the buffers that it reads, or before them with
+    `stored_first`.
     """
 
     def __init__(self, nest: Nest, stores: list[Store], *, stored_first: bool = False) -> None:
@@ -33,13 +34,14 @@ class Tables:
         self.unit = min(b & -b for b in every)  # all sums of bytes are multiples of it
 
     def entries_of(self, store: Store) -> list[Touched]:
-        """What a store touches, in the order of its entries."""
+        """The accesses of a store in the order of their table entries."""
         return store.touched[self._order]
 
     def seen(self, store: Store, j: int) -> list[tuple[Store, int, Flags | None]]:
-        """The stores whose entries are in the table of loop j of `store`, and where they are.
+        """The stores with entries in the touch table of loop j of `store`, and their candidates.
 
-        Each with the loop's position there; the store itself, last, is always seen.
+        Each is (store, position of the loop in that store, candidates). The store itself comes
+        last, with None for all candidates.
         """
         loop = store.loops[j]
         found: list[tuple[Store, int, Flags | None]] = []
@@ -62,7 +64,7 @@ def _masked(where: Flags | None, values: Ints | int) -> Ints | int:
 
 
 class AccessColumns:
-    """The slots of all accesses of one store."""
+    """The buffer slots of all accesses of one store."""
 
     def __init__(self, nest: Nest, tables: Tables, store: Store, line: int) -> None:
         self._nest, self._store, self._line = nest, store, line
@@ -74,7 +76,7 @@ class AccessColumns:
             self._some |= loop.present
 
     def slots(self) -> Floats:
-        """(90, candidates): the five slots by falling cache lines."""
+        """(90, candidates): the five slots with the most cache lines, in falling order."""
         touched = self._store.touched
         block = np.empty((len(touched), BUFFER_WIDTH, self._forms.count))
         for access, rows in zip(touched, block, strict=True):
@@ -110,7 +112,7 @@ class AccessColumns:
         ]
 
     def _oldest(self, access: Touched) -> Ints:
-        """The elements of the buffer that were touched first under the outermost loop."""
+        """The elements of the buffer in its first entry under the outermost loop."""
         found, done = self._forms.zero, ~self._some
         for j, loop in enumerate(self._store.loops):
             here = loop.present & ~done
@@ -128,7 +130,8 @@ class AccessColumns:
         return found
 
     def reuse(self, access: Touched) -> tuple[Ints, Floats, Floats, Floats]:
-        """Kind of reuse, its distance in iterations and in bytes, and how often."""
+        """Kind of reuse (an index into `_REUSES`), distance in iterations and in bytes, and
+        count."""
         forms = self._forms
         kind = forms.full(2)
         dis_iter, dis_bytes = np.zeros(forms.count), np.zeros(forms.count)
@@ -152,7 +155,7 @@ class AccessColumns:
             active = active & used
             iterations = np.where(active, r32(iterations * loop.extent), iterations)
             touched = np.where(active, self._bytes(j, active), touched)
-            if len(self._seen[j]) == 1:  # nothing but this store
+            if len(self._seen[j]) == 1:  # no store but this one
                 done = done | again
                 continue
             times, nearest = self._mine(access, j)
@@ -166,7 +169,7 @@ class AccessColumns:
         return kind, dis_iter, dis_bytes, count
 
     def _elements(self, j: int) -> Floats:
-        """The bytes of one element of every entry in the table of loop j."""
+        """The sum over all entries in the table of loop j of the bytes of one element."""
         total = self._forms.zero
         for other, _, where in self._seen[j]:
             every = sum(self._nest.ops.buffers[a.buffer].bytes for a in other.touched)
@@ -185,8 +188,10 @@ class AccessColumns:
         return found
 
     def _one_by_one(self, j: int, rows: Rows) -> Floats:
-        """The same of some candidates, one entry after the other, buffer after buffer in the order
-        in which they came into the table."""
+        """`_bytes` of the candidates `rows`, one entry after the other.
+
+        The entries go buffer by buffer, in the order in which the buffers came into the table.
+        """
         most = max(len(other.touched) for other, _, _ in self._seen[j])
         sizes, places, buffers = [], [], []
         for other, k, where in self._seen[j]:
@@ -207,7 +212,7 @@ class AccessColumns:
         return total
 
     def _mine(self, access: Touched, j: int) -> tuple[Ints, Ints]:
-        """How many entries of the buffer the table of loop j has, and the smallest."""
+        """The number of the buffer's entries in the table of loop j, and the smallest of them."""
         times, nearest = self._forms.one, access.sizes[j]
         for other, k, where in self._seen[j]:
             theirs = _of(other, access.buffer)
@@ -217,7 +222,7 @@ class AccessColumns:
         return times, nearest
 
     def _lines(self, access: Touched, eb: int) -> tuple[Floats, Floats]:
-        """Cache lines, and the stride if it is that of the innermost loop."""
+        """Cache lines, and the stride along the innermost loop (0 if that loop has none)."""
         forms, loops = self._forms, self._store.loops
         shape = self._nest.shapes[access.buffer]
         strides = Strides(forms, access, shape)
@@ -242,7 +247,7 @@ class AccessColumns:
         return np.where(self._some, lines, 1.0), reported.astype(np.float64)
 
     def _unique_lines(self, access: Touched, unique: Floats, eb: int) -> Floats:
-        region = self._store.touched[-1].regions  # quirk: of the stored buffer
+        region = self._store.touched[-1].regions  # quirk: the stored buffer's, for every access
         shape = self._nest.shapes[access.buffer]
         contiguous = np.full(self._forms.count, float(eb))
         done = np.zeros(self._forms.count, bool)
@@ -264,7 +269,7 @@ def intensity(store: Store, float_ops: Ints, count: int) -> Floats:
     ops = float_ops.astype(np.float64)
     done: list[Floats] = []
     some, before = np.zeros(count, bool), np.zeros(count, np.int64)
-    outermost = np.zeros(count, np.int64)  # the last loop may be rounded to less than x is
+    outermost = np.zeros(count, np.int64)  # at the last loop, `done` may be rounded to below x
     for loop in reversed(store.loops):
         ops = ops * loop.extent
         outermost = np.where(loop.present, len(done), outermost)

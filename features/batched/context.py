@@ -1,7 +1,7 @@
-"""What a value is simplified with: the texts of axes that are no forms, and conditions around it.
+"""The context that a value is simplified in: texts of axes that are no forms, and conditions.
 
-Loops of a split that does not divide, and regions that stick out of their tensor, make iterations
-that are skipped; the conditions say which, as `te.bounds.bound_check` does.
+Loops of a split that does not divide, and regions that reach beyond their tensor, have iterations
+that are skipped. The conditions say which, as `te.bounds.bound_check` does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autosched.tir.walk import free_vars, substitute
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """`value` < `limit` around the stores of the candidates `where`; no limit: `value` >= 0."""
+    """`value` < `limit` holds around the stores of candidates `where`; no limit: `value` >= 0."""
 
     where: Flags
     value: Form
@@ -30,11 +30,12 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A value, the forms of the variables in it, and what holds around it.
+    """A value, the forms of the variables in it, and the conditions around it.
 
-    `given` has conditions, each with the variable that is 1 where it holds. Digits of the stage's
-    `own` loops are written as its splits make them, t // 3 % 4; those of others come in regions,
-    which are simplified already: t % 12 // 3. What conditions tell of an index depends on that.
+    `given` has the conditions, each with a variable that is 1 for candidates that have the
+    condition. Digits of the stage's `own` loops are written as its splits make them, t // 3 % 4.
+    Digits of other loops come from regions, which are simplified already: t % 12 // 3. What
+    conditions tell about an index depends on how it is written.
     """
 
     value: Expr
@@ -45,13 +46,13 @@ class Text:
 
 @dataclass(eq=False)
 class Context:
-    """The values of a stage's axes in texts.
+    """The values of a stage's axes, for texts.
 
-    `data` are the mins, extents and shape of the data axes. The `texts` of axes are in terms of
-    `axes`; `lost` says for which candidates these axes are no forms.
+    `data` has min, extent and shape of each data axis. `texts` has some axes as expressions in
+    terms of `axes`; `lost` says for which candidates such an axis is no form.
 
-    Of partial results `cut` has the old axes that are the lower digits of a loop whose upper part
-    was factored, and where; `parts` are the values of both parts.
+    For partial results, `cut` has the old axes that are the lower digits of a loop whose upper part
+    was factored, and where this is so; `parts` are the values of both parts of the loop.
     """
 
     forms: Forms
@@ -67,7 +68,7 @@ class Context:
     _known: dict[Var, list[Condition]] = field(default_factory=dict)
 
     def where_lost(self, e: Expr) -> Flags | None:
-        """Where an axis in `e` is no form; None for nowhere."""
+        """Where an axis in `e` is no form; None where that is so for no candidate."""
         found: Flags | None = None
         if self.lost:
             for var in free_vars(e) & self.lost.keys():
@@ -75,7 +76,7 @@ class Context:
         return found
 
     def text(self, value: Expr) -> Text:
-        """What `value` is simplified with."""
+        """`value` with its axes as texts, and the conditions on them."""
         replaced = not self.texts.keys().isdisjoint(free_vars(value))
         value = substitute(value, self.texts)
         axes = {var: form for var, form in self.axes.items() if var in free_vars(value)}
@@ -96,7 +97,7 @@ class Context:
         return Text(value, axes, given, frozenset(self.loops.slots))
 
     def conditions(self, var: Var) -> list[Condition]:
-        """The conditions on axis `var` that some candidate has."""
+        """The conditions on axis `var` that at least one candidate has."""
         if var not in self.variables:
             return []
         found = self._known.get(var)
@@ -107,11 +108,11 @@ class Context:
         return found
 
     def of_splits(self, k: int) -> list[Condition]:
-        """Those that splits which do not divide make, for axis k and for its parts."""
+        """The conditions on axis k and on its parts that come from splits that do not divide."""
         return _of_splits(self.forms, self.loops, k)
 
     def of_region(self, k: int) -> list[Condition]:
-        """Those of axis k because its region sticks out of the tensor."""
+        """The conditions on axis k that come from a region that reaches beyond the tensor."""
         if k >= len(self.data):
             return []
         value, (low, extent, shape) = self.axes[self.variables[k]], self.data[k]
@@ -134,7 +135,7 @@ def _masked(form: Form, where: Flags) -> Form:
 
 
 def _of_splits(forms: Forms, loops: StageLoops, k: int) -> list[Condition]:
-    """Those of axis k, which splits that do not divide make: for it and for its parts."""
+    """The conditions on axis k and on its parts that come from splits that do not divide."""
     places: list[list[tuple[Uneven, int, Flags]]] = []
     for uneven in loops.uneven:
         flagged, divided = _flagged(uneven)
@@ -164,7 +165,7 @@ def _of_splits(forms: Forms, loops: StageLoops, k: int) -> list[Condition]:
 
 
 def _parts(uneven: Uneven, k: int) -> list[int]:
-    """Axis k and what it is split into, in the order of their making."""
+    """The ids of axis k and of the loops that it is split into, in the order of their making."""
     found = [k]
     for relation in uneven.loops.relations:
         if len(relation) == 4 and relation[0] in found:
@@ -173,7 +174,7 @@ def _parts(uneven: Uneven, k: int) -> list[int]:
 
 
 def _flagged(uneven: Uneven) -> tuple[dict[int, Flags], dict[int, Flags]]:
-    """By id: where values may leave the domain, and what is split evenly."""
+    """By id: where values may be outside the domain, and where the loop is split evenly."""
     none = np.zeros(len(uneven.rows), bool)
     flagged = dict.fromkeys(range(len(uneven.extents)), none)
     divided = dict(flagged)

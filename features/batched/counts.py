@@ -1,8 +1,8 @@
-"""Operation counts of stored values (`walk.count`), for many candidates.
+"""Count the operations of stored values (`walk.count`) for many candidates.
 
-Of indices that are forms the counts are known. A value that depends on the axes outside of loads,
-the conditions of a padding say, is simplified for one candidate of each set of numbers in it, but
-where rules say what that would leave (`padding.py`).
+The counts of indices that are forms are known. A value that depends on the axes outside of loads,
+such as the conditions of a padding, is simplified for one candidate of each set of numbers in it,
+unless rules say what simplification leaves (`padding.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Known = dict[tuple[Expr, tuple[int, ...]], tuple[int, ...] | None]
 def count_store(forms: Forms, store: Store, known: Known) -> Ints:
     """(16, candidates): the counters of one evaluation of the stored value.
 
-    `known` remembers what was simplified for this value; candidates whose value loses a load are
+    `known` caches what was simplified for this value. A candidate whose value loses a load is
     marked bad.
     """
     if store.ops.conditional:
@@ -44,7 +44,7 @@ def count_store(forms: Forms, store: Store, known: Known) -> Ints:
 
 
 def _add_loaded(forms: Forms, store: Store, number: int, d: int, counts: Ints) -> None:
-    """Add the operations of dimension d of a load."""
+    """Add the operations of the index in dimension d of load `number` to `counts`."""
     text = store.texts.get((number, d))
     if text is None:
         add_index(forms, store.loaded[number][d], counts)
@@ -56,7 +56,10 @@ def _add_loaded(forms: Forms, store: Store, number: int, d: int, counts: Ints) -
 
 
 def add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = True) -> None:
-    """Add the operations of an index that is a form."""
+    """Add the operations of an index that is a form to `counts`.
+
+    Refuses candidates that are `needed` and whose index begins with a minus.
+    """
     terms, positive = forms.zero, form.base > 0
     for slot, term in form.every():
         there = term.scale != 0
@@ -75,7 +78,7 @@ def add_index(forms: Forms, form: Form, counts: Ints, needed: Flags | bool = Tru
 
 
 def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
-    """The counts of the parts put together: their conditions, and the indices of the one load."""
+    """The counts of a padding: those of its parts, and of the other indices of its one load."""
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     conditions = forms.zero
     for part, padding in zip(store.ops.parts, store.ops.paddings, strict=True):
@@ -97,7 +100,7 @@ def _by_parts(forms: Forms, store: Store, known: Known) -> Ints:
 def part_counts(
     forms: Forms, text: Text, part: Expr, padding: Padding | None, known: Known
 ) -> Ints:
-    """The counts of `part`, which is `text` in context: by rule where there is one."""
+    """The counts of `part`, which is `text` in context: by rule, else by simplification."""
     if padding is None or text.value is not part:
         return _simplified(forms, text, known)
     counts, comparisons, plain = plain_counts(forms, text, padding)
@@ -114,9 +117,9 @@ def part_counts(
 
 
 def _simplified(forms: Forms, text: Text, known: Known, rows: Rows | None = None) -> Ints:
-    """The counts of a value, simplified for one candidate of those with the same numbers in it.
+    """The counts of a value, simplified for one candidate of each set of numbers in it.
 
-    With `rows` those of these candidates only.
+    With `rows`, only of these candidates.
     """
     value = text.value
     first, which = alike(forms, text.axes, rows)

@@ -1,8 +1,8 @@
 """The product of the loops around each store where single precision rounds it.
 
-The walk of one candidate multiplies its product when it enters a loop and divides it when it leaves
-(`walk/visitor.py`). Beyond 2**24 that need not restore it, and what comes next meets another one:
-for such candidates the way through the loops is followed, one candidate at a time.
+The walk of a single candidate multiplies its product when it enters a loop and divides it when it
+leaves (`walk/visitor.py`). Beyond 2**24, this need not restore the product, and later stores see a
+different one. For such candidates the walk through the loops is replayed, one candidate at a time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _Way = list[tuple[int, int]]
 
 
 def follow(nest: Nest, stores: Sequence[tuple[int, Store]], rows: Rows) -> None:
-    """Put the products of the candidates `rows`, and those outside of storage, into the stores.
+    """Replace, for the candidates `rows`, the loop products of the stores and of their storage.
 
     Each store comes with the number of its stage.
     """
     ways, depths = zip(*[_ways(nest, s, store, rows) for s, store in stores], strict=True)
     places = np.stack([store.place[rows] for _, store in stores])
-    for _, store in stores:  # the two may be one array
+    for _, store in stores:  # both may be the same array
         store.product, store.outside = store.product.copy(), store.outside.copy()
     for n, (row, order) in enumerate(zip(rows, places.argsort(axis=0).T, strict=True)):
         products, left = _followed([ways[k][n] for k in order])
@@ -41,10 +41,10 @@ def follow(nest: Nest, stores: Sequence[tuple[int, Store]], rows: Rows) -> None:
 
 
 def _ways(nest: Nest, s: int, store: Store, rows: Rows) -> tuple[list[_Way], list[int]]:
-    """All loops around a store of stage s, by candidate, and how many are around its storage.
+    """By candidate, the loops around a store of stage s, and how many are around its storage.
 
-    Loops that run once are among them: storage may end with one. A start has loops of its own
-    where its sum has one that reduces, and shares none inside of that.
+    Loops that run once count, since storage may end with one. An initialisation lacks the reduction
+    loops of its sum, and shares no loop with it inside the first of them.
     """
     ways: list[_Way] = [[] for _ in rows]
     extents = nest.forms.extents
@@ -74,8 +74,11 @@ def _ways(nest: Nest, s: int, store: Store, rows: Rows) -> tuple[list[_Way], lis
 def _followed(
     ways: Sequence[_Way],
 ) -> tuple[list[float], dict[tuple[int, ...], float]]:
-    """The product at each store, and that before each loop is left, by the loops down to it: where
-    storage that is around the store ends."""
+    """The product at each store, and the product right before each loop is left.
+
+    The second is by the loops down to the loop that is left: it is the product where storage around
+    the store ends.
+    """
     product, around = 1.0, _Way()
     products: list[float] = []
     left: dict[tuple[int, ...], float] = {}

@@ -1,13 +1,12 @@
-"""The texts of a tile that threads fetch as one row of elements, written down without lowering.
+"""Write the index texts of a tile that threads fetch as one row of elements, without lowering it.
 
-All axes are fused and the row is cut by a number of threads: element f = o * T + t. Axis k is
-f // s % e, s being the product of the axes inside. What simplification makes of it depends on
-which numbers divide which: while T is a multiple of s it is a sum, o * q + t // s, and from there
-on the quotient and the remainder of such a sum. Where each thread fetches a vector of the elements,
-the lanes are digits of the innermost axes, or a part of the last one that they reach; others are
-in `torn.py`.
-`arith/canonical_divmod.py` and the rules of FloorDiv and FloorMod are what this follows from;
-numbers that it does not cover have None.
+All axes are fused, and the row is cut by the number T of threads: element f = o * T + t. Axis k is
+f // s % e, where s is the product of the axes inside. What simplification makes of it depends on
+which numbers divide which. While T is a multiple of s, f // s is a sum, o * q + t // s; further
+out, the axis is the quotient and the remainder of such a sum. Where each thread fetches a vector of
+elements, the lanes are digits of the innermost axes, or a part of the last axis that they reach;
+other vectors are in `torn.py`. The rules follow from `arith/canonical_divmod.py` and the rules of
+FloorDiv and FloorMod. Numbers that they do not cover give None.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from autosched.tir.walk import free_vars
 
 
 class _Quotient(NamedTuple):
-    """(outer * scale + thread // lower) // divisor; no thread where `lower` is the width.
+    """(outer * scale + thread // lower) // divisor; without a thread where `lower` is the width.
 
-    `below` is a limit of its values that simplification finds; `before` is the divisor without the
-    last of its factors, which simplification meets one by one.
+    `below` is a bound of its values that simplification finds. `before` is the divisor without its
+    last factor, since simplification divides by one factor after the other.
     """
 
     scale: int
@@ -41,9 +40,10 @@ class _Quotient(NamedTuple):
 
 
 class _Lanes(NamedTuple):
-    """What the lanes of a vector make of the innermost axes, whose texts are `axes`, inner first.
+    """The innermost axes that the lanes of a vector run through.
 
-    Of the axes in `rest`, `times` elements are in a vector: lane // `below` says which.
+    `axes` are their texts, inner first. `rest` are the extents of the other axes: a vector has
+    `times` of their elements, and lane // `below` says which.
     """
 
     axes: list[Axis]
@@ -55,10 +55,11 @@ class _Lanes(NamedTuple):
 def fetched(
     loops: Loops, numbers: Sequence[int], sizes: Sequence[int], as_ansor: bool = True
 ) -> StageText | None:
-    """The texts of a stage of these loops; None where they are not of this kind.
+    """The texts of a stage with these loops; None where the rules do not apply.
 
-    `numbers` are the extents of its axes, then the factors of its splits, `sizes` the extents of
-    its loops by position. They are simplified `as_ansor`, or as autosched's own pass does.
+    `numbers` are the extents of the stage's axes, then the factors of its splits; `sizes` are the
+    extents of its loops by position. The texts are simplified `as_ansor`, or as autosched's own
+    pass does.
     """
     if not _fetches(loops):
         return None
@@ -110,7 +111,7 @@ def _fetches(loops: Loops) -> bool:
 
 
 def _lanes(axes: Sequence[int], lanes: int) -> _Lanes:
-    """The innermost axes that lanes run through, and what is left."""
+    """Divide the axes into the innermost ones, which the lanes run through, and the rest."""
     rest, found = list(axes), []
     left, below = lanes, 1
     while left > 1 and rest and left % rest[-1] == 0:
@@ -126,14 +127,15 @@ def _lanes(axes: Sequence[int], lanes: int) -> _Lanes:
 
 
 def _aligned(row: Row, inner: _Lanes) -> bool:
-    """Whether the innermost row is a number of vectors, and a round is so many rows."""
+    """Whether the innermost axis of the rest is a whole number of vectors, and a round a whole
+    number of such rows."""
     if not inner.rest or inner.rest[-1] % inner.times:
         return False
     return row.rounds == 1 or row.width % (inner.rest[-1] // inner.times) == 0
 
 
 def _aligned_parts(row: Row, inner: _Lanes, conditions: list[Expr]) -> list[Axis]:
-    """The axes as threads see them; the last has its lanes in addition."""
+    """The axes in terms of the threads; the last axis also has the lanes."""
     if inner.times == 1:
         return _parts(row, inner.rest, conditions)
     *outer, last = inner.rest
@@ -143,7 +145,7 @@ def _aligned_parts(row: Row, inner: _Lanes, conditions: list[Expr]) -> list[Axis
 
 
 def _widened(a: Axis, times: int, below: int) -> Axis:
-    """a * times + lane // below."""
+    """The axis a * times + lane // below."""
     text: Expr | None = None
     for term in (a.text.a, a.text.b) if isinstance(a.text, Add) else (a.text,):
         inside, scale = (term.a, term.b) if isinstance(term, Mul) else (term, IntImm(1))
@@ -157,7 +159,7 @@ def _widened(a: Axis, times: int, below: int) -> Axis:
 
 
 def _parts(row: Row, axes: Sequence[int], conditions: list[Expr]) -> list[Axis]:
-    """The text of each axis; what is not certain by the loops alone is added to `conditions`."""
+    """The text of each axis; what the loops alone do not ensure is added to `conditions`."""
     found: list[Axis] = []
     quotient = _Quotient(row.width, 1, 1, row.elements)
     bounds: dict[tuple[int, int, int], None] = {}
@@ -184,7 +186,7 @@ def _parts(row: Row, axes: Sequence[int], conditions: list[Expr]) -> list[Axis]:
 
 
 def _of_thread(row: Row, inside: int, extent: int) -> Axis:
-    """thread // inside % extent."""
+    """The axis thread // inside % extent."""
     if row.elements <= inside or extent == 1:
         return Axis(IntImm(0), 0, 0, 0)
     text: Expr = row.thread
@@ -197,7 +199,7 @@ def _of_thread(row: Row, inside: int, extent: int) -> Axis:
 
 
 def _divided(row: Row, a: _Quotient, c: int) -> _Quotient:
-    """a // c."""
+    """The quotient a // c."""
     if c == 1:
         return a
     if a.divisor == 1 and a.scale % c == 0:
@@ -207,7 +209,7 @@ def _divided(row: Row, a: _Quotient, c: int) -> _Quotient:
 
 
 def _of_row(row: Row, a: _Quotient, extent: int) -> Axis:
-    """a % extent."""
+    """The axis a % extent."""
     if extent == 1 or a.below <= 1:
         return Axis(IntImm(0), 0, 0, 0)
     scale, divisor = a.scale, a.divisor
@@ -216,14 +218,14 @@ def _of_row(row: Row, a: _Quotient, extent: int) -> Axis:
     rounds, threads = row.rounds - 1, row.width // a.lower - 1
     thread: Expr = row.thread if a.lower == 1 else FloorDiv(row.thread, IntImm(a.lower))
     whole = divisor * extent
-    if divisor == 1 and scale % extent == 0 and a.below > extent:  # the threads alone decide
+    if divisor == 1 and scale % extent == 0 and a.below > extent:  # depends on the thread alone
         if scale > extent:
             inner = FloorMod(row.thread, IntImm(a.lower * extent))
             thread = inner if a.lower == 1 else FloorDiv(inner, IntImm(a.lower))
         return Axis(thread, extent - 1, extent - 1, 0)
     modulus = 0
     if a.below > extent:
-        if row.as_ansor and a.before > 1 and a.before % scale:  # an index of its own
+        if row.as_ansor and a.before > 1 and a.before % scale:  # Ansor sees one opaque index
             modulus = whole
         elif whole % scale == 0:
             if whole // scale <= rounds:
@@ -249,7 +251,7 @@ def _of_row(row: Row, a: _Quotient, extent: int) -> Axis:
 
 
 def _axis(raw: Expr, a: Axis, runs: bool) -> AxisText:
-    """The axis; it `runs` where no loop by itself keeps `raw` at 0."""
+    """The axis as text; `runs` tells that the loops alone do not keep `raw` at 0."""
     text = a.text
     used = free_vars(text)
     return AxisText(

@@ -1,13 +1,14 @@
 """Index expressions of many candidates at once: sums of digits of loop variables.
 
-A loop has a number, its slot, and an extent for every candidate, 1 where it has none. A form is
+A loop has a number, its slot, and an extent for every candidate, 1 where the candidate does not
+have the loop. A form is
 
     base + sum of scale * (var % upper // lower)        (upper a multiple of lower, lower >= 1)
 
-all of whose numbers are arrays over the candidates. A term that is 0 throughout a candidate has
-scale 0 there: what simplification leaves of an index is its other terms. Digits of one variable
-that make up a longer one are that one. Candidates for which an operation leaves this form are
-refused: marked `bad`, and counted by reason.
+where all numbers are arrays over the candidates. A term that is 0 throughout for a candidate has
+scale 0 there: the other terms are what simplification leaves of the index. Adjacent digits of one
+variable are merged into a longer one. A candidate for which an operation leaves this form is
+refused: it is marked `bad`, and counted by reason.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 Ints = npt.NDArray[np.int64]
+"""Integers, one for each candidate along the last axis."""
 Flags = npt.NDArray[np.bool_]
+"""Flags, one for each candidate along the last axis."""
 
 WHOLE = 1 << 40
-"""The `upper` of a variable that no remainder is taken of."""
+"""The `upper` of a variable of which no remainder is taken."""
 SUM = "a sum of digits of one loop that overlap"
 QUOTIENT = "a quotient or remainder that is no digit"
 LATE = "a quotient of a quotient and an axis that conditions make 0"
@@ -37,7 +40,7 @@ LATE = "a quotient of a quotient and an axis that conditions make 0"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """scale * (var % upper // lower)."""
+    """A term of a form: scale * (var % upper // lower)."""
 
     lower: Ints
     upper: Ints
@@ -46,10 +49,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """The terms of each slot, and what no loop changes.
+    """The terms of each slot, and the constant `base`.
 
-    `joined` divides the factors of all digits of a loop that followed each other and became one; 0
-    where none did.
+    `joined` is a common divisor of the scales of all digits of a loop that were adjacent and
+    merged; 0 where none were.
     """
 
     terms: dict[int, tuple[Term, ...]]
@@ -66,11 +69,12 @@ class Form:
 class Forms:
     """Arithmetic on forms of `count` candidates; `extents` has those of the slots so far.
 
-    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`); `beyond` has
-    the largest values of those that nothing keeps in the axis, `vanished` where conditions alone
-    say that one is 0, `first` where they do and its text stays: t where t < 1. `simple` remembers
-    what was simplified (`one.py`). With `short` a quotient or remainder that cuts a sum of three
-    terms is no form: simplification does not always see that it cuts one of them only.
+    A slot of `virtual` is no loop: it stands for an axis that is a text (`mixed.py`). `beyond` has
+    the largest values of such axes where only conditions keep them inside the axis, `vanished`
+    where conditions alone make one 0, and `first` where they do and its text stays: t where t < 1.
+    `simple` caches simplified values (`one.py`). With `short`, a quotient or remainder that cuts a
+    sum of three terms is no form, since simplification does not always see that it cuts only one of
+    them.
     """
 
     def __init__(self, count: int, short: bool = False) -> None:
@@ -87,7 +91,7 @@ class Forms:
         self._ends: dict[Form, tuple[Ints, Ints]] = {}
         self.bad: Flags = np.zeros(count, bool)
         self._late: Flags = np.zeros(count, bool)
-        self._followed: Ints | int = 0  # as the `joined` of the sum that is being made
+        self._followed: Ints | int = 0  # `joined` of the sum that is being made
         self.reasons: Counter[str] = Counter()
         self._short = short
         self.every = np.arange(count)
@@ -96,26 +100,28 @@ class Forms:
         self.whole: Ints = np.full(count, WHOLE, np.int64)
 
     def slot(self, extent: Ints) -> int:
-        """The number of a new loop."""
+        """Add a loop with these extents; return its slot."""
         self.extents.append(extent)
         return len(self.extents) - 1
 
     def refuse(self, where: Flags, why: str) -> None:
-        """Mark the candidates `where` as bad; the first reason of each counts."""
+        """Mark the candidates `where` as bad; only the first reason of each candidate counts."""
         if not np.count_nonzero(where):  # `any` takes several times as long
             return
         self.reasons[why] += int((where & ~self.bad).sum())
         self.bad = self.bad | where
 
     def refuse_part(self, rows: Ints, part: Forms) -> None:
-        """What `part`, whose candidates are `rows` here, refused is refused."""
+        """Refuse what `part` refused; its candidates are `rows` here."""
         if part.bad.any():
             self.bad[rows] |= part.bad
             self.reasons += part.reasons
 
     def attempt(self, make: Callable[[], _Made], *, short: bool = False) -> tuple[_Made, Flags]:
-        """What `make` makes, and where that is no form; nothing is refused for it, except what its
-        text would not say either."""
+        """The result of `make`, and where it is no form.
+
+        These candidates are not refused, except where a text would not say it either (`LATE`).
+        """
         bad, reasons, before = self.bad, self.reasons, self._short
         self.bad, self.reasons, self._short = np.zeros(self.count, bool), Counter(), short
         try:
@@ -129,7 +135,7 @@ class Forms:
         return np.full(self.count, value, np.int64)
 
     def constant(self, value: int) -> Form:
-        """A form without terms."""
+        """A form without terms, `value` for every candidate."""
         return Form({}, self.full(value))
 
     def variable(self, slot: int) -> Form:
@@ -150,7 +156,7 @@ class Forms:
         return found
 
     def is_digit(self, slot: int, term: Term) -> Flags:
-        """Where the term is there, and not a multiple of the loop's variable."""
+        """Where the term is not 0 and takes a part of the loop variable, not all of it."""
         found = self._digits.get(term)
         if found is None:
             part = (term.lower > 1) | (term.upper < self.extents[slot])
@@ -168,7 +174,7 @@ class Forms:
         return Form(terms, a.base + b.base, joined)
 
     def _joined(self, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-        """The same sum with fewer terms: digits that follow each other are one."""
+        """The same sum with fewer terms: adjacent digits are merged."""
         kept: list[Term] = []
         for term in terms:
             free = None
@@ -177,7 +183,7 @@ class Forms:
                     kept[k], term = self._pair(other, term)
                     if not term.scale.any():
                         break
-                elif free is None:  # there is room for it, but its digit may follow a later one
+                elif free is None:  # the term fits in here, but may be adjacent to a later digit
                     free = k
             else:
                 if free is None:
@@ -187,7 +193,7 @@ class Forms:
         return tuple(kept)
 
     def _pair(self, a: Term, b: Term) -> tuple[Term, Term]:
-        """Two terms of the same sum, the second 0 where they make up one digit."""
+        """Two terms of one sum; where they are adjacent digits, the merged digit and 0."""
         both = (a.scale != 0) & (b.scale != 0)
         self.refuse(both & (a.lower == b.lower), SUM)
         for above, below in ((a, b), (b, a)):
@@ -211,10 +217,10 @@ class Forms:
         return Form(terms, a.base * factor, a.joined * factor)
 
     def divmod(self, a: Form, divisor: Ints) -> tuple[Form, Form]:
-        """a // divisor and a % divisor, the divisor positive.
+        """a // divisor and a % divisor, for a positive divisor.
 
-        Terms of scales that the divisor divides go to the quotient. If what remains is always
-        smaller than the divisor it is the remainder; otherwise its largest term becomes a digit.
+        Terms whose scale the divisor divides go to the quotient. If the rest is always smaller than
+        the divisor, it is the remainder; otherwise its largest term becomes a digit.
         """
         base, left = a.base // divisor, a.base % divisor
         rest, top, several = self.zero, self.zero, self.zero
@@ -223,7 +229,7 @@ class Forms:
             rest, top = rest + stays * self.largest(slot, term), np.maximum(top, stays)
             self.refuse(term.scale < 0, QUOTIENT)
             several = several + (stays != 0)
-            if slot in self.beyond:  # it is cut where the axis would not be
+            if slot in self.beyond:  # the text is cut although the axis would not be
                 over = self.beyond[slot] >= self.extents[slot]
                 self.refuse(over & (stays * self.beyond[slot] + left >= divisor), QUOTIENT)
         small = rest + left < divisor
@@ -249,18 +255,20 @@ class Forms:
         return Form(quotients, base, a.joined), Form(remainders, left, a.joined)
 
     def _gone(self, a: Form) -> Flags | None:
-        """Where a part of the sum is 0 by conditions alone, which simplification finds too late to
-        make one quotient of two; None where no part is anywhere."""
+        """Where a part of the sum is 0 because of conditions alone; None if no candidate has one.
+
+        Simplification finds that too late to make one quotient of two.
+        """
         parts = [self.vanished[slot] for slot in a.terms if slot in self.vanished]
         return np.logical_or.reduce(parts) if parts else None
 
     def _refuse_late(self, where: Flags) -> None:
-        """Refuse these after an attempt, too."""
+        """Refuse the candidates `where`, also inside an `attempt`."""
         self._late = self._late | where
         self.refuse(where, LATE)
 
     def _cut(self, slot: int, term: Term, divisor: Ints, cut: Flags) -> tuple[Term, Term]:
-        """The term's part of the quotient and of the remainder; where `cut`, a digit of each."""
+        """The term in the quotient and in the remainder; where `cut`, a digit in each of them."""
         stays = term.scale % divisor != 0
         ratio = np.where(cut, divisor // np.maximum(term.scale, 1), 1)
         limit = term.lower * ratio
@@ -284,7 +292,7 @@ class Forms:
         return Term(lower, upper, np.where(digit, scale, 0))
 
     def ends(self, a: Form) -> tuple[Ints, Ints]:
-        """The smallest and the largest value."""
+        """The smallest and the largest value of the form."""
         found = self._ends.get(a)
         if found is None:
             low, high = a.base, a.base
@@ -295,7 +303,7 @@ class Forms:
         return found
 
     def same(self, a: Form, b: Form) -> Flags:
-        """Where the two are written alike."""
+        """Where both forms are written alike."""
         found: Flags = a.base == b.base
         for slot in {*a.terms, *b.terms}:
             ours, theirs = a.terms.get(slot, ()), b.terms.get(slot, ())
@@ -315,7 +323,7 @@ class Forms:
 
 
 def uses_slot(terms: tuple[Term, ...]) -> Flags:
-    """Where one of the terms of a loop is not 0."""
+    """Where one of the loop's terms is not 0."""
     found: Flags = terms[0].scale != 0
     for term in terms[1:]:
         found = found | (term.scale != 0)

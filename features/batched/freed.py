@@ -1,4 +1,4 @@
-"""What arrays take stays with the process when they are freed: other arrays take it soon."""
+"""Keep the memory of freed arrays in the process, because other arrays need it soon."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import contextlib
 import numpy as np
 
 _LARGEST = (1 << 25) - (1 << 16)
-"""Bytes, of the largest mapping that counts (`DEFAULT_MMAP_THRESHOLD_MAX` of glibc)."""
+"""Bytes of the largest mapping that counts for glibc (its `DEFAULT_MMAP_THRESHOLD_MAX`)."""
 
 
 def keep_freed() -> None:
-    """Let the C library keep up to 64 MB that are free.
+    """Let the C library keep up to 64 MB of free memory.
 
-    glibc gives memory back beyond twice the largest mapping that was freed (`M_MMAP_THRESHOLD` in
-    mallopt(3)), and then asks for it again, page by page. No page of this one is ever touched.
+    glibc returns memory beyond twice the largest mapping that was freed (`M_MMAP_THRESHOLD` in
+    mallopt(3)) to the system, and then asks for it again, page by page. The mapping that is made
+    and freed here raises that limit; none of its pages is ever touched.
     """
-    with contextlib.suppress(MemoryError):  # then there is none to keep
+    with contextlib.suppress(MemoryError):  # without free memory, there is none to keep
         np.empty(_LARGEST, np.uint8)

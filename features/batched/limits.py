@@ -1,8 +1,8 @@
-"""The limits of a GPU for many candidates at once: what `verify_gpu` would refuse.
+"""Apply the limits of a GPU to many candidates at once: which ones `verify_gpu` would refuse.
 
-Sizes are compared where it is certain what the passes make of them. Shared memory is at least what
-one store reads of it and at most all of a kernel's; between the two, passes that share memory
-decide, and the candidate is worked out by itself.
+Sizes are compared where it is certain what the passes make of them. A kernel's shared memory is at
+least what one of its stores reads, and at most the sum of all its buffers. In between, passes that
+let buffers share memory decide, and the candidate is computed by itself.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from autosched.tir.op import lt
 from autosched.tir.walk import free_vars, pre_order
 
 _COPIES = 16
-"""So many virtual threads are a loop (`transform/device/inject_virtual_thread.py`)."""
+"""Virtual threads from this number on become a loop
+(`transform/device/inject_virtual_thread.py`)."""
 _INDEX_BYTES = 4
 _END = Var("end")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a block may have of each; as the fields of VerifyGPUCode."""
+    """The limits of a block, as in the fields of VerifyGPUCode."""
 
     threads: int
     virtual_threads: int
@@ -45,7 +46,7 @@ class Limits:
 
     @staticmethod
     def of(target: Target, ansor: bool) -> Limits:
-        """The limits of `target`; with `ansor` its own of memory (`driver.verify_gpu`)."""
+        """The limits of `target`; with `ansor`, Ansor's limits of memory (`driver.verify_gpu`)."""
         own = target.hardware
         return Limits(
             own.max_threads_per_block,
@@ -58,14 +59,14 @@ class Limits:
 
 @dataclass(eq=False)
 class Verdict:
-    """Which candidates are refused, and of which only lowering can say."""
+    """Which candidates are refused, and for which ones only lowering can decide."""
 
     refused: Flags
     unsure: Flags
 
 
 def refused_by_size(nest: Nest, plan: Plan, limits: Limits) -> Verdict:
-    """What threads and memory say."""
+    """Apply the limits on threads and memory."""
     count = nest.forms.count
     verdict = Verdict(np.zeros(count, bool), np.zeros(count, bool))
     kernels: dict[int, list[int]] = {}
@@ -111,7 +112,7 @@ def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: 
         size = size * nest.ops.buffers[stage.ops.buffer].bytes
         if nest.ranks[s] == SHARED:
             t = pipelined_around(plan, s)
-            if t >= 0:  # no more tiles than iterations (`device/inject_software_pipeline.py`)
+            if t >= 0:  # at most one tile per iteration (`device/inject_software_pipeline.py`)
                 loop = nest.stages[t].loops.slots[plan.stages[t].pipelined]
                 size = size * np.minimum(nest.tiles[t], nest.forms.extents[loop])
             shared = shared + size
@@ -130,7 +131,7 @@ def _memory(nest: Nest, plan: Plan, stages: list[int], limits: Limits, verdict: 
 
 
 def _elements(nest: Nest, stage: Stage, plan: StagePlan) -> Ints:
-    """The elements of a stage's storage, with what aligned strides leave out."""
+    """The elements of a stage's storage, including the gaps that aligned strides leave."""
     aligned = {axis: (factor, offset) for axis, factor, offset in plan.aligned}
     size = nest.forms.one
     for axis in range(len(stage.extents) - 1, -1, -1):
@@ -150,7 +151,7 @@ def _readers(nest: Nest, buffer: int) -> list[int]:
 
 
 def refused_by_vectors(nest: Nest, limits: Limits) -> Verdict:
-    """What the width of vector accesses says."""
+    """Apply the limit on the width of vector accesses."""
     forms = nest.forms
     verdict = Verdict(np.zeros(forms.count, bool), np.zeros(forms.count, bool))
     for s, stage in nest.stages.items():
@@ -178,7 +179,7 @@ def _holds(nest: Nest, s: int) -> bool:
 
 
 def _widest(store: StoreOps) -> int:
-    """The most bytes of an element of what is loaded or converted."""
+    """The largest element in bytes that the value loads or converts to."""
     kinds = [e for e in pre_order(store.value) if isinstance(e, ProducerLoad | Cast)]
     return max((e.dtype.bytes for e in kinds if not e.dtype.is_bool), default=1)
 
@@ -186,7 +187,7 @@ def _widest(store: StoreOps) -> int:
 def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tuple[Flags, Flags]:
     """Where the vectorised loop `slot` becomes a serial one, and where that is not certain.
 
-    It does where a condition depends on the lane. Only the candidates `asked` are right.
+    It does where a condition depends on the lane. The result only holds for the candidates `asked`.
     """
     forms, mixed = nest.forms, stage.loops.mixed
     serial, unsure = np.zeros(forms.count, bool), np.zeros(forms.count, bool)
@@ -196,7 +197,7 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
             unsure |= True
         choices = (e for e in pre_order(store.value) if isinstance(e, Call))
         if any(e.op == "if_then_else" and loads_of(e.args[0]) for e in choices):
-            unsure |= True  # what the condition loads may depend on the lane
+            unsure |= True  # the element that the condition loads may depend on the lane
         undecided = np.zeros(forms.count, bool)
         for var in outside & stage.axes.keys():
             asks = _uses(nest, stage.axes[var], slot)
@@ -220,8 +221,8 @@ def _scalarised(nest: Nest, stage: Stage, k: int, slot: int, asked: Flags) -> tu
 
 
 def _edges(value: Expr, var: Var) -> list[int]:
-    """The numbers at which comparisons of `var` in the value change; none where it is asked for in
-    another way."""
+    """The numbers at which comparisons of `var` in the value change; empty if it is used
+    otherwise."""
     found: list[int] = []
     for node in pre_order(value):
         match node:
@@ -235,11 +236,11 @@ def _edges(value: Expr, var: Var) -> list[int]:
 
 
 def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: Flags) -> Flags:
-    """Where an axis that loops mix may be compared with the end of the tensor, by lane.
+    """Where an axis that loops mix may be compared, lane by lane, with the end of the tensor.
 
-    A stage that is computed in parts compares an axis whose text alone reaches beyond the part;
-    what the conditions around it prove is no longer there. An axis that they make 0 is compared,
-    too, and the comparison does not see that.
+    A stage that is computed in parts compares an axis whose text alone reaches beyond the part,
+    since what the conditions around it prove is no longer known there. An axis that conditions make
+    0 is compared, too, and the comparison does not know that it is 0.
     """
     forms = nest.forms
     found = np.zeros(forms.count, bool)
@@ -260,7 +261,7 @@ def _compared(nest: Nest, stage: Stage, mixed: Mixed, k: int, slot: int, asked: 
 def _chosen(nest: Nest, stage: Stage, store: StoreOps, mixed: Mixed, k: int, asked: Flags) -> Flags:
     """Where the condition that chooses the value depends on the lane though none of its axes does.
 
-    1 <= (t * 8 + lane) // 16 is 16 <= t * 8 + lane, while the axis itself is t // 2.
+    1 <= (t * 8 + lane) // 16 becomes 16 <= t * 8 + lane, while the axis itself is t // 2.
     """
     value = store.value
     if not (isinstance(value, Call) and value.op == "if_then_else"):
@@ -269,7 +270,7 @@ def _chosen(nest: Nest, stage: Stage, store: StoreOps, mixed: Mixed, k: int, ask
 
 
 def _by_lane(nest: Nest, mixed: Mixed, k: int, text: Text, asked: Flags) -> Flags:
-    """Where the text still depends on the loop at position k once it is simplified."""
+    """Where the simplified text still depends on the loop at position k."""
     found = np.zeros(nest.forms.count, bool)
     known: dict[tuple[int, ...], bool] = {}
     for n in np.flatnonzero(asked).tolist():
@@ -284,7 +285,7 @@ def _by_lane(nest: Nest, mixed: Mixed, k: int, text: Text, asked: Flags) -> Flag
 def _uses(nest: Nest, form: Form, slot: int) -> Flags:
     """Where the loop `slot` is in the form, perhaps in the text of an axis.
 
-    Conditions on what a stage reads are texts of the loops around it, none of which is its own.
+    Conditions on the elements that a stage reads are texts of the loops around it, not of its own.
     """
     forms = nest.forms
     found = np.zeros(forms.count, bool)

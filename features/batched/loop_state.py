@@ -1,7 +1,7 @@
-"""The loops of a stage after some steps, as ids: the same object after the same steps.
+"""The loops of a stage after some steps, as ids; the same steps give the same object.
 
-Candidates of one task differ in where some loops are, not in most of their loops, so that what a
-step makes of the loops of a stage is worked out once and found again on the state before it.
+Candidates of one task differ in where some loops are, not in most of their loops. The effect of a
+step on a stage's loops is therefore computed once and cached on the state before the step.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ Kinds = tuple[tuple[int, int], ...]
 
 
 class LoopState:
-    """`leaves` are the loops by id, `kinds` the annotations of some, `next_id` is the next id.
+    """The loops of a stage after some steps.
 
-    The axes are 0 to `axes` - 1; `unroll` is the loop with the unroll pragma, or -1. `threads` says
-    whether a loop is bound to threads, `limited` whether a limit of unrolling says something.
+    `leaves` are the loops by id, outermost first, `kinds` the annotations of some of them,
+    `next_id` is the next free id. The axes are 0 to `axes` - 1. `unroll` is the loop with the
+    unroll pragma, or -1. `threads` says whether a loop is bound to threads, `limited` whether the
+    unroll limit has an effect.
     """
 
     __slots__ = (
@@ -57,13 +59,13 @@ class LoopState:
 
     @classmethod
     def of(cls, loops: Loops) -> LoopState:
-        """Loops of a plan, to be transformed further; they have no annotations."""
+        """The loops of a plan as a state to be transformed further; it has no annotations."""
         made = sum(2 if len(relation) == 4 else 1 for relation in loops.relations)
         return cls(loops.axes, loops.relations, loops.leaves, next_id=loops.axes + made)
 
     @property
     def loops(self) -> Loops:
-        """The loops as a plan has them; a limit of unrolling on a loop of threads says nothing.
+        """The loops as a plan has them; an unroll limit on a loop bound to threads has no effect.
 
         Raises UnsupportedError where the loop with the limit was split or fused later.
         """
@@ -108,27 +110,28 @@ class LoopState:
         return found
 
     def split(self, at: int, pieces: int, inner: bool) -> LoopState:
-        """After `pieces` splits of the loop at position `at`, as the step does them."""
+        """The state after `pieces` splits of the loop at position `at`, as the split step does
+        them."""
         return self._made(("split", at, pieces, inner), _split)
 
     def fuse(self, ids: tuple[int, ...]) -> LoopState:
-        """After the loops at the positions `ids` became one."""
+        """The state after the loops at the positions `ids` became one."""
         return self._made(("fuse", ids), _fuse)
 
     def reorder(self, after: tuple[int, ...]) -> LoopState:
-        """With the loop at position `after[k]` at position k."""
+        """The state with the loop at position `after[k]` at position k."""
         return self._made(("reorder", after), _reorder)
 
     def annotate(self, at: int, kind: int) -> LoopState:
-        """With the annotation `kind` on the loop at position `at`."""
+        """The state with the annotation `kind` on the loop at position `at`."""
         return self._made(("annotate", at, kind), _annotate)
 
     def common_first(self, data: int) -> LoopState:
-        """In the order in which they are lowered, `data` of the axes being data axes."""
+        """The state with the loops in lowering order; the first `data` axes are data axes."""
         return self._made(("common_first", data), _common_first)
 
     def limit(self, at: int) -> LoopState:
-        """With the limit of unrolling on the loop at position `at`."""
+        """The state with the unroll limit on the loop at position `at`."""
         return self._made(("limit", at), _limit)
 
 

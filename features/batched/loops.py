@@ -13,7 +13,7 @@ from autosched.features.batched.plan import FIRST_THREAD, REDUCE, Loops, bound_i
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The candidates `rows` whose loops of a stage come about in the same way.
+    """The candidates `rows` whose loops of a stage come from the same splits, fusions and reorders.
 
     `factors` has a row for every split, in order.
     """
@@ -25,9 +25,10 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Uneven:
-    """The candidates `rows` whose loops of a stage come about in the same way, some by such splits.
+    """A group of candidates some of which have splits that do not divide.
 
-    `extents` and `values` are by id; the values in terms of the loops by position, as in `forms`.
+    `extents` and `values` are by id. The values are in terms of the group's loops by position, and
+    belong to `forms`.
     """
 
     loops: Loops
@@ -39,12 +40,14 @@ class Uneven:
 
 @dataclass(frozen=True, eq=False)
 class StageLoops:
-    """`slots` by position; for each the annotation and whether it only reduces.
+    """The loops of a stage, by position.
 
-    `common` is the number of loops outside of all reduction loops, `values` the axes without the
-    mins of their domains, `unroll` the position of the loop with the unroll pragma, or -1. `uneven`
-    are candidates with splits that do not divide. `threads` has the annotation of loops that are
-    bound to threads, 0 for others. Of the candidates in `mixed` the values are texts.
+    `slots` are their slots, `kinds` their annotations; `reducing` tells whether a loop only
+    reduces. `common` is the number of loops outside of all reduction loops. `values` are the axes
+    without the mins of their domains. `unroll` is the position of the loop with the unroll pragma,
+    or -1. `uneven` are the candidates with splits that do not divide. `threads` has the annotation
+    of loops that are bound to threads, 0 for others. For the candidates in `mixed`, the values are
+    texts.
     """
 
     slots: tuple[int, ...]
@@ -61,9 +64,9 @@ class StageLoops:
 def extents_of(
     loops: Loops, axes: list[Ints], factors: Ints, tighten: bool = True
 ) -> tuple[list[Ints], Flags]:
-    """Extents by id, and where a split does not divide.
+    """The extents by id, and where a split does not divide.
 
-    With `tighten` a part is no longer than what is split, unless threads hang on it.
+    With `tighten`, a part is no longer than the loop that is split, unless it is bound to threads.
     """
     bound = bound_ids(loops)
     extents: dict[int, Ints] = dict(enumerate(axes))
@@ -86,10 +89,10 @@ def extents_of(
 
 
 def surplus_of(loops: Loops, extents: list[Ints], relaxed: list[Flags]) -> list[Ints]:
-    """By axis: how much further its loops reach than a region does that they run through.
+    """For each axis, how much further its loops reach than the region that they cover.
 
-    The loops where `relaxed`, by position, run; the others stand. What splits a loop that is run
-    through wholly covers that loop and no more, even if its parts do (as in InferBound).
+    The loops where `relaxed` (by position) run; the others stand still. The parts of a loop that
+    runs completely cover that loop and no more, even if they reach beyond it (as in InferBound).
     """
     whole: dict[int, Flags] = {}
     reach: dict[int, Ints] = {}
@@ -115,7 +118,7 @@ def surplus_of(loops: Loops, extents: list[Ints], relaxed: list[Flags]) -> list[
 
 
 def values_of(forms: Forms, loops: Loops, extents: list[Ints], leaves: list[Form]) -> list[Form]:
-    """The values of the axes, and of all else by id, in terms of those of the leaves."""
+    """The values of all axes and loops by id, in terms of the values of the leaves."""
     values: dict[int, Form] = dict(zip(loops.leaves, leaves, strict=True))
     for relation in reversed(loops.relations):
         if len(relation) == 4:
@@ -138,8 +141,8 @@ def make_loops(
 ) -> StageLoops:
     """The loops of a stage whose axes have the extents `axes`; its slots are made in `forms`.
 
-    With `texts`, values that are no sums of digits are taken from there; with `whole` all those of
-    parts of a fused loop are, since in conditions they are not simplified as in indices.
+    With `texts`, values that are no sums of digits are taken from there. With `whole`, so are all
+    values of parts of a fused loop, since conditions do not simplify them as indices do.
     """
     most = max(len(group.loops.leaves) for group in groups)
     count = forms.count
@@ -194,7 +197,7 @@ def _splits_fused(loops: Loops) -> bool:
 
 
 def gathered(forms: Forms, slots: tuple[int, ...], parts: list[tuple[Ints, Form]]) -> Form:
-    """The forms of the groups, whose slots are positions, as one."""
+    """Merge the forms of the groups, whose slots are loop positions, into one form."""
     base, joined = np.zeros((2, forms.count), np.int64)
     terms: dict[int, list[Term]] = {}
     for rows, form in parts:

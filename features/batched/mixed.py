@@ -1,10 +1,10 @@
 """Axes of stages whose loops mix them: texts in place of forms.
 
-Threads that fetch a tile share it as one row of elements, so that the axes are digits of
-o * 56 + thread, say; where 56 is no multiple of the tile's rows, these are no sums of digits of the
-loops. Such a stage's indices are then written out, once for each set of numbers: by rule
-(`fetched.py`), or by lowering a stage of the same loops by itself. An axis is a loop of its own in
-the forms, its `virtual` slot, and this loop's variable stands for the text.
+Threads that fetch a tile share it as one row of elements, so the axes are digits of o * 56 +
+thread, say. Where 56 is no multiple of the tile's rows, such axes are no sums of digits of the
+loops. The stage's indices are then written out, once for each set of numbers: by rule
+(`fetched.py`), or by lowering a stage with the same loops by itself. In the forms, the axis is a
+loop of its own, its `virtual` slot, and the variable of that loop stands for the text.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MOST_KNOWN = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """The candidates `where` whose axes are texts: `entries[which]` is that of each.
+    """The candidates `where` whose axes are texts: `entries[which]` has the text of each.
 
-    `slots` stand for the axes, `leaves` are those of the stage's `loops`. An axis that is a loop
-    stays one.
+    `slots` stand for the axes, `leaves` are the slots of the stage's `loops`. An axis that is a
+    loop by itself stays a form.
     """
 
     where: Flags
@@ -47,12 +47,12 @@ class Mixed:
 
     @property
     def mixing(self) -> list[int]:
-        """The loops that are no axis by themselves."""
+        """The slots of the loops that are no axis by themselves."""
         pairs = zip(self.leaves, self.loops.leaves, strict=True)
         return [slot for slot, leaf in pairs if leaf >= self.loops.axes]
 
     def beyond(self, axis: int) -> Flags:
-        """Where the text of an axis alone reaches beyond it: conditions keep it inside."""
+        """Where the text of an axis alone reaches beyond it, and only conditions keep it inside."""
         return self._whose(lambda entry: entry.axes[axis].ends[0][1] >= entry.key[axis])
 
     def hidden(self, axis: int, k: int) -> Flags:
@@ -65,32 +65,32 @@ class Mixed:
         )
 
     def differs(self, axis: int, as_ansor: bool) -> Flags:
-        """Where an axis is another index in stages that are computed in this one."""
+        """Where an axis is written otherwise in the regions of stages computed in this one."""
         return self._whose(lambda entry: differing(self.loops, entry, axis, as_ansor))
 
     @property
     def vanishing(self) -> Flags:
-        """Where the text of an axis is 0, perhaps because of the conditions around."""
+        """Where the text of an axis is 0, perhaps because of the conditions around it."""
         return self._whose(
             lambda entry: entry.conditions != () and any(axis.vanishes for axis in entry.axes)
         )
 
     def _whose(self, holds: Callable[[StageText], bool]) -> Flags:
-        """The candidates of whose texts something holds."""
+        """The candidates for whose text `holds` is true."""
         if not self.entries:
             return np.zeros_like(self.where)
         some = np.array([holds(entry) for entry in self.entries])
         return np.asarray(self.where & some[self.which])
 
     def of(self, n: int) -> StageText:
-        """The text of candidate n."""
+        """The text of the stage for candidate n."""
         return self.entries[int(self.which[n])]
 
 
 class Texts:
     """The texts of the stages of a program, kept from call to call.
 
-    They are simplified `as_ansor`, or as autosched's own pass does. With `blank` none is made:
+    They are simplified `as_ansor`, or as autosched's own pass does. With `blank`, no text is made:
     regions need only know that there would be one.
     """
 
@@ -108,7 +108,7 @@ class Texts:
         where: Flags,
         sizes: Sequence[Ints],
     ) -> Mixed:
-        """The texts of the candidates `where`, of a stage whose axes have the extents `axes`.
+        """The texts of the candidates `where`, for a stage whose axes have the extents `axes`.
 
         `sizes` are the extents of its loops by position.
         """
@@ -139,7 +139,7 @@ class Texts:
 
 
 def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Form, ...]:
-    """The values of the axes; those of the candidates in `mixed` are virtual slots."""
+    """The values of the axes; for the candidates in `mixed`, they are virtual slots."""
     found = []
     for k, (form, slot) in enumerate(zip(values, mixed.slots, strict=True)):
         if k in mixed.loops.leaves:
@@ -172,8 +172,10 @@ def mixed_values(forms: Forms, mixed: Mixed, values: Sequence[Form]) -> tuple[Fo
 
 
 def reaches_beyond(forms: Forms, low: Form) -> Flags:
-    """Where the start of a region is an axis of the stage around it whose text alone reaches beyond
-    that: a condition keeps it inside there, and in the region, too."""
+    """Where a region starts at an axis of the stage around whose text alone reaches beyond it.
+
+    A condition keeps it inside the axis there, and in the region, too.
+    """
     found: Flags = np.zeros(forms.count, bool)
     for slot, terms in low.terms.items():
         if slot in forms.virtual:
@@ -183,8 +185,11 @@ def reaches_beyond(forms: Forms, low: Form) -> Flags:
 
 
 def _last(axis: AxisText, loops: Loops, extent: int) -> int:
-    """The largest value of an axis where that is not in it, 0 else: conditions on whole vectors say
-    nothing of a sum of vectors and lanes."""
+    """The largest value of an axis if it is beyond the axis, else 0.
+
+    That happens with vector lanes: conditions on whole vectors say nothing about a sum of vectors
+    and lanes.
+    """
     lanes = [
         own and kind == Annotation.VECTORIZE
         for own, kind in zip(axis.used, loops.kinds, strict=True)

@@ -1,4 +1,4 @@
-"""Indices that are an axis of a stage whose loops are mixed, with what loops around add to it."""
+"""Indices that consist of an axis whose loops are mixed, and of terms of the loops around it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autosched.features.batched.written import Ends, Written, either
 from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
 
 _UNKNOWN = -1
-"""The stride along a loop outside of the stage: where it would be needed it is no row."""
+"""A nonzero stand-in for the stride along a loop outside of the stage; no row needs its value."""
 
 
 def mixed_index(
@@ -24,10 +24,11 @@ def mixed_index(
     own: Collection[int],
     as_ansor: bool = True,
 ) -> tuple[Written | None, Flags]:
-    """The index as the walk reads it, and where that must be done from the whole text.
+    """The index as the walk reads it, and where it must be read from the whole text instead.
 
-    `order` has the positions of the loops by slot, outermost first, `own` are those of the stage.
-    Strides are Ansor's guesses; unless `as_ansor` they only say which loops are in the index.
+    The first is None where no axis in the index is a text. `order` has the positions of the loops
+    by slot, outermost first; `own` are the slots of the stage. Strides are Ansor's guesses; unless
+    `as_ansor`, they only say which loops are in the index.
     """
     deep = deep_in(forms, form, own, as_ansor)
     found = []
@@ -44,9 +45,9 @@ def mixed_index(
 
 
 def deep_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) -> Flags:
-    """Where the index is more than an axis that is a text, with what stands around it.
+    """Where the index is more than one axis that is a text plus terms of the loops around.
 
-    Another loop of the same stage, like that of a window, is no part of what stands around it.
+    Another loop of the same stage, such as that of a window, is not one of the loops around.
     """
     deep, where = deeper_in(forms, form, own, as_ansor), np.zeros(forms.count, bool)
     for slot, terms in form.terms.items():
@@ -66,8 +67,7 @@ def deep_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) -> F
 
 
 def deeper_in(forms: Forms, form: Form, own: Collection[int], as_ansor: bool) -> Flags:
-    """Where an axis of a stage around that of the loops `own` is written otherwise in its region
-    than in its own stage."""
+    """Where an axis of a stage around the loops `own` is written otherwise in its region."""
     found = np.zeros(forms.count, bool)
     for slot, terms in form.terms.items():
         if slot in forms.virtual:
@@ -148,9 +148,9 @@ def _strides(forms: Forms, form: Form, mixed: Mixed, k: int, where: Flags) -> di
 
 
 def _sum(axis: AxisText, outside: list[tuple[int, ...]], sign: int) -> Expr:
-    """The text of the axis with other terms (scale, lower, upper), and a constant of this sign.
+    """The text of the axis plus terms (scale, lower, upper) and a constant of this sign.
 
-    In the order of canonical sums (`arith/sum_form.py`).
+    The terms are in the order of canonical sums (`arith/sum_form.py`).
     """
     other = Var("outside")
     terms = [(_order(term), term) for term in axis.terms]

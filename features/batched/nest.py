@@ -1,4 +1,4 @@
-"""Stages and loops of many candidates that compute the same, and indices in terms of loops."""
+"""The stages and loops of many candidates of one program, and indices in terms of the loops."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from autosched.tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Candidates of one program, as arrays: for each stage how its loops come about.
+    """Candidates of one program, as arrays.
 
-    `target` is the stage that a stage is computed in (-1: none), `at` the position of the loop
-    there, `step` the stage's own limit of unrolling (-1: none). `factored` has the factors of the
-    old stage's splits for a stage of partial results. `plan` is that of one of them, where they
-    have threads that of all; `texts` are then those of the program. Of stages that have left loops
-    of their target, `left` is the outermost of these, and -1 of others: they stand right before it,
-    one after the other by `order`. `tiles` says for each stage how many tiles are held of what its
-    pipelined loop fills (the plan has its place).
+    `groups` says for each stage how its loops come about. `target` is the stage that a stage is
+    computed in (-1: none), `at` the position of the loop there. `step` is the stage's own unroll
+    limit (-1: none). `factored` has, for a stage of partial results, the factors of the old stage's
+    splits. `plan` is the plan of one of the candidates; where they have threads, it holds for all
+    of them, and `texts` are the texts of the program. `left` is for stages that have left loops of
+    their target: the outermost loop that they left (-1 for other stages); they stand right before
+    it, one after the other by `order`. `tiles` says for each stage how many tiles its pipelined
+    loop keeps (the plan says which loop that is).
     """
 
     count: int
@@ -45,11 +46,12 @@ class Population:
 
 @dataclass(eq=False)
 class Stage:
-    """A stage with its loops; `axes` are the values of its axes and of the axes it comes from.
+    """A stage with its loops.
 
-    `checked` says where some iterations of its loops are skipped: its stores are in conditions.
-    The start of a reduction is right before the loop at position `start`; where `guarded` it is in
-    a condition on the loops that reduce outside of it.
+    `axes` are the values of its axes and of the axes that these come from. `order` is its position
+    in the program. `checked` says where some iterations of its loops are skipped: its stores are
+    then in conditions. The initialisation of a reduction is right before the loop at position
+    `start`; where `guarded`, it is in a condition on the reduction loops outside of it.
     """
 
     ops: StageOps
@@ -66,11 +68,12 @@ class Stage:
 
 @dataclass(eq=False)
 class Nest:
-    """All stages in order. `inside[s][t]` is the innermost loop of t around s, or -1.
+    """All stages, in order.
 
-    `own_step` are the limits of unrolling that the stages themselves set, or -1. With threads,
-    `ranks` are those of the stages' storage and `tables` the touch tables of the thread axes.
-    `tiles` are those of the population.
+    `inside[s][t]` is the position of the innermost loop of stage t around stage s, or -1.
+    `own_step` are the unroll limits that the stages themselves set, or -1. With threads, `ranks`
+    are the storage ranks of the stages and `tables` the touch tables of the thread axes. `tiles`
+    are those of the population.
     """
 
     forms: Forms
@@ -84,7 +87,7 @@ class Nest:
     tiles: list[Ints] = field(default_factory=list)
 
     def around(self, s: int, t: int, position: int) -> Flags:
-        """Where the loop at `position` of stage t is around stage s: nowhere where t is first."""
+        """Where the loop at `position` of stage t is around stage s; nowhere if t is before s."""
         if t < s:
             return np.zeros(self.forms.count, bool)
         found: Flags = self.inside[s][t] >= position
@@ -94,7 +97,8 @@ class Nest:
 def index_form(forms: Forms, e: Expr, axes: Mapping[Var, Form]) -> Form:
     """The form of an index; candidates are refused where it is no sum of digits.
 
-    Raises UnsupportedError for one of which not even a text is as the passes leave it.
+    Raises UnsupportedError for an index that, even as a text, is not written as the passes leave
+    it.
     """
     match e:
         case Var():

@@ -1,6 +1,6 @@
-"""A stored value written out and simplified for one candidate, as a function's pass would.
+"""Write out a stored value for one candidate and simplify it, as the pass over its function would.
 
-What follows from it holds for all candidates with the same numbers in the axes of the value.
+The result holds for all candidates with the same numbers in the axes of the value.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from autosched.tir.walk import substitute
 
 Axes = Mapping[Var, Form]
 Rows = npt.NDArray[np.intp]
-"""Candidates, by number."""
+"""Candidates, by index."""
 
 
 def alike(forms: Forms, axes: Axes, rows: Rows | None = None) -> tuple[Rows, Rows]:
-    """One candidate of each set of numbers in the axes, and for every one which set is its own.
+    """One candidate for each set of numbers in the axes, and for each one the number of its set.
 
-    With `rows`, of these candidates only.
+    With `rows`, only for these candidates.
     """
     numbers: list[Ints] = []
     for form in axes.values():
@@ -65,8 +65,11 @@ def signature(
     order: Mapping[int, int] | None = None,
     own: frozenset[int] = frozenset(),
 ) -> tuple[int, ...]:
-    """All numbers of candidate n in the axes, with loops numbered as they appear, or by `order`,
-    and which digits are written as those of the stage's `own` loops."""
+    """All numbers of candidate n in the axes, as a key.
+
+    Loops are numbered in the order of their appearance, or by `order`. The key also tells which
+    digits are written as digits of the stage's `own` loops.
+    """
     found: list[int] = []
     loops: dict[int, int] = {}
     for form in axes.values():
@@ -88,7 +91,7 @@ def signature(
 
 
 def slots_of(forms: Forms, axes: Axes, n: int) -> list[int]:
-    """The loops of candidate n in the order of their appearance, as in its signature."""
+    """The slots of the loops of candidate n in the order of appearance, as in its signature."""
     every = (slot for form in axes.values() for slot, term in form.every() if term.scale[n])
     return list(dict.fromkeys(every))
 
@@ -96,7 +99,7 @@ def slots_of(forms: Forms, axes: Axes, n: int) -> list[int]:
 def simplified(
     forms: Forms, text: Text, n: int, as_ansor: bool = True
 ) -> tuple[Expr, dict[int, Var]]:
-    """The value for candidate n, and the variables of the loops in it by slot."""
+    """The simplified value for candidate n, and the variables of the loops in it, by slot."""
     slots = {slot: slot for slot in range(len(forms.extents))}
     key = text.value, as_ansor, signature(forms, text.axes, n, slots, text.own)
     found = forms.simple.get(key)
@@ -126,7 +129,7 @@ def _simplified(forms: Forms, text: Text, n: int, as_ansor: bool) -> tuple[Expr,
 
 
 def _of_mixed(forms: Forms, axes: Axes, n: int) -> list[Expr]:
-    """The conditions around a store whose loops are mixed."""
+    """The conditions around a store of candidate n from stages whose loops are mixed."""
     found: dict[Expr, None] = {}
     for form in axes.values():
         for slot, term in form.every():
@@ -141,8 +144,11 @@ def same_loads(a: Expr, b: Expr) -> bool:
 
 
 def _written(forms: Forms, form: Form, loops: dict[int, Var], n: int, own: frozenset[int]) -> Expr:
-    """The form for candidate n; axes of stages around that of the `own` loops as bounds have them
-    in its region."""
+    """The form as an expression for candidate n.
+
+    Axes of stages around the stage with the `own` loops are written as bound inference writes them
+    in its region.
+    """
     found: Expr = const(0)
     around: dict[tuple[Loops, StageText], list[tuple[int, int]]] = {}
     for slot, term in form.every():

@@ -49,17 +49,19 @@ if TYPE_CHECKING:
     from autosched.te.schedule.schedule import Schedule
 
 RF, AGAIN = 1 << 20, 1 << 23
-"""Added to a stage's base for the buffer of its partial results, and of their partial results."""
+"""Added to a stage's base: `RF` for the buffer of its partial results, `AGAIN` for that of the
+partial results of these."""
 PARTIAL, RESULT = 1 << 21, 1 << 22
-"""Added to it for what each thread sums up, and for what a reduction across threads comes to."""
+"""Added to a stage's base: `PARTIAL` for the buffer of what each thread sums up, `RESULT` for the
+buffer of the result of a reduction across threads."""
 Indices = tuple[Expr, ...]
 _ANY = Var("any")
-"""Stands for the pointer of a buffer, which nothing follows from here."""
+"""Stands for the data pointer of a buffer, which does not matter here."""
 
 
 @dataclass(frozen=True, eq=False)
 class BufferType:
-    """Name, bytes of an element, and the shape; None where it is the factored loop's extent."""
+    """A buffer: name, bytes of an element, and shape; None for the extent of a factored loop."""
 
     name: str
     bytes: int
@@ -67,7 +69,10 @@ class BufferType:
 
 
 class Zeros(NamedTuple):
-    """A value is zero unless sum(factor * axis) leaves a certain remainder by `modulus`."""
+    """A value is zero unless sum(factor * axis) has a certain remainder modulo `modulus`.
+
+    `terms` are the (axis, factor) pairs.
+    """
 
     modulus: int
     terms: tuple[tuple[Expr, int], ...]
@@ -75,17 +80,18 @@ class Zeros(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StoreOps:
-    """One store: its value, simplified (`original` is not), and every load in it in order.
+    """One store: its value, simplified (`original` is not), and every load in it, in order.
 
-    Loads of the stored element itself are left out, `updates` is their number. `counts` are the
-    operations outside of indices. `conditional`: some of these depend on the axes, so that their
-    number depends on the candidate; then `parts` may have the original for each axis alone
-    (`parts_of_axes`), `paddings` what of these parts is known without simplification; `divided`:
-    there are quotients or remainders in them. `into` is the buffer of one element that is stored to
-    where it is not that of the stage. `places` say which of all loads in the value the `loads` are.
-    `zeros` says where what a sum adds, or what is stored, is known to be zero. With
-    `keeps_conditions` these ask for remainders. `borders` are in the value, or were before it was
-    taken as it is inside of them.
+    `loads` leaves out loads of the stored element itself; `updates` is their number. `places` says
+    which of all loads in the value the `loads` are. `counts` are the operations outside of indices.
+    `conditional` tells that some of these operations depend on the axes, so that their number
+    depends on the candidate. Then `parts` may have the original for each axis alone
+    (`parts_of_axes`), `paddings` what of these parts is known without simplification, and `divided`
+    tells that there are quotients or remainders in them. `into` is the buffer of one element that
+    is stored to, where it is not the stage's buffer. `zeros` says where the term that a sum adds,
+    or the stored value, is known to be zero. `keeps_conditions` tells that conditions ask for
+    remainders. `borders` are in the value, or were in it before it was reduced to what it is inside
+    of them.
     """
 
     is_init: bool
@@ -116,14 +122,17 @@ class StoreOps:
 
     @property
     def divisors(self) -> set[int]:
-        """The constants that divide in the indices of loads."""
+        """The constants that the indices of loads divide by."""
         parts = (e for _, indices in self.loads for index in indices for e in pre_order(index))
         divisions = (e.b for e in parts if isinstance(e, FloorDiv | FloorMod))
         return {divisor.value for divisor in divisions if isinstance(divisor, IntImm)}
 
     def part_of(self, d: int) -> tuple[Expr, int] | None:
-        """The part whose load has dimension d of the whole one, and which dimension it is there;
-        None where no condition asks for its axis."""
+        """The part whose load has dimension d of the whole load, and the position of d in that
+        load.
+
+        None where no condition depends on the axis of the dimension.
+        """
         assert isinstance(self.original, Call)
         load = self.original.args[1]
         assert isinstance(load, ProducerLoad)
@@ -139,11 +148,11 @@ class StoreOps:
 class StageOps:
     """One stage: its buffer, axes (the data axes first), their extents and its stores.
 
-    `data` axes are data axes. In the partial stage of a factored reduction, axes in `made` stand
-    for leaves of the old one, and `origin` are the old axes, whose values follow from these.
-    `scope` is that of its storage, empty where it follows from the threads around it. `crosses`:
-    its reduction is shared by threads, and its stores are the start and update of what each of them
-    sums up, and the result.
+    The first `data` axes are data axes. In the partial stage of a factored reduction, the factored
+    axes stand for leaves of the old one, and `origin` are the old axes, whose values follow from
+    them. `scope` is the scope of its storage, empty where it follows from the threads around.
+    `crosses` tells that threads share its reduction: its stores are the initialisation and the
+    update of what each thread sums up, and the result.
     """
 
     buffer: int
@@ -159,7 +168,7 @@ class StageOps:
     _stand_ins: dict[tuple[str, int], Var] = field(default_factory=dict)
 
     def stand_in(self, what: str, k: int) -> Var:
-        """The variable that stands for `what` with id k of the old axes' loops in texts."""
+        """The variable that stands in texts for `what` with id k of the old axes' loops."""
         return self._stand_ins.setdefault((what, k), Var(f"{what}{k}"))
 
 
@@ -172,7 +181,7 @@ class ProgramOps:
 
     @property
     def has_zeros(self) -> bool:
-        """Whether some buffers are known to be zero but for a remainder."""
+        """Whether some buffers are known to be zero except at certain remainders."""
         return any(store.zeros for stage in self.stages for store in stage.stores)
 
 
@@ -231,7 +240,7 @@ class _Maker:
 
     def patterns(self, base: int) -> list[Pattern]:
         """Where the buffer of a stage is zero."""
-        stage = self.stage_of.get(base)  # none for partial results
+        stage = self.stage_of.get(base)  # partial results have no stage here
         if stage is None or stage.is_output or base not in self.buffers:
             return []
         op = stage.op
@@ -242,7 +251,7 @@ class _Maker:
         return [pattern for pattern in found if pattern is not None]
 
     def zeros_added(self, value: Expr, own: Tensor) -> Iterator[Zeros]:
-        """Where a sum with what is there adds zero."""
+        """Where a sum that updates the stored element adds zero."""
         if not isinstance(value, Add):
             return
         for kept, term in ((value.a, value.b), (value.b, value.a)):
@@ -254,11 +263,11 @@ class _Maker:
                 return
 
     def crossed(self, base: int) -> StageOps:
-        """The stage of a reduction that is shared by threads."""
+        """The stage of a reduction that threads share."""
         return self.shared(self.plain(base), base)
 
     def shared(self, stage: StageOps, base: int) -> StageOps:
-        """`stage`, which has the reduction of `base`, with threads that share it."""
+        """`stage`, which has the reduction of `base`, as threads share it."""
         op = self.stage_of[base].op
         assert isinstance(op, ComputeOp)
         body = op.body[0]
@@ -321,7 +330,7 @@ class _Maker:
         return self.base_of[load.producer.op]
 
     def factored(self, base: int, factored: Factored) -> dict[str, StageOps]:
-        """The stages of partial results and of their reductions, by part."""
+        """The stages of partial results and of the reductions over them, by part."""
         plain = self.plain(base)
         op = self.stage_of[base].op
         assert isinstance(op, ComputeOp)
@@ -367,15 +376,15 @@ class _Maker:
 def _stored_at(
     stores: Iterable[StoreOps], own: Tensor, axes: tuple[Var, ...]
 ) -> tuple[StoreOps, ...]:
-    """Stores into partial results, or sums of them, which have other axes than `own`.
+    """Stores into partial results, or into sums of them, which have other axes than `own`.
 
-    What partial results read of themselves keeps the old axes, `origin`, in their values.
+    Their values keep the old axes, `origin`, where partial results read themselves.
     """
     return tuple([replace(s, original=own_at(s.original, own, axes)) for s in stores])
 
 
 def _buffer(tensor: Tensor, name: str) -> BufferType:
-    """Of a tensor that is lowered to a buffer of this name: that of its stage before rfactor."""
+    """The buffer that a tensor is lowered to; its name is that of its stage before rfactor."""
     return BufferType(name, tensor.dtype.bytes, tuple(_constant(e) for e in tensor.shape))
 
 
@@ -388,7 +397,7 @@ def _constant(e: Expr) -> int:
 def ops_of(
     dag: ComputeDAG, plan: Plan, within_bounds: bool = False, as_ansor: bool = True
 ) -> ProgramOps:
-    """What the stages of `plan` compute, `within_bounds` inside of all borders.
+    """The stores and buffers of the stages of `plan`; `within_bounds`, inside of all borders.
 
     Values are simplified `as_ansor`, or as autosched's own pass does. Raises UnsupportedError.
     """

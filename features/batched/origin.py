@@ -1,6 +1,6 @@
-"""The axes that a factored reduction had, in terms of those of its partial results.
+"""The axes that a factored reduction had, in terms of the axes of its partial results.
 
-Where reduction axes are fused and the loop that is factored does not divide them, an axis is a
+Where reduction axes are fused and the loop that is factored does not divide them, such an axis is a
 quotient or remainder that is no digit, like (v * 52 + k) // 49: then it is a text.
 """
 
@@ -21,9 +21,9 @@ from autosched.tir.op import floordiv, floormod
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The `values` of the old axes and loops by id; `texts` in terms of `axes` for some.
+    """The `values` of the old axes and loops by id; some also as `texts` in terms of `axes`.
 
-    `lost` says for which candidates these are no forms, `conditions` what holds around them.
+    `lost` says for which candidates these values are no forms, `conditions` what holds around them.
     """
 
     values: dict[int, Form]
@@ -40,10 +40,10 @@ def origin_values(
     leaves: Sequence[Form],
     stand_in: Callable[[str, int], Var],
 ) -> Origin:
-    """The old axes of `loops`; `stand_in` has variables for what the texts are made of."""
+    """The old axes of `loops`; `stand_in` gives the variables that the texts are made of."""
     found = Origin({})
     for k, value in zip(loops.leaves, leaves, strict=True):
-        # a loop of extent 1 is 0 there, though what splits it further reaches beyond it
+        # A loop of extent 1 is 0 there, although the parts that it is split into reach beyond it.
         found.values[k] = forms.scaled(value, (extents[k] > 1).astype(np.int64))
     values = found.values
     for relation in reversed(loops.relations):

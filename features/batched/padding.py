@@ -1,12 +1,12 @@
-"""What a padded load counts along one axis, where simplification leaves its comparisons alone.
+"""Count the operations of a padded load along one axis where its comparisons stay as written.
 
-if_then_else(1 <= h and h < 57, X[h - 1], 0.0), h being i * 4 + j % 4: each comparison is always
-true, and then gone, or counts as it is written with the form of h. What else can happen to one (it
-is never true, or divided by a factor that its numbers have in common) is left to simplification
-itself, and so are candidates with conditions around the value. The same holds where j is an axis
-that loops mix (`mixed.py`), if what simplification may think that it reaches decides nothing.
-`arith/canonical.py`, `arith/rewrite_logic.py` and the rules of comparisons are what this follows
-from.
+In if_then_else(1 <= h and h < 57, X[h - 1], 0.0) with h = i * 4 + j % 4, each comparison is either
+always true, and then gone, or counts as it is written with the form of h. Anything else that can
+happen to a comparison (it is never true, or divided by a common factor of its numbers) is left to
+simplification itself, and so are candidates with conditions around the value. The same holds where
+j is an axis that loops mix (`mixed.py`), if what simplification may think that it reaches decides
+nothing. The rules follow from `arith/canonical.py`, `arith/rewrite_logic.py` and the rules of
+comparisons.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 class Padding(NamedTuple):
-    """if_then_else(first <= axis and axis < end, load, constant); None where there is no such part.
+    """if_then_else(first <= axis and axis < end, load, constant); None for a missing limit.
 
-    `moved`: the first is written as axis - first >= 0, of which more factors are common. `counts`
-    are the operations of the call without its arguments, `compared` those of a comparison, `joined`
-    those of `and`.
+    `moved` tells that the first one is written as axis - first >= 0, in which more factors are
+    common. `counts` are the operations of the call without its arguments, `compared` those of a
+    comparison, `joined` those of `and`.
     """
 
     axis: Var
@@ -58,7 +58,7 @@ class Padding(NamedTuple):
 
 
 def padding_of(written: Expr) -> Padding | None:
-    """The part of a padding that `written` is, or None."""
+    """`written` as a part of a padding; None where it is none."""
     value = Analyzer(as_ansor=True).simplify(written)
     if not (isinstance(value, Call) and value.op == "if_then_else"):
         return None
@@ -99,7 +99,7 @@ def padding_of(written: Expr) -> Padding | None:
 
 
 def _bare(written: Expr, axis: Var) -> bool:
-    """Whether comparisons compare the axis itself."""
+    """Whether every comparison has the axis itself as one of its sides."""
     compared = (e for e in pre_order(written) if isinstance(e, LE | LT | GE | GT))
     return all(e.a is axis or e.b is axis for e in compared)
 
@@ -107,9 +107,9 @@ def _bare(written: Expr, axis: Var) -> bool:
 def plain_counts(
     forms: Forms, text: Text, known: Padding, as_ansor: bool = True
 ) -> tuple[Ints, Ints, Flags]:
-    """The counts but those of indices, how many comparisons there are, and where this is so.
+    """The counts without those of indices, the number of comparisons, and where both are right.
 
-    The index of each comparison is the form of the axis. Indices are simplified `as_ansor`, or as
+    The index in each comparison is the form of the axis. Indices are simplified `as_ansor`, or as
     autosched's own pass does.
     """
     first, end, free = comparisons(forms, text, known, as_ansor)
@@ -118,7 +118,7 @@ def plain_counts(
 
 
 def counts_of(forms: Forms, known: Padding, stays: Ints) -> Ints:
-    """The counts of so many comparisons and of the choice, without those of indices."""
+    """The counts of `stays` comparisons and of the choice, without those of indices."""
     some = (stays > 0).astype(np.int64)
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     for each, times in ((known.counts, some), (known.compared, stays)):
@@ -132,8 +132,7 @@ def counts_of(forms: Forms, known: Padding, stays: Ints) -> Ints:
 def comparisons(
     forms: Forms, text: Text, known: Padding, as_ansor: bool = True
 ) -> tuple[Flags, Flags, Flags]:
-    """Where the comparisons with `first` and with `end` are left, as they are written, and where
-    this is so."""
+    """Where the comparisons with `first` and `end` stay as written, and where this is certain."""
     form = text.axes[known.axis]
     low, high = forms.ends(form)
     free = np.ones(forms.count, bool)
@@ -155,12 +154,11 @@ def comparisons(
 
 
 def _canonical(forms: Forms, form: Form, whole: bool) -> tuple[Flags, Ints, Ints, Ints]:
-    """Where a comparison with a constant keeps the form, if no factor is common to its numbers.
+    """Where a comparison with a constant keeps the form, if its numbers have no common factor.
 
-    With `whole` not where an axis that loops mix is a digit of a sum.
-
-    The factors are that of all scales, and that of those above 1, which is 1 where there is none.
-    The last is by how much simplification may overrate the largest value of an axis that loops mix.
+    With `whole`, not where an axis that loops mix is a digit of a sum. Also returns the common
+    factor of all scales; the common factor of the scales above 1 (1 where there is none); and by
+    how much simplification may overestimate the largest value of an axis that loops mix.
     """
     terms, every, larger = forms.zero, forms.zero, forms.zero
     plain = form.base == 0
@@ -201,7 +199,7 @@ def _canonical(forms: Forms, form: Form, whole: bool) -> tuple[Flags, Ints, Ints
 
 
 class _Text(NamedTuple):
-    """What `_canonical` asks of an axis that loops mix: its terms, their scales, its end."""
+    """The facts of an axis that loops mix that `_canonical` needs: terms, scales, largest value."""
 
     plain: Flags
     terms: Ints

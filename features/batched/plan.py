@@ -1,7 +1,8 @@
-"""What a candidate's steps do, numbers apart: its plan, which candidates of one structure share.
+"""The plan of a candidate: what its steps do, apart from their numbers.
 
-Of every stage it knows how its loops come from its axes (`Loops`), where the stage is computed and
-which numbers of the candidate its splits use. `planner.py` makes it.
+Candidates of one structure share a plan. It says for every stage how its loops come from its axes
+(`Loops`), where the stage is computed, and which of the candidate's numbers its splits use.
+`planner.py` makes plans.
 """
 
 from __future__ import annotations
@@ -12,21 +13,23 @@ from autosched.state.iterator import Annotation
 from autosched.state.steps import Step
 
 Columns = tuple[int, ...]
-"""Which of a candidate's numbers are multiplied."""
+"""Which of a candidate's numbers are multiplied, as columns of the table of numbers."""
 FIRST_THREAD = int(Annotation.VTHREAD)
-"""Annotations from here on bind a loop to threads."""
+"""The first of the annotations that bind a loop to threads."""
 DATA, REDUCE = 1, 2
 
 
 class UnsupportedError(Exception):
-    """This structure has no plan: its candidates are worked out one by one."""
+    """This structure has no plan; its candidates are computed one by one."""
 
 
 class Loops(NamedTuple):
     """How the loops of a stage come from its axes, by ids: the axes are 0 to `axes` - 1.
 
-    A relation is (parent, outer, inner, sized inner) or (outer, inner, fused); `kinds` has the
-    annotation of each leaf and `unroll` the position of the one with the unroll pragma, or -1.
+    A relation is a split (parent, outer, inner, sized inner) or a fusion (outer, inner, fused);
+    "sized inner" is 1 where the factor is the extent of the inner loop, 0 where it is that of the
+    outer one. `kinds` has the annotation of each leaf, and `unroll` the position of the leaf with
+    the unroll pragma, or -1.
     """
 
     axes: int
@@ -37,7 +40,7 @@ class Loops(NamedTuple):
 
 
 def bound_ids(loops: Loops) -> set[int]:
-    """The loops that are bound to threads, and those that they come from."""
+    """The ids of loops that are bound to threads, and of the loops that they come from."""
     found = {
         leaf for leaf, kind in zip(loops.leaves, loops.kinds, strict=True) if kind >= FIRST_THREAD
     }
@@ -51,7 +54,8 @@ def bound_ids(loops: Loops) -> set[int]:
 
 
 def masks_of(loops: Loops, data: int) -> list[int]:
-    """For each leaf whether it comes from data axes, from reduction axes or from both."""
+    """For each leaf, whether it comes from data axes (`DATA`), reduction axes (`REDUCE`) or both
+    (their sum)."""
     masks = {k: DATA if k < data else REDUCE for k in range(loops.axes)}
     for relation in loops.relations:
         if len(relation) == 4:
@@ -62,15 +66,16 @@ def masks_of(loops: Loops, data: int) -> list[int]:
 
 
 def crosses(loops: Loops, data: int) -> bool:
-    """Whether a reduction is shared by the threads of a block."""
+    """Whether the threads of a block share a reduction."""
     masks = zip(masks_of(loops, data), loops.kinds, strict=True)
     return any(mask & REDUCE and kind >= FIRST_THREAD for mask, kind in masks)
 
 
 def common_first(loops: Loops, data: int) -> list[int]:
-    """The leaves as they are lowered: in a reduction across threads, its own loops are last.
+    """The leaves in the order in which they are lowered: in a reduction across threads, serial
+    reduction loops come last.
 
-    Raises UnsupportedError where it has no loop of its own.
+    Raises UnsupportedError where such a reduction has no serial reduction loop.
     """
     if not crosses(loops, data):
         return list(loops.leaves)
@@ -82,10 +87,10 @@ def common_first(loops: Loops, data: int) -> list[int]:
 
 
 class Factored(NamedTuple):
-    """A reduction cut in parts: `loops` made its leaves from the old axes, reduction ones last.
+    """A factored reduction (rfactor); `loops` made its leaves from the old axes, reductions last.
 
-    `made` are the leaves that were factored, one after the other, `order` those that are the data
-    axes of the partial results, `rest` those that these reduce over.
+    `made` are the leaves that were factored, one after the other. `order` are the leaves that are
+    the data axes of the partial results, `rest` the leaves that the partial results reduce over.
     """
 
     loops: Loops
@@ -95,11 +100,11 @@ class Factored(NamedTuple):
 
 
 class StagePlan(NamedTuple):
-    """What a plan says of one stage that has loops.
+    """The plan of one stage that has loops.
 
-    `pipelined` is the position of the loop for which tiles are filled ahead (-1: none), and
-    `tiles_number` says how many tiles of each are held. `aligned` has the axis, factor and offset
-    of each stride of its storage that is aligned.
+    `pipelined` is the position of the loop for which tiles are filled ahead (-1: none),
+    `tiles_number` the column of the number of tiles that are held. `aligned` has axis, factor and
+    offset of each aligned stride of its storage.
     """
 
     base: int
@@ -118,10 +123,11 @@ class StagePlan(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The stages, in order; `key` tells apart what is computed, whatever its loops.
+    """The plans of all stages, in order.
 
-    With `threads`, to which loops are bound, it tells the loops apart too. `op_steps` are the steps
-    that change what is computed, with stage ids as without rfactor.
+    `key` identifies what is computed, regardless of the loops; with `threads`, which tells that
+    loops are bound to threads, it identifies the loops too. `op_steps` are the steps that change
+    what is computed, with stage ids as they would be without rfactor.
     """
 
     key: tuple[Any, ...]

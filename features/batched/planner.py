@@ -1,4 +1,4 @@
-"""Steps become a plan: a replay on integers only, which number loops as they are made."""
+"""Make plans from steps: a replay on integers only, which number loops as they are made."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from autosched.te.operations.operation import ComputeOp
 
 
 class PlannedStage:
-    """A stage while steps are replayed. `base` is its number among the stages that te knows.
+    """A stage while steps are replayed.
 
-    `data` of its axes are data axes; `loops` are its loops, `factors` the factors of their splits.
-    `part` is empty, or "rf" or "repl" for the two stages of a factored reduction, described by
-    `factored`, and "middle" for what is between them where partial results were factored again;
-    `factored_by` are the factors of the old stage's splits. `rank` are the dimensions of what it
-    computes.
+    `base` is its number among the stages that te knows. The first `data` of its axes are data axes.
+    `loops` are its loops, `factors` the factors of their splits. `part` is empty, or "rf" or "repl"
+    for the two stages of a factored reduction, which `factored` describes, or "middle" for the
+    stage between them where partial results were factored again. `factored_by` are the factors of
+    the old stage's splits. `rank` is the number of dimensions of what the stage computes.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class PlannedStage:
 
 
 class Planner:
-    """Makes plans of one DAG; what steps make of loops is kept for the next plan."""
+    """Makes plans for one DAG; the effect of steps on loops is kept for the next plan."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self._stages: list[tuple[int, int, int]] = []  # axes, data axes, dimensions
@@ -93,14 +93,14 @@ class Planner:
         ]
 
     def root(self, base: int, axes: int) -> LoopState:
-        """The loops of a stage that nothing was done to."""
+        """The loops of a stage that no step has changed."""
         found = self._roots.get((base, axes))
         if found is None:
             found = self._roots[base, axes] = LoopState(axes)
         return found
 
     def plan_of(self, steps: Sequence[Step]) -> Plan:
-        """The plan of `steps`, whatever their numbers. Raises UnsupportedError."""
+        """The plan of `steps`, which does not depend on their numbers. Raises UnsupportedError."""
         try:
             return _Replay(self).run(steps)
         except IndexError:
@@ -108,7 +108,7 @@ class Planner:
 
 
 class _Replay:
-    """Replays steps on ids. Number 0 of a candidate is 1; its own are counted from 1."""
+    """Replays steps on ids. Number 0 of a candidate is 1; its own numbers are counted from 1."""
 
     def __init__(self, planner: Planner) -> None:
         self.stages = planner.stages()
@@ -116,7 +116,7 @@ class _Replay:
         self.known = len(self.stages)
         self.op_steps: list[Step] = []
         self.splits: dict[int, list[int]] = {}
-        self.slices: dict[int, SplitStep] = {}  # by the step that factors their sums
+        self.slices: dict[int, SplitStep] = {}  # splits into slices, by their rfactor's position
         self.number = 0
 
     def run(self, steps: Sequence[Step]) -> Plan:
@@ -132,7 +132,7 @@ class _Replay:
         return self._plan()
 
     def te_id(self, stage: PlannedStage) -> int:
-        """The stage's id among those that te knows of."""
+        """The stage's id among the stages that te knows."""
         before = self.stages[: self.stages.index(stage)]
         return sum(1 for s in before if s.part not in ("rf", "middle"))
 
@@ -160,7 +160,7 @@ class _Replay:
                 if stage.target not in place:
                     raise UnsupportedError("computed at a stage that is inlined")
                 target = place[stage.target]
-                if target <= place[stage]:  # or loops would lie around each other
+                if target <= place[stage]:  # else loops would be around each other
                     raise UnsupportedError("computed at a stage that does not read it")
                 at = stage.target.loops.position(stage.at)
             unroll = stage.unroll_number if stage.loops.limited else 0
@@ -292,7 +292,7 @@ def _cache_read(p: _Replay, step: CacheReadStep, k: int) -> None:
 
 
 def _sliced(p: _Replay, step: RfactorStep, split: SplitStep) -> None:
-    """A product in slices of a known number: its stages are like all that te knows."""
+    """Replay the rfactor of a product in a known number of slices: te knows both of its stages."""
     stage = p.stages[step.stage_id]
     if stage.part or len(stage.loops.relations) > 1 or not 0 <= step.factor_iter_id <= stage.data:
         raise UnsupportedError("slices of a transformed product")
@@ -337,7 +337,7 @@ def _rfactor(p: _Replay, step: RfactorStep, k: int) -> None:
 
 
 def _factored_again(stage: PlannedStage, axis: int, position: int) -> Factored:
-    """Partial results of which a part of a loop is factored, in terms of the oldest axes."""
+    """Factor a part of a loop of partial results again, in terms of the oldest axes."""
     first, state = stage.factored, stage.loops
     if first is None or stage.part != "rf" or len(first.made) > 1 or len(state.relations) != 1:
         raise UnsupportedError("rfactor of sums of partial results")
@@ -355,7 +355,7 @@ def _factored_again(stage: PlannedStage, axis: int, position: int) -> Factored:
 
 
 def _left(state: LoopState, axis: int, data: int) -> tuple[int, ...]:
-    """What is left to reduce when the loop `axis` is factored: whole axes first, as in te."""
+    """The leaves to reduce over once the loop `axis` is factored: whole axes first, as in te."""
     touched, size = {axis}, 0
     while size != len(touched):
         size = len(touched)

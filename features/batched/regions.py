@@ -1,4 +1,4 @@
-"""The region of a stage: what is read of it in one iteration of the loops around it."""
+"""The region of a stage: the elements of it that one iteration of the loops around it reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from autosched.tir.walk import free_vars
 
 
 def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], list[Ints]]:
-    """The domains of the data axes: mins and extents."""
+    """The domains of the data axes of stage s: mins and extents."""
     forms, ops = nest.forms, nest.ops.stages[s]
     shape = nest.shapes[ops.buffer]
     if ops.is_output:
@@ -63,10 +63,11 @@ def region_of(nest: Nest, population: Population, s: int) -> tuple[list[Form], l
 
 
 def _refuse_cut(nest: Nest, s: int, reader: Stage, indices: Indices) -> None:
-    """Where stage s holds what several iterations of a partial sum read along an axis that is a
-    remainder of the loop that was factored.
+    """Refuse candidates where a partial sum reads stage s along an axis that is a remainder of the
+    factored loop, and stage s holds what several iterations read.
 
-    InferBound has f // 12 - f // 60 * 5 for the start, of which no more is known than of both.
+    InferBound has f // 12 - f // 60 * 5 for the start, of which it knows no more than of both
+    terms.
     """
     forms, (made, rest) = nest.forms, reader.context.parts
     cut = [reader.context.cut[v] for e in indices for v in free_vars(e) & reader.context.cut.keys()]
@@ -99,7 +100,7 @@ def _reads(reader: StageOps, buffer: int) -> list[Indices]:
 
 
 def _surplus(nest: Nest, population: Population, s: int, c: int) -> dict[Var, Ints]:
-    """By axis of stage c: how far its loops reach beyond what stage s is computed for."""
+    """For each axis of stage c, how far its loops reach beyond what stage s is computed for."""
     reader = nest.stages[c]
     found: dict[Var, Ints] = {}
     for uneven in reader.loops.uneven:
@@ -121,8 +122,10 @@ def _beyond(
     surplus: dict[Var, Ints],
     where: Flags,
 ) -> tuple[Ints, Ints]:
-    """How far the index `e` reaches beyond what is read by it, below and above, of those `where` it
-    is a form."""
+    """How far the index `e` reaches, below and above, beyond the elements that are read with it.
+
+    Holds for the candidates `where` it is a form.
+    """
     forms = nest.forms
     inside = partial(_beyond, nest, s, axes=axes, surplus=surplus, where=where)
     match e:
@@ -161,7 +164,7 @@ def _read(
     surplus: dict[Var, Ints],
     root: Flags,
 ) -> tuple[Form, Ints]:
-    """What one iteration of the loops around stage s reads: the min and the extent."""
+    """The region that one iteration around stage s reads in one dimension: min and extent."""
     forms = nest.forms
     low, width, beyond = _span(nest, s, e, axes, surplus, root)
     constant = fixed(low)
@@ -180,11 +183,11 @@ def _span(
     surplus: dict[Var, Ints],
     root: Flags,
 ) -> tuple[Form, Ints, Flags]:
-    """The first value of the index `e` in one iteration of the loops around stage s, how far it is
-    to the last, and where loops reach beyond an axis.
+    """The first value of the index `e` in one iteration of the loops around stage s, the distance
+    to its last value, and where loops reach beyond an axis.
 
-    Where the index is no form, that is known where none of its loops is around the stage, as of a
-    stage in no other's loops, the `root`s, and where it is a sum of such and of forms.
+    Where the index is no form, both are known only if none of its loops is around the stage (as for
+    a `root`, a stage in no other's loops), or if it is a sum of such indices and of forms.
     """
     forms = nest.forms
     index, lost = forms.attempt(partial(index_form, forms, e, axes))
@@ -225,7 +228,7 @@ def _span(
 
 
 def _where(some: Flags, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """The terms of some candidates, of others none."""
+    """The terms for the candidates `some`, with scale 0 for the others."""
     return tuple(Term(t.lower, t.upper, np.where(some, t.scale, 0)) for t in terms)
 
 
@@ -243,7 +246,8 @@ def _stands(nest: Nest, s: int, e: Expr, axes: Mapping[Var, Form]) -> Flags:
 def _reach(
     forms: Forms, e: Expr, axes: Mapping[Var, Form], surplus: dict[Var, Ints]
 ) -> dict[Var, tuple[Ints, Ints]]:
-    """The first and the last value of each axis in `e`, none beyond what it is computed for."""
+    """The first and the last value of each axis in `e`, without what is beyond its computed
+    part."""
     reach = {var: forms.ends(axes[var]) for var in free_vars(e)}
     return reach | {
         v: (reach[v][0], reach[v][1] - surplus[v]) for v in reach.keys() & surplus.keys()
@@ -251,8 +255,8 @@ def _reach(
 
 
 def _interval(e: Expr, ends: Mapping[Var, tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-    """The first and the last value of an index, as `arith/interval_eval.py` has them, from those of
-    the axes."""
+    """The first and the last value of an index from those of the axes
+    (`arith/interval_eval.py`)."""
     match e:
         case Var():
             return ends[e]
@@ -287,19 +291,20 @@ def _interval(e: Expr, ends: Mapping[Var, tuple[Ints, Ints]]) -> tuple[Ints, Int
 def _union(
     nest: Nest, s: int, a: tuple[Form, Ints], b: tuple[Form, Ints], plain: Flags
 ) -> tuple[Form, Ints]:
-    """What covers both regions that stage s is read in: from where the first begins to the end of
-    the last, if only constants are between them; one of them; or an interval of constants.
+    """The region that covers both regions in which stage s is read.
 
-    Otherwise one must be an interval of constants and contain the other, and be of a stage that is
-    `plain`; where that is not so, the region is a minimum or maximum of expressions.
+    Where the two differ only by a constant, it goes from the first start to the last end; where
+    both are intervals of constants, it is an interval of constants. Otherwise, one of them must be
+    an interval of constants that contains the other, and the stage `plain`; where that is not so,
+    the region is a minimum or maximum of expressions, and the candidate is refused.
     """
     forms = nest.forms
-    alike = forms.same(Form(a[0].terms, b[0].base), b[0])  # but for where they begin
+    alike = forms.same(Form(a[0].terms, b[0].base), b[0])  # except for the constant of the start
     constants = fixed(a[0]), fixed(b[0])
     both = constants[0] & constants[1]
     ends = [forms.ends(form) for form, _ in (a, b)]
     lasts = [ends[0][1] + a[1] - 1, ends[1][1] + b[1] - 1]
-    within = [  # the first in the second, which is constant, and the other way round
+    within = [  # whether the first is in the second, which is constant, and the reverse
         constants[1 - k] & (ends[k][0] >= ends[1 - k][0]) & (lasts[k] <= lasts[1 - k])
         for k in range(2)
     ]

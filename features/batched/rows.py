@@ -1,4 +1,4 @@
-"""The rows of `ansor-0.19` of all candidates of a population."""
+"""Compute the rows of `ansor-0.19` for all candidates of a population."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
 
 @dataclass(frozen=True, eq=False)
 class PopulationRows:
-    """`values` are (candidates, stored buffers, 164); bad candidates of `forms` have none.
+    """The rows of a population: `values` are (candidates, stored buffers, 164).
 
-    `order` has for each row and candidate which of the buffers called `names` it is about;
-    `refused` are the candidates that limits on vectors refuse.
+    Bad candidates of `forms` have no valid values. `order` has for each row and candidate the
+    position in `names` of the buffer that the row describes. `refused` are the candidates that the
+    limits on vectors refuse.
     """
 
     values: npt.NDArray[np.float32]
@@ -42,7 +43,7 @@ class PopulationRows:
     refused: Flags
 
     def buffers(self, n: int) -> tuple[str, ...]:
-        """The buffer of each row of candidate n."""
+        """The name of the buffer of each row of candidate n."""
         return tuple([self.names[k] for k in self.order[:, n].tolist()])
 
 
@@ -53,9 +54,9 @@ def rows_of_population(
     known: dict[StoreOps, Known],
     limits: Limits | None = None,
 ) -> PopulationRows:
-    """The rows of a population as the one-by-one path makes them.
+    """The rows of a population, equal to those that candidates get one by one.
 
-    `line` are the bytes of a cache line, `known` what is remembered of values from call to call.
+    `line` is the bytes of a cache line; `known` caches simplified values from call to call.
     """
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
@@ -98,7 +99,7 @@ def _fill(
     known: dict[StoreOps, Known],
     row: FeatureRows,
 ) -> None:
-    """Work out the columns of one buffer, (164, candidates), before they are scaled."""
+    """Compute the columns of one buffer before they are scaled, into `row` (164, candidates)."""
     count = nest.forms.count
     counters = np.zeros((NUM_COUNTERS, count))
     products = [np.zeros(count) for _ in _KINDS]
@@ -124,7 +125,7 @@ def _fill(
 
 
 def _fill_bare(nest: Nest, update: Store, row: FeatureRows) -> None:
-    """The columns of what a reduction across threads comes to, which is allocated only."""
+    """Fill in the columns of a cross-thread reduction's result buffer, which is only allocated."""
     row[:] = 0
     for name in _NO_POSITIONS:
         row[FEATURE_NAMES.index(name)] = 1
@@ -133,7 +134,7 @@ def _fill_bare(nest: Nest, update: Store, row: FeatureRows) -> None:
 
 
 def _launch(store: Store) -> list[Any]:
-    """Whether there are threads, and how many along each axis."""
+    """The launch columns: whether there are threads, and the extent of each thread axis."""
     found: list[Any] = [0.0, *[1.0] * 7]
     for loop in store.loops:
         if loop.thread:

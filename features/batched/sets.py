@@ -1,4 +1,4 @@
-"""The feature sets of many candidates at once, by name and target."""
+"""The extractors of many candidates' features at once, by feature set and target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from autosched.target import Target
 def batched_features(
     dag: ComputeDAG, target: Target, features: str, ansor_limits: bool = True
 ) -> BatchedFeatures:
-    """Rows of set `features` for candidates of one DAG and target; see `BatchedFeatures`."""
+    """The extractor of feature set `features` for candidates of one DAG and target.
+
+    See `BatchedFeatures`.
+    """
     if features == ANSOR:
         return BatchedFeatures(dag, target, ansor_limits)
     if target.is_gpu:

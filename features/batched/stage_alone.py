@@ -1,4 +1,4 @@
-"""What stages of given loops are by themselves: their indices, and what they are in regions."""
+"""Lower a stage with given loops by itself, for its indices and for regions computed in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from autosched.transform.expressions.simplify import Simplify
 def written_out(
     loops: Loops, numbers: Sequence[int], sizes: Sequence[int], as_ansor: bool = True
 ) -> StageText:
-    """The indices of a stage of these loops, whose extents are `sizes`.
+    """The index texts of a stage with these loops, whose extents are `sizes`.
 
     `numbers` are the extents of its axes, then the factors of its splits. Indices are simplified
     `as_ansor`, or as autosched's own pass does.
@@ -60,8 +60,11 @@ def written_out(
 
 @lru_cache(maxsize=20_000)
 def region_start(loops: Loops, stage: StageText, scales: tuple[tuple[int, int], ...]) -> Expr:
-    """Where the region of a stage that is computed in `stage`, which has these loops, starts, when
-    it is read at a sum of axes (by number) times scales: bounds simplify that step by step."""
+    """The start of the region of a stage that is computed in `stage`, which has these loops.
+
+    The inner stage is read at a sum of axes (by number) times scales, given as `scales`. Bound
+    inference simplifies the start step by step.
+    """
     axes = stage.key[: loops.axes]
     shape = (sum(scale * (axes[k] - 1) for k, scale in scales) + 1,)
     read = te.compute(shape, lambda place: const(0.0), name="P")
@@ -86,7 +89,7 @@ def region_start(loops: Loops, stage: StageText, scales: tuple[tuple[int, int], 
 
 @lru_cache(maxsize=20_000)
 def differing(loops: Loops, stage: StageText, axis: int, as_ansor: bool) -> bool:
-    """Whether an axis of `stage`, which has these loops, is another index in such a region."""
+    """Whether an axis of `stage`, which has these loops, is written otherwise in such a region."""
     analyzer = Analyzer(as_ansor=as_ansor)
     for var, size in zip(stage.variables, stage.sizes, strict=True):
         if var is not None:
@@ -96,7 +99,7 @@ def differing(loops: Loops, stage: StageText, axis: int, as_ansor: bool) -> bool
 
 
 def _scheduled(stage: Stage, loops: Loops, numbers: Sequence[int]) -> list[IterVar]:
-    """Give a stage these loops; its leaves."""
+    """Give a stage these loops; return its leaves."""
     known: dict[int, IterVar] = dict(enumerate(stage.op.root_iter_vars))
     split = loops.axes
     for relation in loops.relations:
@@ -108,7 +111,7 @@ def _scheduled(stage: Stage, loops: Loops, numbers: Sequence[int]) -> list[IterV
         else:
             parts = known[relation[0]], known[relation[1]]
             rest = [leaf for leaf in stage.leaf_iter_vars if leaf not in parts]
-            stage.reorder(*parts, *rest)  # they need not be neighbours before the steps' reorders
+            stage.reorder(*parts, *rest)  # only later reorders make these two neighbours
             known[relation[2]] = stage.fuse(*parts)
     stage.reorder(*(known[leaf] for leaf in loops.leaves))
     for leaf, kind in zip(loops.leaves, loops.kinds, strict=True):
@@ -120,7 +123,7 @@ def _scheduled(stage: Stage, loops: Loops, numbers: Sequence[int]) -> list[IterV
 def _variables(
     loops: Loops, sizes: Sequence[int], around: Sequence[tuple[bool, Var, int]]
 ) -> tuple[Var | None, ...]:
-    """The variable of each loop; None for one that runs once."""
+    """The variable of each loop; None for a loop that runs once."""
     variables: list[Var | None] = []
     waiting = iter(around)
     for kind, size in zip(loops.kinds, sizes, strict=True):

@@ -1,4 +1,4 @@
-"""The stores of a nest: the loops around each, what it accesses, and what of it under each loop."""
+"""The stores of a nest: the loops around each store, and the regions accessed under each loop."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from autosched.tir.walk import free_vars
 
 Floats = npt.NDArray[np.float64]
 _HALF = 1 << 31
-_EXACT = 1 << 24  # whole numbers up to here are single precision numbers
+_EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 Place = tuple[int, int]
-"""Of a load in a value the number, and a dimension."""
+"""An index of a load in a value: the number of the load, and the dimension."""
 
 
 def r32(x: npt.NDArray[np.generic]) -> Floats:
@@ -38,10 +38,10 @@ def r32(x: npt.NDArray[np.generic]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class LoopAround:
-    """A loop that is around a store of some candidates: `present` says of which.
+    """A loop around a store, for the candidates where it is `present`.
 
-    `extent` is 1 where it is not; `only` where no other store is in it (a loop of an
-    initialisation whose counterpart in the update is another loop). `table` is the number of its
+    `extent` is 1 for other candidates. `only` says where no other store is in the loop (a loop of
+    an initialisation whose counterpart in the update is another loop). `table` is the number of its
     touch table, `thread` its annotation if it is a thread axis.
     """
 
@@ -56,10 +56,10 @@ class LoopAround:
 
 @dataclass(eq=False)
 class Touched:
-    """A buffer in a store: the forms of all its index tuples, and elements under each loop.
+    """A buffer in a store: the forms of its index tuples, and the elements touched under each loop.
 
-    `written` has, by tuple and dimension, indices that are no forms for all candidates. `regions`
-    are the extents at the outermost loop.
+    `written` has, by tuple and dimension, the indices that are no forms for all candidates. `sizes`
+    are the elements by loop position, `regions` the extents at the outermost loop.
     """
 
     buffer: int
@@ -70,14 +70,14 @@ class Touched:
     regions: list[Ints] = field(default_factory=list)
 
     def uses(self, slot: int, count: int) -> Flags:
-        """Where the loop's variable is in an index."""
+        """Where the loop's variable is in an index of the buffer."""
         found: Flags = np.zeros(count, bool)
         for k in range(len(self.tuples)):
             found = found | self.uses_at(k, slot, count)
         return found
 
     def uses_at(self, k: int, slot: int, count: int) -> Flags:
-        """Where it is in an index of tuple k."""
+        """Where the loop's variable is in an index of tuple k."""
         found: Flags = np.zeros(count, bool)
         for d, form in enumerate(self.tuples[k]):
             here: Flags = np.zeros(count, bool)
@@ -93,14 +93,14 @@ class Touched:
 
 @dataclass(eq=False)
 class Store:
-    """One store of all candidates; `loops` outermost first, lists by position in it.
+    """One store of all candidates; `loops` are outermost first, lists are by loop position.
 
-    `product` is that of the extents, as a sequence of single-precision products, `outside` the
-    product of those around the storage of the stored buffer; where a product `drifts` (None:
-    nowhere) both are followed (`drift.py`). `memory` are the bytes touched under each loop, `at`
-    and `tables` the positions of the loops by slot and by table. `loaded` are the forms of all
-    loads' indices, `texts` says of those that are none, by load and dimension, where and what they
-    count.
+    `product` is the product of the loop extents, rounded to single precision step by step,
+    `outside` the product of the loops around the storage of the stored buffer. Where a product
+    `drifts` (None: nowhere), both are replayed (`drift.py`). `memory` has the bytes touched under
+    each loop, `at` and `tables` the positions of the loops by slot and by table. `loaded` has the
+    forms of all loads' indices. `texts` is for indices that are no forms, by load and dimension:
+    where this is so, and the operations in them.
     """
 
     stage: Stage
@@ -124,7 +124,7 @@ class Store:
         return self.stage.ops.buffer if self.ops.into is None else self.ops.into
 
     def load_uses(self, number: int | None, slot: int, count: int) -> Flags:
-        """Where the loop's variable is in an index of a load; None is one of the stored element."""
+        """Where the loop's variable is in an index of load `number` (None: the stored element)."""
         if number is None:
             return self.touched[-1].uses_at(0, slot, count)
         buffer = self.ops.loads[number][0]
@@ -134,7 +134,7 @@ class Store:
 
 
 def make_stores(nest: Nest, as_ansor: bool = True) -> list[Store]:
-    """All stores, in no particular order but that a stage's initialisation is first.
+    """All stores, in no certain order, except that initialisations come before their updates.
 
     Indices that are texts are simplified `as_ansor`, or as autosched's own pass does.
     """
@@ -212,7 +212,7 @@ def _outer(nest: Nest, s: int) -> list[LoopAround]:
 
 
 def _times(product: Floats, loop: LoopAround, drifts: Flags | None) -> tuple[Floats, Flags | None]:
-    """The product with one more loop, and where leaving the loops would not restore it."""
+    """The product with one more loop, and where dividing by the extent would not restore it."""
     exact: Floats = product * loop.extent
     if exact.max(initial=0.0) <= _EXACT:
         return exact, drifts
@@ -222,7 +222,7 @@ def _times(product: Floats, loop: LoopAround, drifts: Flags | None) -> tuple[Flo
 
 
 def own_indices(forms: Forms, store: Store) -> list[Form]:
-    """The indices that are stored to."""
+    """The indices of the stored element."""
     if store.ops.into is not None:
         return [forms.constant(0)]
     stage = store.stage
@@ -246,7 +246,8 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
     asked = _asked(store) if ops.conditional and not ops.parts else {}
     told = _told_by_borders(forms, store)
     if not ops.conditional or (as_ansor and len(ops.parts) > 1):
-        # The borders are not in the value, or f < 8 says that f % 8, another axis, is f.
+        # Either the borders are not in the value any more, or f < 8 tells that f % 8, another
+        # axis, is f.
         for flags in told.values():
             forms.refuse(flags, "a border that tells a part of an index")
         told = {}
@@ -266,7 +267,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
             known, deep = mixed_index(forms, form, store.at, slots, as_ansor)
             lost = lost | deep
             if lost.any():
-                # f // 3 * 6 + f % 3 * 2 is f * 2, but not yet where it is divided by 3.
+                # f // 3 * 6 + f % 3 * 2 is f * 2, but a division of it by 3 is simplified before.
                 for joined, divisor in product(_joined(axes, e), ops.divisors):
                     forms.refuse(lost & (joined % divisor != 0), QUOTIENT)
                 text, place = text_of(store, number, d, as_ansor)
@@ -279,7 +280,7 @@ def _accesses(nest: Nest, store: Store, as_ansor: bool) -> list[Touched]:
 
 
 def _asked(store: Store) -> dict[int, Flags]:
-    """By slot, where the conditions in a value ask for it."""
+    """By slot, where the conditions in a value depend on the loop."""
     found: dict[int, Flags] = {}
     for var in axes_outside_loads(store.ops.value) & store.stage.axes.keys():
         for slot, own in store.stage.axes[var].terms.items():
@@ -289,7 +290,7 @@ def _asked(store: Store) -> dict[int, Flags]:
 
 
 def _told_by_conditions(forms: Forms, form: Form, asked: Mapping[int, Flags]) -> Flags:
-    """Where a condition may say what is left of a digit.
+    """Where a condition may simplify a digit in the index.
 
     if_then_else(t // 7 < 1, A[t % 7], B[t % 7]) -> if_then_else(t < 7, A[t], B[t % 7])
     """
@@ -305,7 +306,7 @@ def _told_by_conditions(forms: Forms, form: Form, asked: Mapping[int, Flags]) ->
 
 
 def _told_by_borders(forms: Forms, store: Store) -> dict[Var, Flags]:
-    """Where conditions of borders may say which value a digit has, by the axes that they ask for.
+    """Where conditions of borders may fix the value of a digit, by the axes that they depend on.
 
     if_then_else(b // 2 * 3 + r < 3, X[b // 2 * 3 + r], 0) -> if_then_else(b < 2, X[r], 0)
     """
@@ -323,8 +324,8 @@ def _told_by_borders(forms: Forms, store: Store) -> dict[Var, Flags]:
 
 
 def _single_digit(forms: Forms, form: Form, border: Border) -> Flags:
-    """Where a digit of the form has several values, of which the border leaves one or none, or
-    where it leaves no value of a term."""
+    """Where the border leaves a digit that has several values at most one of them, or leaves a term
+    no value at all."""
     low, high = forms.ends(form)
     first = low if border.first is None else np.maximum(low, border.first)
     last = high if border.end is None else np.minimum(high, border.end - 1)
@@ -345,15 +346,15 @@ def _joined(axes: Mapping[Var, Form], e: Expr) -> list[Ints | int]:
 
 
 def stored_text(store: Store, d: int) -> tuple[Text, Place | None]:
-    """What dimension d of the stored place is simplified with."""
+    """Dimension d of the stored index as a text in context."""
     return store.stage.context.text(store.stage.ops.axes[d]), None
 
 
 def text_of(store: Store, number: int, d: int, as_ansor: bool) -> tuple[Text, Place | None]:
-    """What dimension d of a load is simplified with, and where it stands in that.
+    """The text in which dimension d of a load is simplified, and the place of the index in it.
 
-    Conditions choose a load as a whole; what autosched's own pass makes of an axis depends on those
-    that ask for it alone.
+    A condition chooses a load as a whole. What autosched's own pass makes of an axis depends only
+    on the conditions on that axis.
     """
     ops, context = store.ops, store.stage.context
     if not ops.conditional:
@@ -368,7 +369,7 @@ def text_of(store: Store, number: int, d: int, as_ansor: bool) -> tuple[Text, Pl
 
 
 def _touch(nest: Nest, store: Store) -> None:
-    """Work out the sizes of the regions under each loop."""
+    """Compute the sizes of the regions under each loop."""
     forms = nest.forms
     memory = [forms.zero] * len(store.loops)
     for access in store.touched:
@@ -397,7 +398,7 @@ def _touch(nest: Nest, store: Store) -> None:
 
 
 def _move(forms: Forms, access: Touched, ends: list[list[Ends]], slot: int) -> bool:
-    """Let the loop run through in all indices; False when it is in none."""
+    """Let the loop run through its iterations in all indices; False when it is in none of them."""
     moved = False
     for k, indices in enumerate(access.tuples):
         for d, form in enumerate(indices):

@@ -1,9 +1,9 @@
 """Ansor's guess of the stride of an access along a loop (`ansor.stride`), from forms.
 
-The guess depends on the text of an index: terms with positive scales by falling scale, the
-constant before the subtracted terms if it is positive. A variable whose term is a product gets the
-last factor written in the index; one that is not gets 1, unless only subtractions follow. Of two
-terms of one variable, a last one that is no product makes it 2.
+The guess depends on the text of an index: terms with positive scales come first, by falling scale;
+a positive constant comes before the subtracted terms. A variable whose term is a product gets the
+last factor written in the index. A variable whose term is no product gets 1, unless only
+subtractions follow. If a variable has two terms and the last one is no product, it gets 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _LARGE = 1 << 60
 
 @dataclass(slots=True)
 class _Scales:
-    """Of the scales in an index: the smallest above 1, the largest subtracted, how many are added.
+    """The scales in an index: the smallest above 1, the largest subtracted (`taken`), and whether
+    several terms are added.
 
     `taken` is None where nothing is subtracted.
     """
@@ -51,7 +52,8 @@ class Strides:
     def along(self, slot: int) -> Ints:
         """Elements between iterations of the loop; 0 where it is in no index.
 
-        The smallest of all index tuples; a buffer without dimensions has stride 1 along every loop.
+        The smallest over all index tuples. A buffer without dimensions has stride 1 along every
+        loop.
         """
         forms = self._forms
         if not self._shape:
@@ -83,7 +85,7 @@ class Strides:
         return found
 
     def _coefficient(self, k: int, d: int, slot: int) -> Ints | None:
-        """The coefficient in one index, 0 where the variable is not in it; None for nowhere."""
+        """The coefficient in one index, 0 where the variable is not in it; None if it never is."""
         index, text = self._access.tuples[k][d], self._access.written.get((k, d))
         found: Ints | None = None
         if slot in index.terms:
@@ -103,7 +105,7 @@ class Strides:
         if len(own) == 1:
             last = first = own[0].scale
         else:
-            last, first = self._forms.full(_LARGE), self._forms.zero  # of those that are not 0
+            last, first = self._forms.full(_LARGE), self._forms.zero  # of the scales that are not 0
             there = np.count_nonzero([term.scale for term in own], axis=0)
             for term in own:
                 last = np.where(term.scale != 0, np.minimum(last, term.scale), last)

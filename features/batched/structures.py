@@ -1,4 +1,4 @@
-"""Candidates by structure: what their steps do numbers apart, and these numbers as an array."""
+"""Group candidates by structure: what their steps do apart from numbers, and these numbers."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ _MOST_STEPS = 1 << 18
 
 
 class Members(NamedTuple):
-    """Candidates of one structure by place, and (candidate, number) their numbers in order; None
-    where a length of some is still to be chosen, or beyond 64 bits."""
+    """The candidates of one structure, by index, and their numbers: (candidate, number), in order.
+
+    `numbers` is None where a length of some candidate is still to be chosen, or exceeds 64 bits.
+    """
 
     places: list[int]
     numbers: Ints | None
 
 
 class Structures:
-    """Knows structures by keys that are the same from call to call."""
+    """Identifies structures by keys that are the same from call to call."""
 
     def __init__(self) -> None:
         self._tokens: dict[tuple[type[Step], Any], int] = {}
         self._fields: dict[type[Step], attrgetter[Any]] = {}
-        self._by_id: dict[int, int] = {}  # a step's own hash takes longer
-        self._kept: list[Step] = []  # so that their ids are their own
+        self._by_id: dict[int, int] = {}  # faster than hashing the step
+        self._kept: list[Step] = []  # keeps the steps alive, so that no id is used again
 
     def sorted(self, candidates: Sequence[Sequence[Step]]) -> Iterator[tuple[Key, Members]]:
-        """Each structure that there is with its candidates, in order.
+        """Yield each structure with its candidates, in order.
 
-        Of products in slices their number says what is computed: it is in the key, too.
+        The number of slices of a product decides what is computed: it is part of the key, too.
         """
         by_number: dict[int, list[int]] = defaultdict(list)
         for n, steps in enumerate(candidates):
@@ -58,8 +60,7 @@ class Structures:
     def _of_kinds(
         self, kinds: Kinds, places: Sequence[int], steps: Sequence[Sequence[Any]]
     ) -> Iterator[tuple[Key, Members]]:
-        """The structures of candidates whose steps are of the same types, with a column for each
-        step."""
+        """The structures of candidates with equal step types; `steps` has a column per step."""
         told: list[list[Any]] = []
         columns: list[list[Numbers]] = []
         for kind, own in zip(kinds, steps, strict=True):
@@ -78,7 +79,8 @@ class Structures:
             yield key, Members(list(chosen(places)), table)
 
     def _tokens_of(self, steps: Sequence[Step]) -> list[int]:
-        """The same number for equal steps without numbers; most are objects that are known."""
+        """A number for each step, the same for equal steps without numbers; most are known
+        objects."""
         ids = list(map(id, steps))
         if ids.count(ids[0]) == len(ids):
             return [self._token(steps[0])] * len(ids)
@@ -102,14 +104,14 @@ class Structures:
 
 
 def _chosen(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Gets what is at these places."""
+    """A function that gets the items at these places."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda column: [column[places[0]]]
 
 
 def _alike(columns: list[list[Any]], count: int) -> list[list[int]]:
-    """The places, of `count`, at which all columns say the same, in order of appearance."""
+    """The places below `count`, grouped by equal values in all columns, in order of appearance."""
     varied = [column for column in columns if column.count(column[0]) < count]
     if not varied:
         return [list(range(count))]
@@ -120,12 +122,12 @@ def _alike(columns: list[list[Any]], count: int) -> list[list[int]]:
 
 
 def _lengths(splits: Sequence[Any]) -> list[list[Any]]:
-    """The lengths of each split, and columns of what it says besides."""
+    """The lengths of each split, and columns with its other fields."""
     return [list(map(read, splits)) for read in _OF_SPLIT]
 
 
 def _pragmas(pragmas: Sequence[Any]) -> list[list[Any]]:
-    """The number of each pragma that has one, and columns of what it says besides."""
+    """The number of each pragma that has one, and columns with its other fields."""
     stages, loops, texts = (list(map(read, pragmas)) for read in _OF_PRAGMA)
     named = {text: _named(text) for text in set(texts)}
     numbers = {text: () if number is None else (number,) for text, (_, number) in named.items()}
@@ -134,7 +136,7 @@ def _pragmas(pragmas: Sequence[Any]) -> list[list[Any]]:
 
 @lru_cache(maxsize=1024)
 def _named(pragma: str) -> tuple[str, int | None]:
-    """A pragma without its number, and that; the whole text where it has none."""
+    """A pragma without its number, and the number; the whole text and None without a number."""
     number = PragmaStep(0, 0, pragma).number
     return (pragma, None) if number is None else (pragma.partition("$")[0], number)
 
@@ -144,13 +146,15 @@ _OF_PRAGMA = tuple(map(attrgetter, ("stage_id", "iter_id", "pragma")))
 
 
 def _table(columns: Sequence[Sequence[Numbers]], count: int) -> Ints | None:
-    """(candidate, number): the numbers of all columns, in each of which there are as many for every
-    candidate; None where some are no numbers of 64 bits."""
+    """(candidate, number): the numbers of all columns, equally many for every candidate.
+
+    None where some are no numbers of 64 bits.
+    """
     parts = [np.ones((count, 0), np.int64)]
     try:
         for numbers in columns:
             flat = np.fromiter(chain.from_iterable(numbers), np.int64, count * len(numbers[0]))
             parts.append(flat.reshape(count, -1))
-    except (TypeError, OverflowError):  # None, or beyond all arrays
+    except (TypeError, OverflowError):  # None, or beyond 64 bits
         return None
     return np.concatenate(parts, axis=1)

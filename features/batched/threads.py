@@ -1,7 +1,7 @@
-"""What threads change about a program's stages: whose storage is whose, and Ansor's touch tables.
+"""The effects of threads on a program's stages: ranks of storage, and Ansor's touch tables.
 
-Plans with threads share a program only where their loops are alike, so that all of this is the
-same for every candidate of a program.
+Plans with threads share a program only where their loops are alike, so that all of this is the same
+for every candidate of a program.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LAUNCH = {
     int(Annotation.THREAD_Z): 6,
     int(Annotation.VTHREAD): 7,
 }
-"""The place of a thread axis among the launch columns, by annotation."""
+"""The position of a thread axis among the launch columns, by annotation."""
 Place = tuple[int, int]
 
 
 def storage_ranks(plan: Plan, scopes: Sequence[str]) -> list[int]:
-    """The storage rank of each stage: of its scope, else of the threads that it is computed in."""
+    """The storage rank of each stage: that of its scope, else that of the threads around it."""
     found = []
     for s, scope in enumerate(scopes):
         tags = [ANNOTATION_TEXT[kind] for _, _, kind in around(plan, s) if kind >= FIRST_THREAD]
@@ -42,7 +42,7 @@ def storage_ranks(plan: Plan, scopes: Sequence[str]) -> list[int]:
 
 
 def around(plan: Plan, s: int) -> Iterator[tuple[int, int, int]]:
-    """The loops of other stages around stage s, innermost first: stage, position, annotation."""
+    """The loops of other stages around stage s, innermost first: (stage, position, annotation)."""
     stage = plan.stages[s]
     while stage.target >= 0:
         target = plan.stages[stage.target]
@@ -52,7 +52,7 @@ def around(plan: Plan, s: int) -> Iterator[tuple[int, int, int]]:
 
 
 def pipelined_around(plan: Plan, s: int) -> int:
-    """The innermost stage one of whose loops around stage s is pipelined, or -1."""
+    """The innermost stage that has a pipelined loop around stage s, or -1."""
     stage = plan.stages[s]
     while stage.target >= 0:
         target = plan.stages[stage.target]
@@ -63,9 +63,9 @@ def pipelined_around(plan: Plan, s: int) -> int:
 
 
 def tables_of(plan: Plan) -> dict[Place, int]:
-    """The touch table of each thread axis, by stage and position; a negative number.
+    """The touch table of each thread axis, by stage and position; tables are negative numbers.
 
-    An axis takes over the table of the one that ended last (`walk/visitor.py`).
+    An axis takes over the table of the axis that ended last (`walk/visitor.py`).
     """
     found: dict[Place, int] = {}
     free: list[int] = []
@@ -92,10 +92,10 @@ def tables_of(plan: Plan) -> dict[Place, int]:
 
 
 def kept(nest: Nest, s: int, slot: int) -> Flags:
-    """Where one iteration of the loops around stage s has one value of the loop `slot`.
+    """Where the loop `slot` has only one value in an iteration of the loops around stage s.
 
-    A stage's storage is shared by the threads of lower rank, wherever their loops are: it holds
-    what all of them need.
+    The threads of lower rank share a stage's storage, wherever their loops are: it holds the
+    elements that all of them need.
     """
     forms = nest.forms
     if slot in forms.virtual:

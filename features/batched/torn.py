@@ -1,7 +1,8 @@
-"""The texts of fetched tiles whose vectors are not parts of a row: some lanes are in the next one.
+"""Index texts of fetched tiles where a vector is no part of a row: some lanes are in the next row.
 
-Element f = o * T * V + t * V + v of a tile is then a sum that simplification cannot cut, except
-for what one round makes of a quotient that V divides, and of a coefficient beyond the modulus.
+Element f = o * T * V + t * V + v of a tile is then a sum that simplification cannot cut. There are
+two exceptions in a single round: a quotient by a multiple of V, and a coefficient beyond the
+modulus.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ OUTER, THREAD, LANE = Var("row.outer"), Var("threadIdx.x"), Var("row.lane")
 
 
 class Row(NamedTuple):
-    """So many `elements`, fetched by `width` threads in `rounds` rounds; indices are simplified
-    `as_ansor` or wholly."""
+    """A row of `elements` elements, fetched by `width` threads in `rounds` rounds.
+
+    Indices are simplified `as_ansor`, or completely.
+    """
 
     outer: Var
     thread: Var
@@ -29,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The text of an axis; its largest values while all loops, the threads and the lanes run."""
+    """The text of an axis, and its largest values while all loops, the threads, the lanes run."""
 
     text: Expr
     every: int
@@ -38,7 +41,7 @@ class Axis(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """`lanes` of the elements of `row` are in a vector, `lane` // `below` says which."""
+    """Vectors of `lanes` elements of `row`; lane // `below` is the element that a lane is in."""
 
     row: Row
     lanes: int
@@ -46,13 +49,13 @@ class _Vectors(NamedTuple):
 
     @property
     def round(self) -> int:
-        """The elements of a round."""
+        """The number of elements of a round."""
         return self.row.width * self.lanes
 
     def sum(self, thread: Expr, scale: int) -> Expr:
-        """thread * scale + lane // below, after the rounds if there are several."""
+        """thread * scale + lane // below, after the term of the rounds if there are several."""
         lane: Expr = FloorDiv(LANE, IntImm(self.below)) if self.below > 1 else LANE
-        if scale == 1 and self.below > 1:  # of equal scales, the larger quotient is first
+        if scale == 1 and self.below > 1:  # of terms with equal scales, larger divisors come first
             return Add(lane, thread)
         product = Mul(thread, IntImm(scale)) if scale > 1 else thread
         if self.row.rounds > 1:
@@ -63,7 +66,10 @@ class _Vectors(NamedTuple):
 def torn_parts(
     row: Row, axes: Sequence[int], lanes: int, below: int, conditions: list[Expr]
 ) -> list[Axis] | None:
-    """The text of each axis; the conditions on the elements are added to `conditions`."""
+    """The text of each axis; None where there is no rule.
+
+    Conditions on the elements are added to `conditions`.
+    """
     vectors = _Vectors(row, lanes, below)
     count, whole = row.elements, row.elements % lanes == 0
     if not whole and below > 1:
@@ -79,7 +85,7 @@ def torn_parts(
             thread = Add(Mul(row.outer, IntImm(row.width)), thread)
         conditions.append(lt(thread, vectors_in))
     last = count - 1
-    if whole and row.rounds > 1 and row.as_ansor:  # conditions on vectors say nothing of the sum
+    if whole and row.rounds > 1 and row.as_ansor:  # a condition on vectors does not bound the sum
         last = row.rounds * vectors.round - 1
     found = []
     inside, before = 1, 1
@@ -95,15 +101,16 @@ def torn_parts(
 
 
 def _cut(axes: Sequence[int], elements: int) -> bool:
-    """Whether so many elements are a multiple of a row, or of several."""
+    """Whether a row of some innermost axes divides this number of elements."""
     return any(elements % inside == 0 for k in range(len(axes)) if (inside := prod(axes[k:])) > 1)
 
 
 def _axis(a: _Vectors, inside: int, modulus: int, last: int, once: bool) -> Axis:
-    """The elements % modulus // inside; no modulus: 0.
+    """The elements % modulus // inside; modulus 0 means no remainder.
 
-    `once`: the quotient is by one axis, or simplified with its remainder whichever it is by. Ansor
-    divides by one axis after the other, and sees that one before was of whole vectors.
+    `once` tells that the quotient is by one axis, or is simplified together with its remainder in
+    any case. Ansor divides by one axis after the other, and sees that an earlier divisor was a
+    whole number of vectors.
     """
     if last < inside or modulus == inside:
         return Axis(IntImm(0), 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What is asked of a stored value as it is declared: its loads, its choices, what divides in it."""
+"""Inspect a stored value as it is declared: its loads, its choices, and the divisions in it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ from autosched.transform.loops.known_zeros import residues
 
 
 def clamps(index: Expr) -> list[type[Expr]]:
-    """The minima and maxima in an index. Of several of a kind simplification takes one by one, and
-    conditions around a value may take them away."""
+    """The minima and maxima in an index, by type.
+
+    Simplification takes several of one kind one by one, and conditions around a value may remove
+    them.
+    """
     return [type(node) for node in pre_order(index) if isinstance(node, Min | Max)]
 
 
@@ -48,11 +51,13 @@ def axes_outside_loads(value: Expr) -> frozenset[Var]:
 
 
 def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
-    """The value for each axis alone, where axes do not matter to one another; else nothing.
+    """The value for each axis alone, where the axes are independent of each other; else nothing.
 
-    if_then_else(1 <= h and h < 9 and 1 <= w, X[c, h - 1, w], 0.0) -> if_then_else(1 <= h and
-    h < 9, X[h - 1], 0.0) and if_then_else(1 <= w, X[w], 0.0). Comparisons of different axes with
-    constants have nothing in common that simplification could use.
+        if_then_else(1 <= h and h < 9 and 1 <= w, X[c, h - 1, w], 0.0)
+        -> if_then_else(1 <= h and h < 9, X[h - 1], 0.0), if_then_else(1 <= w, X[w], 0.0)
+
+    Comparisons of different axes with constants have nothing in common that simplification could
+    use.
     """
     if not (isinstance(value, Call) and value.op == "if_then_else"):
         return ()
@@ -76,10 +81,10 @@ def parts_of_axes(value: Expr) -> tuple[Expr, ...]:
 
 
 def simplified_value(value: Expr, as_ansor: bool) -> Expr:
-    """The value simplified, but for quotients and remainders in the indices of its loads.
+    """The value simplified, except for quotients and remainders in the indices of its loads.
 
-    A[(8 * i + 3) % 64] stays as it is: what simplification makes of it, i % 8 * 8 + 3, it does not
-    find where a sum of loops takes the place of i.
+    A[(8 * i + 3) % 64] stays as it is. Simplification would make i % 8 * 8 + 3 of it, but does not
+    find that where a sum of loops takes the place of i.
     """
     left: dict[Expr, Var] = {}
 
@@ -96,7 +101,7 @@ def simplified_value(value: Expr, as_ansor: bool) -> Expr:
 
 
 def own_at(value: Expr, own: Tensor, indices: tuple[Expr, ...]) -> Expr:
-    """The value with what it loads of `own` at `indices`.
+    """The value with its loads of `own` moved to `indices`.
 
     C[i, j] + A[i, k] -> C[0] + A[i, k], for a sum that a thread keeps in one element.
     """
@@ -110,7 +115,7 @@ def own_at(value: Expr, own: Tensor, indices: tuple[Expr, ...]) -> Expr:
 
 
 def asks_for_remainders(value: Expr) -> bool:
-    """Whether a condition in the value asks for the remainder of an index."""
+    """Whether a condition in the value depends on the remainder of an index."""
     conditions = [e.children()[0] for e in pre_order(value) if _is_choice(e)]
     return any(any(residues(condition)) for condition in conditions)
 
@@ -120,7 +125,7 @@ def _is_choice(e: Expr) -> bool:
 
 
 def factors(e: Expr) -> list[ProducerLoad]:
-    """The loads without one of which `e` is zero."""
+    """The loads that are factors of `e`: it is zero where one of them is."""
     match e:
         case Mul(a, b):
             return [*factors(a), *factors(b)]
@@ -132,7 +137,7 @@ def factors(e: Expr) -> list[ProducerLoad]:
 
 
 def undivided(e: Expr) -> bool:
-    """True without a quotient or remainder."""
+    """Whether `e` has no quotient or remainder."""
     return not any(isinstance(x, FloorDiv | FloorMod) for x in pre_order(e))
 
 
@@ -146,7 +151,7 @@ def loads_of(e: Expr) -> list[ProducerLoad]:
 
 
 class Border(NamedTuple):
-    """first <= value and value < end, in the condition of a choice; None where one is not asked."""
+    """first <= value and value < end, in the condition of a choice; None for a missing limit."""
 
     value: Expr
     first: int | None
@@ -154,7 +159,7 @@ class Border(NamedTuple):
 
 
 def borders_of(value: Expr) -> tuple[Border, ...]:
-    """What conditions of choices compare with constants.
+    """The index expressions that conditions of choices compare with constants, with their limits.
 
     if_then_else(1 <= h and h < 57, X[h - 1], 0.0)    ->    h, 1, 57
     """

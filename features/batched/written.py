@@ -1,4 +1,4 @@
-"""Indices that are no forms for some candidates: read from their text, as the walk does."""
+"""Indices that are no forms for some candidates: read from their text, as the walk reads them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NO_LOOP = Var("none")
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """An index of the candidates `where`: its ends, and coefficients of the loops' variables.
+    """An index of the candidates `where`: its bounds, and the coefficients of the loop variables.
 
-    `start` are the ends when no loop runs, `ends` by slot those when the loop and what is inside
-    it run; a coefficient is 0 where the variable is not in the index.
+    `start` are the bounds while no loop runs; `ends` has by slot those while the loop and all
+    inside it run. A coefficient in `strides` is 0 where the variable is not in the index.
     """
 
     where: Flags
@@ -37,7 +37,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What is read from the index of one candidate; `ends` and `strides` by slot."""
+    """The facts read from the index of one candidate; `ends` and `strides` are by slot."""
 
     start: tuple[int, int]
     ends: dict[int, tuple[int, int]]
@@ -46,10 +46,10 @@ class _Row:
 
 
 def either(a: Written, b: Written, order: Mapping[int, int]) -> Written:
-    """`a` where that is, and `b` elsewhere; `order` has the positions of loops, outermost first.
+    """`a` for its candidates, `b` for all others; `order` has the loop positions, outermost first.
 
-    A loop that one of them has not leaves its ends as those inside it have made them; one that is
-    around no store of the candidates moves nothing.
+    A loop that one of them does not have leaves its bounds as the loops inside have made them. A
+    loop that is around no store of the candidates moves nothing.
     """
     ends = []
     slots = sorted({*a.ends, *b.ends}, key=lambda slot: -order.get(slot, len(order)))
@@ -79,11 +79,11 @@ def written_index(
     where: Flags,
     as_ansor: bool = True,
 ) -> tuple[Written, Ints]:
-    """The index that `text` is, for the candidates `where`, and the operations in it.
+    """The index in `text` for the candidates `where`, and the operations in it.
 
-    With `place` it is that at dimension place[1] of load place[0] of the value `text`. `order` has
-    the positions of the loops by slot, outermost first. Candidates whose value loses a load are
-    refused.
+    With `place`, it is the index at dimension place[1] of load place[0] of the value `text`; else
+    `text` is the index. `order` has the positions of the loops by slot, outermost first. Refuses
+    candidates whose value loses a load.
     """
     axes = text.axes
     first, which = alike(forms, axes)

@@ -1,8 +1,8 @@
-"""Datasets of features and times for research: .npz, .csv and .parquet.
+"""Write datasets of features and times for research: .npz, .csv and .parquet.
 
-A row per stored buffer with named columns, grouped by candidate; failures are included. A
-candidate that cannot be lowered has one row of zeros, as in Ansor. Samples are gone through
-twice, for times and then for rows, so that memory does not grow with the rows.
+A dataset has a row per stored buffer, with named columns, grouped by candidate; failed candidates
+are included. A candidate that cannot be lowered has one row of zeros, as in Ansor. The samples are
+iterated twice, for times and then for rows, so that memory does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def export(
 ) -> str:
     """Write the dataset in the format of the file's suffix, and a datasheet `<path>.md` beside it.
 
-    `samples` is gone through twice; `environments`, filled in meanwhile, and `sources` are for
-    the datasheet. Returns a one-line summary. Raises ConfigError when it cannot be written, when
-    `samples` has less the second time (a pipe), and when a file of another kind has one of the two
-    names, unless `overwrite` is set.
+    `samples` is iterated twice. `environments`, which may be filled in meanwhile, and `sources` are
+    for the datasheet. Returns a one-line summary. Raises ConfigError when a file cannot be written,
+    when `samples` yields fewer samples the second time (a pipe), and when a file of another kind
+    has one of the two names, unless `overwrite` is set.
     """
     path = arguments.file_path("path", path)
     if path.suffix not in FORMATS:
@@ -56,7 +56,7 @@ def export(
         with replacing(path) as partial, open_writer(path.suffix, partial, index, chosen) as writer:
             written = 0
             for sample in samples:
-                if written == len(index.task):  # the file grew meanwhile
+                if written == len(index.task):  # the record file grew since the first iteration
                     break
                 found = sample.rows()
                 unlowered += found is None
@@ -81,7 +81,7 @@ def export(
 
 
 def _require_all(written: int, expected: int) -> None:
-    """Raise ConfigError when the second reading ended early."""
+    """Raise ConfigError when the second iteration yielded fewer samples than the first."""
     if written < expected:
         raise ConfigError(
             f"expected the {expected} candidates of the first reading again, found {written}: "
@@ -91,12 +91,13 @@ def _require_all(written: int, expected: int) -> None:
 
 
 def page_of(path: Path) -> Path:
-    """Where the datasheet of the dataset `path` stands."""
+    """The path of the datasheet of the dataset `path`."""
     return path.parent / f"{path.name}.md"
 
 
 def require_export(path: Path, remedy: str = "give another file", *, overwrite: bool) -> None:
-    """Raise ConfigError, ending with `remedy`, when dataset or datasheet would replace others."""
+    """Raise ConfigError, ending with `remedy`, when the dataset or its datasheet would replace a
+    file of another kind."""
     require_replaceable(path, FileKind.DATASET, remedy, overwrite=overwrite)
     require_replaceable(page_of(path), FileKind.DATASHEET, remedy, overwrite=overwrite)
 

@@ -1,4 +1,4 @@
-"""What a dataset file holds, without reading its features."""
+"""Describe a dataset file without reading its features."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from autosched.features.sets import FEATURE_SETS
 from autosched.needed import needed_for
 from autosched.words import count, visible
 
-_MOST_LETTERS = 1 << 22  # of a line: Python's reader takes 131,072 in each field
+_MOST_LETTERS = 1 << 22  # of a line; Python's csv.reader allows 131,072 in each field
 
 
 def describe(path: Path) -> str:
-    """Sizes, tasks, distribution of throughputs and schema version of a dataset, as text.
+    """Describe sizes, tasks, distribution of throughputs and schema version of a dataset as text.
 
     Raises ConfigError when `path` is not a dataset.
     """
@@ -41,10 +41,10 @@ def describe(path: Path) -> str:
     except ConfigError:
         raise
     except KeyError as error:
-        said = str(error.args[0])  # a name, or a sentence of zipfile
+        said = str(error.args[0])  # the missing name, or a sentence of zipfile's
         missing = said if " " in said else f"it has no {said!r}"
         raise ConfigError(f"{path} is not an autosched dataset: {missing}") from error
-    except Exception as error:  # of damaged files zipfile, NumPy and pyarrow raise many kinds
+    except Exception as error:  # zipfile, NumPy and pyarrow raise many kinds for damaged files
         said = str(error).strip().partition("\n")[0] or "it is damaged"
         raise ConfigError(
             f"{path} is not an autosched dataset: {said:.300} ({type(error).__name__})"
@@ -52,7 +52,7 @@ def describe(path: Path) -> str:
 
 
 _NPZ = {"valid": "b", "task": "i", "tasks": "U", "throughput": "f", "failure": "U", "split": "U"}
-"""The arrays that are read, and NumPy's letters for their types."""
+"""The arrays that are read, with NumPy's letter for the kind of their type."""
 
 
 def _npz(path: Path) -> str:
@@ -83,7 +83,8 @@ def _npz(path: Path) -> str:
 
 
 def _header(archive: zipfile.ZipFile, name: str, kind: str, dimensions: int) -> tuple[int, ...]:
-    """The shape of an array, which must be of this kind and no larger than its file."""
+    """The shape of an array. Raises ValueError when it has another kind, number of dimensions or
+    size in the file."""
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as file:
         if np.lib.format.read_magic(file) != (1, 0):
@@ -99,7 +100,8 @@ def _header(archive: zipfile.ZipFile, name: str, kind: str, dimensions: int) -> 
 
 @dataclass(slots=True)
 class _Heads:
-    """Of a flat table: its number of rows, and the leading columns of each candidate once."""
+    """The head of a flat table: its feature schema, its number of rows, and the leading columns
+    once per candidate."""
 
     schema: str
     rows: int = 0
@@ -137,7 +139,7 @@ def _csv(path: Path) -> _Heads:
         if names[: len(LEADING)] != LEADING:
             raise ValueError(f"its columns do not begin with {', '.join(LEADING)}")
         columns = names[len(LEADING) :]
-        if columns[: len(ORIGIN)] == ORIGIN:  # later than the first datasets
+        if columns[: len(ORIGIN)] == ORIGIN:  # the first datasets have no such columns
             columns = columns[len(ORIGIN) :]
         known = [s.schema for s in FEATURE_SETS.values() if s.columns == columns]
         heads = _Heads(known[0] if known else "unknown columns")

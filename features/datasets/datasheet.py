@@ -1,4 +1,4 @@
-"""The page beside a dataset: what it holds, how and where it was measured, what columns mean."""
+"""The datasheet of a dataset: contents, how and where it was measured, meaning of columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ lowered has one row of zeros.
 """
 
 _ASKED = ("layout_rewrite", "inputs", "lowering")
-"""What tells tasks of one workload apart, besides targets; features are without it."""
+"""Keys of a task entry that distinguish tasks of one workload, besides the target; no feature holds
+them."""
 
 _LEADING = {
     "candidate": "index of the candidate, in input order; its rows are consecutive",
@@ -51,7 +52,7 @@ def datasheet(
     split_by: str | None,
     unlowered: int,
 ) -> str:
-    """The page as Markdown; `unlowered` is how many candidates have no features."""
+    """The datasheet as Markdown; `unlowered` is the number of candidates without features."""
     failed = int((~index.valid).sum())
     told = without_features(unlowered)
     lines = [
@@ -101,7 +102,7 @@ def _tasks(index: Index) -> list[str]:
         kind = target.get("kind", "") if isinstance(target, Mapping) else target
         asked = {key: entry[key] for key in _ASKED if key in entry}
         texts = [index.workload(k), *([json.dumps(asked, sort_keys=True)] if asked else [])]
-        workload = ", ".join(texts).replace("|", r"\|")  # which ends a cell, in code too
+        workload = ", ".join(texts).replace("|", r"\|")  # a bar ends a cell, inside code as well
         lines.append(f"| {k} | {int(mine.sum())} | {failed} | {best} | `{workload}` | {kind} |")
     return lines
 

@@ -1,4 +1,4 @@
-"""What is known of the candidates of a dataset before any feature: samples and their index."""
+"""Samples, and the index of a dataset: what is known of its candidates before any feature."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from autosched.errors import ConfigError
 from autosched.features.sets import Rows
 
 LEADING = ("candidate", "task", "workload", "split", "seconds", "throughput", "valid", "failure")
-"""The columns of a flat table that come before the features."""
+"""The first columns of a flat table."""
 ORIGIN = ("source", "record", "steps", "buffer")
-"""Those that follow them and say where a row comes from."""
+"""The columns that follow them and say where a row comes from; the features come last."""
 SPLIT_BY = ("workload", "shape", "random")
 SPLIT_NAMES = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One candidate: its task entry, feature rows (worked out when called for), and time.
+    """One candidate: its task entry, its feature rows (computed when called for), and its time.
 
-    `rows` returns None for what cannot be lowered. `seconds` is nan for a failure, whose
-    `failure` says "stage kind". `environment` is the hash of where it was measured. The candidate
-    is record number `record` (from 0) of the file `source`; `steps` gives its steps as JSON text.
-    `timed_among` names the machine and its way of timing: only times of the same are compared.
+    `rows` returns None for a candidate that cannot be lowered. `seconds` is nan for a failed
+    candidate, whose `failure` says "stage kind". `environment` is the hash of the environment it
+    was measured in. The candidate is record number `record` (from 0) of the file `source`; `steps`
+    gives its steps as JSON text. `timed_among` names the machine and its way of timing: only times
+    with the same name are compared.
     """
 
     task: dict[str, Any]
@@ -45,9 +46,10 @@ class Sample:
 
 @dataclass(slots=True)
 class Index:
-    """What is known of every candidate before any feature: arrays with a value per candidate.
+    """What is known of every candidate before any feature: arrays with one value per candidate.
 
-    `task` indexes `tasks` (JSON texts), `failure` and `split` index their name lists.
+    `task` indexes `tasks` (JSON texts); `failure` indexes `failures` and `split` indexes `splits`,
+    both lists of names. `environments` has the number of candidates of each environment.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -73,10 +75,10 @@ class Index:
 def index_of(
     samples: Iterable[Sample], shares: Sequence[float] | None, by: str, seed: int
 ) -> Index:
-    """Go through the samples without their rows.
+    """Build the index of the samples without computing their rows.
 
-    Throughput is relative to the task's fastest among those that were timed in the same way on the
-    same machine. Raises ConfigError when there are none.
+    The throughput of a candidate is relative to the fastest one of its task that was timed in the
+    same way on the same machine. Raises ConfigError when there are no samples.
     """
     seconds, owners, reasons, places = array("d"), array("i"), array("i"), array("i")
     programs = array("q")
@@ -118,10 +120,10 @@ def split_of(
 ) -> npt.NDArray[np.int8]:
     """The split of each candidate, an index into SPLIT_NAMES; two shares are train and test.
 
-    By workload or shape, all of one workload (operator) or shape (operator and arguments) fall
-    into the same split, so that nothing leaks from one into another. At random, candidates of
-    one task do get into several, but a program that was measured several times, whose number in
-    `programs` is the same each time, into one.
+    By workload (operator) or shape (operator and arguments), all candidates of one group fall into
+    the same split, so that nothing leaks from one split into another. At random, candidates of one
+    task may be in several splits; but a program that was measured several times, with the same
+    number in `programs` each time, is in one split.
     """
     if shares is None:
         return np.zeros(len(task), np.int8)
@@ -144,7 +146,7 @@ def split_of(
 
 
 def _in_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """The number of each value, which are counted from 0 in the order of their first places."""
+    """The number of each value; distinct values are numbered from 0 in order of appearance."""
     _, first, group = np.unique(values, return_index=True, return_inverse=True)
     number = np.empty(len(first), np.intp)
     number[np.argsort(first)] = np.arange(len(first))

@@ -1,4 +1,4 @@
-"""Writers of datasets, a candidate at a time: memory does not grow with the rows."""
+"""Write datasets one candidate at a time, so that memory does not grow with the rows."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Writer(Protocol):
     """Takes the rows of candidates 0, 1, ... in order."""
 
     def append(self, candidate: int, sample: Sample, rows: Rows) -> None:
-        """Write the rows of the next candidate, which is `sample`."""
+        """Write the rows of `sample`, the next candidate."""
 
     def close(self) -> None:
-        """Write what is still held back and finish the file."""
+        """Write the rows still held back and finish the file."""
 
 
 @contextmanager
 def open_writer(suffix: str, path: Path, index: Index, features: FeatureSet) -> Iterator[Writer]:
-    """A writer of `suffix`'s format to `path`, finished when the block ends without an error."""
+    """A writer in the format `suffix` to `path`, finished when the block ends without an error."""
     make: dict[str, Callable[[Path, Index, FeatureSet], Writer]] = {
         ".npz": _Npz,
         ".csv": _Csv,
@@ -47,7 +47,7 @@ def open_writer(suffix: str, path: Path, index: Index, features: FeatureSet) -> 
 
 
 class _Leading:
-    """The columns before the features: a value per candidate."""
+    """The values of the leading columns of each candidate."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -55,7 +55,7 @@ class _Leading:
         self._valid = index.valid
 
     def of(self, candidate: int) -> tuple[Any, ...]:
-        """The values in the order of LEADING."""
+        """The values of one candidate in the order of LEADING."""
         index, task = self._index, int(self._index.task[candidate])
         return (
             candidate,
@@ -76,7 +76,7 @@ def _origins(sample: Sample, rows: Rows) -> list[tuple[Any, ...]]:
 
 
 class _Numbered:
-    """Names, each kept once, and the number of the name of every entry."""
+    """Names numbered in the order of first appearance, and the number of each entry's name."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -88,7 +88,7 @@ class _Numbered:
         return list(self._known)
 
     def extend(self, names: Sequence[str]) -> None:
-        """Further entries."""
+        """Append entries with these names."""
         known = self._known
         self.numbers.extend(known.setdefault(name, len(known)) for name in names)
 
@@ -113,7 +113,7 @@ class _Csv:
 
 
 class _Parquet:
-    """Row groups of about ROW_GROUP rows; workloads, splits and failures as dictionaries."""
+    """Writes row groups of about ROW_GROUP rows; text columns are dictionary-encoded."""
 
     def __init__(self, path: Path, index: Index, features: FeatureSet) -> None:
         parquet = needed_for("a .parquet file", "pyarrow.parquet", "autosched[data]")
@@ -139,7 +139,7 @@ class _Parquet:
         }
         metadata = {"schema": features.schema, "tasks": json.dumps(index.tasks)}
         self._schema = pyarrow.schema(types.items(), metadata)
-        self._file = path.open("wb")  # pyarrow takes no name that is not text
+        self._file = path.open("wb")  # pyarrow refuses a file name that is not text
         self._writer = parquet.ParquetWriter(self._file, self._schema)
         self._candidates: list[int] = []
         self._origins: list[tuple[Any, ...]] = []
@@ -174,7 +174,8 @@ class _Parquet:
 
 
 class _Npz:
-    """Features and steps go to temporary files and, once their lengths are known, in."""
+    """Writes features and steps to temporary files, then into the archive when their sizes are
+    known."""
 
     def __init__(self, path: Path, index: Index, features: FeatureSet) -> None:
         self._path = path

@@ -1,1 +1,1 @@
-"""What one walk over a lowered candidate sees: scopes, accesses, regions, strides."""
+"""Analyses of a lowered candidate that feature sets share: scopes, accesses, regions, strides."""

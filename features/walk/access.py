@@ -14,8 +14,8 @@ ACCESS_TYPES = READ, WRITE, READ_WRITE = ("kRead", "kWrite", "kReadWrite")
 def accesses_of(stmt: BufferStore, nest: Nest) -> list[Access]:
     """Every buffer of the store, in reverse order of appearance, the stored one last.
 
-    A buffer that is stored and read keeps the store's indices only; one that is read several
-    times keeps all index tuples, duplicates included.
+    A buffer that is both stored and read keeps only the indices of the store. A buffer that is read
+    several times keeps all index tuples, duplicates included.
     """
     data = stmt.buffer.data
     found = {data: Access(data, nest.know(stmt.buffer), WRITE, [stmt.indices], frozenset())}

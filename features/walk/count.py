@@ -50,8 +50,8 @@ _BINARY: dict[type[Expr], int] = {
 def count_ops(value: Expr) -> list[int]:
     """The sixteen counters of `names.OP_COUNTERS` for one evaluation of `value`.
 
-    Index arithmetic inside loads counts. Whether an operation is float or int goes by its left
-    operand, a call by its own type; a node on vectors counts its lanes.
+    Index arithmetic inside loads counts. A binary operation counts as float or int by the type of
+    its left operand, once for each lane; a call counts once, by its own type.
     """
     counters = [0] * NUM_COUNTERS
     stack = [value]

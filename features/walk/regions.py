@@ -15,9 +15,10 @@ _HALF = 1 << 31
 
 
 class IndexBounds:
-    """Bounds of index expressions per loop level, each expression worked out once a store.
+    """Bounds of index expressions at each loop level; each expression is evaluated once a store.
 
-    At level i the loops outside i stand at their first iteration and the others run through.
+    At level i, the loops outside loop i stand at their first iteration; loop i and the loops inside
+    it run through all iterations.
     """
 
     def __init__(self, loops: Sequence[Loop]) -> None:
@@ -30,7 +31,7 @@ class IndexBounds:
         )
 
     def levels(self, expr: Expr) -> list[Bounds]:
-        """(lower, upper) of `expr` at levels 0 (outermost) to n-1."""
+        """(lower, upper) bounds of `expr` at each level from 0 (outermost) to n-1."""
         found = self._memo.get(expr)
         if found is None:
             found = self._affine(expr) if self._plain else None
@@ -104,7 +105,7 @@ def _collect(expr: Expr, scale: int, terms: dict[Var, int]) -> int | None:
 
 
 def first_extents(loops: Sequence[Loop]) -> list[int]:
-    """How often each loop runs while those around it stand at their first iteration."""
+    """The extent of each loop while the loops around it stand at their first iteration."""
     if all(loop.size is None for loop in loops):
         return [loop.extent for loop in loops]
     env = {loop.var: loop.point for loop in loops}
@@ -112,10 +113,10 @@ def first_extents(loops: Sequence[Loop]) -> list[int]:
 
 
 def touch(accesses: Sequence[Access], loops: Sequence[Loop]) -> tuple[list[int], list[list[int]]]:
-    """Record what this store touches in the table of every enclosing loop.
+    """Record what this store touches in the touch table of every enclosing loop.
 
-    Returns the bytes touched per loop, innermost first, and for each access its region's
-    extents at the outermost loop.
+    Returns the bytes touched per loop, innermost first, and for each access the extents of its
+    region at the outermost loop.
     """
     bounds = IndexBounds(loops)
     memory = [0] * len(loops)
@@ -142,7 +143,7 @@ def region(access: Access, bounds: IndexBounds, level: int) -> list[int]:
 
 
 def region_sizes(access: Access, bounds: IndexBounds, count: int) -> list[list[int]]:
-    """The extents that `access` covers, per level 0 to `count` (a single iteration)."""
+    """The extents that `access` covers at levels 0 to `count`, which is a single iteration."""
     dims: list[list[int]] = []
     for levels in _dimensions(access, bounds):
         dim = [high - low + 1 for low, high in levels]
@@ -154,7 +155,7 @@ def region_sizes(access: Access, bounds: IndexBounds, count: int) -> list[list[i
 
 
 def _dimensions(access: Access, bounds: IndexBounds) -> list[list[Bounds]]:
-    """Per dimension the bounds over all index tuples, a pair per level."""
+    """For each dimension, (lower, upper) at each level, over all index tuples of the access."""
     return [
         _union([bounds.levels(index[d]) for index in access.indices])
         for d in range(len(access.indices[0]))

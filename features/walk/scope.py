@@ -1,4 +1,4 @@
-"""What encloses a store: the loops, their ranges, and what has been touched under each."""
+"""The scope of a store: the loops around it, their ranges, and what has been touched under each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.tir.expr import Expr, Var
 from autosched.tir.stmt import ForKind
 
 _F32 = struct.Struct("<f")
-_WHOLE = 1 << 24  # whole numbers up to here are single precision numbers
+_WHOLE = 1 << 24  # whole numbers up to here are exact in single precision
 
 
 def f32(x: float) -> float:
@@ -26,7 +26,7 @@ def f32(x: float) -> float:
     return result
 
 
-# What one store touched under one loop: (elements, bytes of one element), oldest first.
+# What stores touched of each buffer under one loop: (elements, bytes of one element), oldest first.
 TouchTable = dict[Var, list[tuple[int, int]]]
 
 
@@ -34,9 +34,10 @@ TouchTable = dict[Var, list[tuple[int, int]]]
 class Loop:
     """One enclosing loop, or thread attribute if `thread` is not 0 (a position in names.LAUNCH).
 
-    `point` bounds the variable in its first iteration, `span` over all; `table` outlives the store.
-    `counted`: a plain loop from 0 to a constant. `size` is the extent where it is no constant; the
-    others are then bounds of it.
+    `point` bounds the variable in its first iteration, `span` over all iterations. `table` outlives
+    the store. `counted` tells that it is a plain loop from 0 to a constant. `size` is the extent
+    expression of a loop whose extent is not constant; `extent` and the upper end of `span` are then
+    bounds of it.
     """
 
     var: Var
@@ -51,14 +52,14 @@ class Loop:
     size: Expr | None = None
 
     def extent_at(self, env: Mapping[Var, tuple[int, int]]) -> int:
-        """The largest extent where the variables have these bounds."""
+        """The largest extent while the variables have the bounds in `env`."""
         if self.size is None:
             return self.extent
         largest = eval_bound(self.size, env)[1]
         return 1 if largest == POS_INF else largest
 
     def span_at(self, env: Mapping[Var, tuple[int, int]]) -> tuple[int, int]:
-        """The bounds of the variable where those around it have these."""
+        """The bounds of the loop variable while those around it have the bounds in `env`."""
         if self.size is None:
             return self.span
         return self.point[0], self.point[1] + eval_bound(self.size, env)[1] - 1
@@ -68,7 +69,7 @@ class Loop:
 class Siblings:
     """`count` statements one after the other inside `level` loops.
 
-    The loops from `floor` to `level` enclose nothing but them.
+    The loops from `floor` to `level` enclose nothing but these statements.
     """
 
     level: int
@@ -80,8 +81,9 @@ class Siblings:
 class BufferInfo:
     """Declared shape (None for a symbolic dimension) and bytes of an element of a buffer.
 
-    `buffer` is the declaration itself; an allocated variable has none. `extents` are those of
-    the storage: what is realised of the buffer, its whole shape otherwise.
+    `buffer` is the declaration itself; an allocated variable has none. `realized` are the extents
+    of the region that a BufferRealize gives the buffer; without one, its storage has the declared
+    shape.
     """
 
     shape: tuple[int | None, ...]
@@ -91,12 +93,12 @@ class BufferInfo:
 
     @property
     def extents(self) -> tuple[int | None, ...]:
-        """The extents of the storage; None for a symbolic one."""
+        """The extents of the storage; None for a symbolic dimension."""
         return self.shape if self.realized is None else self.realized
 
     @property
     def scope(self) -> str:
-        """`local`, `shared`, or empty or `global`."""
+        """The memory scope: `local`, `shared`, or for global memory empty or `global`."""
         return "" if self.buffer is None else self.buffer.scope
 
     @property
@@ -107,7 +109,7 @@ class BufferInfo:
 
 @dataclass(slots=True)
 class Access:
-    """One buffer in a store: how it is accessed and all its index tuples."""
+    """One buffer in a store: how it is accessed (`kind`), its index tuples and their variables."""
 
     data: Var
     info: BufferInfo

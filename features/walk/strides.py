@@ -1,4 +1,4 @@
-"""True strides: how far an index moves when one loop takes a step."""
+"""True strides: how far one iteration of a loop moves an access, in elements."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ Index = tuple[Expr, ...]
 
 
 Coefficients = tuple[dict[Var, int], frozenset[Var], int]
-"""The stride along each variable; the uneven ones, which stand in a quotient or remainder, so that
-their stride holds for the first two iterations only; and the part that no variable changes."""
+"""An index as a linear form: the stride along each variable; the uneven variables, which occur in a
+quotient or remainder, so that their stride holds for the first two iterations only; and the
+constant part."""
 
 _NONE = frozenset[Var]()
 
 
 class Strides:
-    """Strides of accesses along the loops of one store, indices taken apart once each.
+    """Strides of accesses along the loops of one store; each index expression is decomposed once.
 
-    `known` holds what is taken apart; the stores of one function, whose loop variables have one
-    range each, may share it.
+    `known` holds the decomposed expressions. The stores of one function, whose loop variables have
+    one range each, may share it.
 
-    The affine part of an index has its coefficients. What is not affine (division, remainder) has
-    the difference between the first two iterations, other loops at their first.
+    An affine part of an index contributes its coefficients. A part that is not affine (division,
+    remainder) contributes the difference between the first two iterations of a loop, with the other
+    loops at their first iteration.
     """
 
     def __init__(self, loops: Sequence[Loop], known: dict[Expr, Coefficients]) -> None:
@@ -35,11 +37,11 @@ class Strides:
         self._known = known
 
     def along(self, access: Access) -> list[int]:
-        """Elements of the storage between two iterations of each loop, by the first index tuple."""
+        """The stride of the first index tuple along each loop, in elements of the storage."""
         return self.of(access.indices[0], access)
 
     def of(self, index: Index, access: Access) -> list[int]:
-        """The same by the index tuple `index` of the access."""
+        """The stride of the index tuple `index` along each loop, in elements of the storage."""
         total: dict[Var, int] = {}
         scale = 1
         extents = access.info.extents
@@ -50,7 +52,7 @@ class Strides:
         return [total.get(loop.var, 0) for loop in self._loops]
 
     def constant(self, access: Access) -> int:
-        """The part of the place of the first index tuple that no variable changes."""
+        """The constant part of the address of the first index tuple, in elements."""
         total, scale = 0, 1
         index, extents = access.indices[0], access.info.extents
         for d in range(len(index) - 1, -1, -1):
@@ -59,7 +61,7 @@ class Strides:
         return total
 
     def uneven(self, access: Access) -> frozenset[Var]:
-        """The variables that stand in a quotient or remainder of an index of the access."""
+        """The variables that occur in a quotient or remainder of an index of the access."""
         found = _NONE
         for index in access.indices:
             for e in index:
@@ -69,7 +71,7 @@ class Strides:
         return found
 
     def coefficients(self, expr: Expr) -> Coefficients:
-        """How the variables move one index."""
+        """Decompose one index expression."""
         known = self._known.get(expr)
         if known is not None:
             return known
@@ -115,11 +117,11 @@ def _add(total: dict[Var, int], more: dict[Var, int], scale: int) -> None:
 
 
 def flat_terms(index: Index, extents: Sequence[int | None]) -> dict[Expr, int]:
-    """The place of `index` in storage of these extents as coefficients of sub-expressions.
+    """The address of `index` in storage of these extents, as coefficients of sub-expressions.
 
-    Quotients and remainders that make up a whole are that whole:
-    (x // 7) * 7 + x % 7                -> x
-    x // 4 * 4 + x % 4 // 2 * 2 + x % 2 -> x
+    Quotients and remainders that together make up a number are joined to that number:
+        (x // 7) * 7 + x % 7                -> x
+        x // 4 * 4 + x % 4 // 2 * 2 + x % 2 -> x
     """
     flat: tuple[int, dict[Expr, int]] = 0, {}
     scale = 1
@@ -133,7 +135,7 @@ def flat_terms(index: Index, extents: Sequence[int | None]) -> dict[Expr, int]:
 
 
 def _whole(terms: dict[Expr, int]) -> dict[Expr, int]:
-    """The terms with digits of one number joined where they follow each other."""
+    """Join terms that are adjacent digits (quotients and remainders) of one number."""
     digits: dict[tuple[Expr, int], tuple[int | None, int]] = {}
     rest: tuple[int, dict[Expr, int]] = 0, {}
     for term, factor in terms.items():
@@ -154,7 +156,7 @@ def _whole(terms: dict[Expr, int]) -> dict[Expr, int]:
 
 
 def _digits_of(e: Expr) -> tuple[Expr, int, int | None]:
-    """(x, low, high) such that `e` is (x mod high) // low, without bound above if high is None."""
+    """(x, low, high) such that `e` is (x mod high) // low; high is None without a remainder."""
     match e:
         case FloorDiv(a, IntImm(divisor)) if divisor > 0:
             number, low, high = _digits_of(a)

@@ -1,4 +1,4 @@
-"""The walk that every feature set shares: stores together with the loops around them."""
+"""The walk over a function that every feature set shares: it visits stores inside their loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from autosched.tir.stmt import (
 )
 from autosched.tir.walk import child_stmts, direct_exprs
 
-# Launch extents by position in names.LAUNCH, whose first entry is `is_gpu`.
+# The position of each thread axis in names.LAUNCH, whose first entry is `is_gpu`.
 _THREADS = {
     "blockIdx.x": 1,
     "blockIdx.y": 2,
@@ -41,25 +41,25 @@ _SERIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
 class Visitor(Protocol):
-    """What a feature set does at stores and where buffers end; called in program order."""
+    """The callbacks of a feature set, called in program order."""
 
     def store(self, stmt: BufferStore, nest: Nest) -> None:
-        """The walk is at the store `stmt` inside the loops of `nest`."""
+        """Called at the store `stmt` inside the loops of `nest`."""
 
     def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
-        """The storage of `data`, with `extents` elements, ends."""
+        """Called where the storage of `data`, with `extents` elements, ends."""
 
 
 class Nest:
-    """Where the walk stands: `loops` outermost first, `prod` the product of their extents.
+    """The position of the walk: `loops` outermost first, `prod` the product of their extents.
 
-    `step` is auto_unroll_max_step, `stages` how many tiles a pipelined loop holds, `guards` for
-    every enclosing condition the number of loops around it, `launch` the extents named in
-    names.LAUNCH, `env` the bounds of loop variables and `buffers` what is known of each buffer.
-    The loops from `floor` on enclose nothing but the place where the walk stands; `siblings` is
-    the sequence it belongs to with all those loops, if any. `recycle_tables` hands the touch
-    table of a thread attribute on to the next one, as Ansor's extractor does by an accident of
-    its heap.
+    `step` is auto_unroll_max_step, `stages` the number of tiles that a pipelined loop holds.
+    `guards` has for every enclosing condition the number of loops around it. `launch` has the
+    extents named in names.LAUNCH, `env` the bounds of loop variables, `buffers` the known facts of
+    each buffer. The loops from `floor` on enclose nothing but the current statement; `siblings` is
+    the sequence that the statement, with all those loops, belongs to, if any. With
+    `recycle_tables`, a thread attribute hands its touch table on to the next one, as Ansor's
+    extractor does by an accident of its heap.
     """
 
     def __init__(self, func: PrimFunc, visitor: Visitor, *, recycle_tables: bool = False) -> None:
@@ -81,7 +81,7 @@ class Nest:
         self._visit(func.body)
 
     def know(self, buffer: Buffer) -> BufferInfo:
-        """Note the buffer's declared shape and element type."""
+        """Record and return the buffer's declared shape and element size."""
         info = self.buffers.get(buffer.data)
         if info is None or info.buffer is not buffer:
             shape = tuple(s.value if isinstance(s, IntImm) else None for s in buffer.shape)
@@ -100,7 +100,7 @@ class Nest:
 
     def _seq(self, stmt: SeqStmt) -> None:
         around, floor, level = self.siblings, self.floor, len(self.loops)
-        if around is not None and around.level == level:  # only storage stands between the two
+        if around is not None and around.level == level:  # only allocations stand in between
             around.count += len(stmt.stmts) - 1
         else:
             self.siblings, self.floor = Siblings(level, floor, len(stmt.stmts)), level
@@ -109,7 +109,7 @@ class Nest:
         self.siblings, self.floor = around, floor
 
     def _alone(self, stmt: Stmt) -> None:
-        """Visit what something other than a loop encloses: the nests around it end here."""
+        """Visit the body of a statement other than a loop; no perfect nest extends across it."""
         siblings, floor = self.siblings, self.floor
         self.siblings, self.floor = None, len(self.loops)
         self._visit(stmt)

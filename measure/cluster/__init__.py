@@ -1,1 +1,1 @@
-"""Measuring on the nodes of a Ray cluster; only `ray_link` knows Ray."""
+"""Measure on the nodes of a Ray cluster; only `ray_link` imports Ray."""

@@ -1,4 +1,4 @@
-"""Building candidates on the nodes of a cluster: each node has so many processes that build."""
+"""Build candidates on the nodes of a cluster, with several build processes on each node."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _WAIT_SECONDS = 0.25
 
 
 class ClusterBuilder(Builder):
-    """Builds on all nodes of `cluster`; whoever is done gets the next candidates."""
+    """Builds on all nodes of `cluster`; a node that is done gets the next candidates."""
 
     def __init__(self, cluster: Cluster) -> None:
         Builder.__init__(self, cluster.workers, cluster.build_timeout)
         self._cluster = cluster
 
     def start(self) -> None:
-        """Nothing: the nodes start their processes with the first candidates."""
+        """Do nothing: the nodes start their processes with the first candidates."""
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
-        """Nothing: nodes that build keep others of this run from measuring."""
+        """Do nothing: nodes that build would keep nodes of this run from measuring."""
 
     def close(self) -> None:
-        """Nothing: the runner ends the processes of the nodes."""
+        """Do nothing: the runner ends the processes of the nodes."""
 
     def build(
         self,
@@ -40,8 +40,9 @@ class ClusterBuilder(Builder):
         batch: Sequence[tuple[Step, ...]],
         on_done: Callable[[int], None] | None = None,
     ) -> list[BuildResult]:
-        """As of Builder. Raises MeasureLostError when no node is left, ConfigError when one cannot
-        make the task.
+        """See `Builder.build`.
+
+        Raises MeasureLostError when no node is left, and ConfigError when one cannot make the task.
         """
         entry = task.to_json()
         results: list[BuildResult | None] = [None] * len(batch)

@@ -1,4 +1,4 @@
-"""Requests to nodes, and their answers as values or as the errors they stand for."""
+"""Send requests to nodes; return their answers, or raise the errors that they stand for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from autosched.task import Task
 
 
 def send(cluster: Cluster, member: Member, *request: Any) -> Any:
-    """The ticket of a request to a node."""
+    """Send a request to a node; returns its ticket."""
     return cluster.link.ask(member.process, "do", request)
 
 
 def receive(cluster: Cluster, member: Member, ticket: Any) -> Any:
-    """The answer to a ticket. Raises NodeLostError, or what was raised on the node."""
+    """Wait for the answer to a ticket. Raises NodeLostError, or what was raised on the node."""
     try:
         return value_of(member, cluster.link.get(ticket))
     except NodeBrokenError as error:
@@ -43,5 +43,5 @@ def value_of(member: Member, answer: Answer) -> Any:
 
 
 def prepare(cluster: Cluster, member: Member, task: Task, options: RunOptions) -> Any:
-    """The ticket of the request that prepares a node for a task."""
+    """Send the request that prepares a node for a task; returns its ticket."""
     return send(cluster, member, "start", task.to_json(), run_options(options))

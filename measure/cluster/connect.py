@@ -1,4 +1,4 @@
-"""Connecting to a cluster by its address."""
+"""Connect to a cluster by its address."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ WANTED = "ray://HOST:PORT, HOST:PORT, auto (the cluster of this machine) or loca
 
 
 def require_address(where: str, address: str) -> str:
-    """The address. Raises ConfigError, which begins with `where`, unless it has a known form."""
+    """Return the address. Raises ConfigError, which begins with `where`, if its form is unknown."""
     if address in ("auto", "local") or _HOST_PORT.fullmatch(address):
         return address
     raise ConfigError(f"{where}: expected {WANTED}, found {address!r:.60}")
 
 
 def connect(address: str) -> Link:
-    """The cluster of an address. Raises ConfigError when Ray is missing or nobody answers."""
+    """Connect to a cluster. Raises ConfigError when Ray is missing or no cluster answers."""
     require_address("target.hosts", address)
     try:
         from autosched.measure.cluster.ray_link import RayLink

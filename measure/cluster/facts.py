@@ -1,4 +1,4 @@
-"""What the nodes of a cluster are, and which of them can measure for a target."""
+"""The facts about the nodes of a cluster, and which nodes can measure for a target."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from autosched.measure.environment import fingerprint
 from autosched.target import Target, cpu_target
 from autosched.words import count
 
-# What makes nodes build the same code, and records of one run comparable.
+# Must be equal, so that nodes build the same code and the records of a run compare.
 _SAME = ("autosched", "numpy", "llvmlite")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node tells of itself.
+    """What a node reports about itself.
 
-    `environment` is its fingerprint, as of the machine of a record; `code` what LLVM makes code
-    for there (triple, cpu, features); `versions` what has to be the same on all nodes, `source`
-    among them, which names the code of autosched itself.
+    `environment`: its fingerprint, like that of a record's machine.
+    `code`: what LLVM compiles for there (triple, cpu, features).
+    `caches`: the sizes of its caches in bytes.
+    `threads`: its hardware threads.
+    `versions`: the versions that must be equal on all nodes; `source` identifies autosched's own
+        code.
+    `pid`: the process that answers for it.
     """
 
     environment: Mapping[str, Any]
@@ -37,7 +41,7 @@ class NodeFacts:
     pid: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary from which `from_json` makes equal facts."""
+        """A plain dictionary, the input of `from_json`."""
         return asdict(self)
 
     @classmethod
@@ -47,12 +51,12 @@ class NodeFacts:
 
     @property
     def model(self) -> str:
-        """The CPU's model, as its system names it."""
+        """The CPU's model, as the node's system names it."""
         return str(self.environment["cpu"])
 
 
 def facts_here(pid: int = 0) -> NodeFacts:
-    """Of the machine that this runs on; `pid` is the process that answers for it."""
+    """The facts of this machine; `pid` is the process that answers for it."""
     target = cpu_target(1)
     return NodeFacts(
         fingerprint(),
@@ -65,7 +69,7 @@ def facts_here(pid: int = 0) -> NodeFacts:
 
 
 def versions_here() -> dict[str, str]:
-    """The versions that nodes must share."""
+    """The versions on this machine that all nodes must share."""
     here = fingerprint()
     packages = here["packages"]
     return {
@@ -77,8 +81,8 @@ def versions_here() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _source() -> str:
-    """8 hex digits that name the files of autosched itself."""
-    folder = Path(__file__).parents[2]  # of the package
+    """8 hex digits that identify the source files of autosched."""
+    folder = Path(__file__).parents[2]  # the package's folder
     digest = hashlib.sha256()
     inner = [folder, *(folder / name for name in ("features", "measure", "search"))]
     files = {path for each in inner for path in each.rglob("*.py")}  # these three may be links
@@ -89,7 +93,7 @@ def _source() -> str:
 
 
 def version_problem(host: str, found: Mapping[str, str], expected: Mapping[str, str]) -> str:
-    """What differs between a node and this process; empty when nothing does."""
+    """How the versions of a node and of this process differ; empty when they are equal."""
     other = [name for name, value in expected.items() if found.get(name) != value]
     if not other:
         return ""
@@ -122,10 +126,11 @@ def misfit(facts: NodeFacts, target: Target) -> str:
 def measuring(
     nodes: Mapping[str, NodeFacts], targets: Sequence[Target], here: str
 ) -> tuple[list[str], dict[str, str]]:
-    """The nodes that can measure for all targets, and why each of the others cannot.
+    """The nodes that can measure for all targets, and for each other node why it cannot.
 
-    All are of one CPU model: the one that most of them have, `here` (of this machine) before
-    others. Raises ConfigError, which names what was found and expected, when there is none.
+    All measuring nodes have one CPU model: `here` (this machine's) if a fitting node has it,
+    otherwise the most frequent one. Raises ConfigError, saying what was found and expected, when
+    there is none.
     """
     why: dict[str, str] = {}
     for host, facts in nodes.items():

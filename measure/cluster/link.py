@@ -1,4 +1,4 @@
-"""What a cluster has to offer; Ray's is in `ray_link`."""
+"""The interface to a cluster; `ray_link` implements it for Ray."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from autosched.errors import AutoschedError
 
 
 class NodeLostError(AutoschedError):
-    """The process of a node answers no more: it, its node or the way there is gone."""
+    """A node's process no longer answers: the process, the node or the connection is gone."""
 
 
 class NodeBrokenError(AutoschedError):
-    """A node could not run our code at all: autosched is not installed there, or another one."""
+    """A node could not run our code at all: autosched is missing there, or differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that takes work. `name` tells it from all others, whatever runs on one machine."""
+    """A node that takes work. `name` is unique, even where one machine runs several nodes."""
 
     id: str
     name: str
 
 
 class Link(Protocol):
-    """Calls to processes on the nodes of a cluster; none of them waits but `wait`.
+    """Calls to processes on the nodes of a cluster; only `wait` and `get` wait.
 
-    A process ends when its node does, when it is told to, and when this process does, however.
+    A process ends when its node ends, when it is told to, and whenever this process ends.
     """
 
     def nodes(self) -> list[Node]:
-        """The nodes that live now and take work, the first one of a run always first."""
+        """The nodes that are alive and take work; the first node of a run is always first."""
 
     def start(self, node: Node, workers: int, build_timeout: float) -> Any:
-        """A process of `NodeWorker` on the node."""
+        """Start a process of `NodeWorker` on the node."""
 
     def ask(self, process: Any, method: str, *args: Any) -> Any:
-        """Call a method of it: a ticket, which can be hashed, for its answer."""
+        """Call a method of a process; returns a hashable ticket for the answer."""
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
-        """Those of the tickets that have an answer, as soon as one has, or after `seconds`."""
+        """The tickets that have an answer, as soon as one has, or after `seconds`."""
 
     def get(self, ticket: Any) -> Any:
-        """The answer; waits for it. Raises NodeLostError or NodeBrokenError."""
+        """Wait for the answer to a ticket. Raises NodeLostError or NodeBrokenError."""
 
     def kill(self, process: Any) -> None:
-        """End a process, with what it started."""
+        """End a process and what it started."""
 
     def close(self) -> None:
         """Leave the cluster; all processes end."""

@@ -1,4 +1,4 @@
-"""The nodes that take part in a run: who builds, who measures, who left, who came."""
+"""The nodes that take part in a run: which build, which measure, which leave or join."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ from autosched.measure.environment import fingerprint
 from autosched.measure.interrupt import RunLostError
 from autosched.target import Target
 
-START_SECONDS = 120.0  # until the process of a node answers; it imports all of autosched
-_MOST_LOSSES = 3  # of a node: it is not asked again
+START_SECONDS = 120.0  # until a node's process answers; it imports all of autosched
+_MOST_LOSSES = 3  # losses of a node after which it is not asked again
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A node and the process that works there; `task` is the key of the one it is prepared for."""
+    """A node and the process that works there.
+
+    `measures`: it measures; otherwise it only builds.
+    `task`: the key of the task for which it is prepared.
+    """
 
     node: Node
     process: Any
@@ -36,13 +40,13 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The node's, which records have too."""
+        """The node's name, which records hold, too."""
         return self.node.name
 
 
 @dataclass(slots=True)
 class _Coming:
-    """A node whose process was started and has not told what it is."""
+    """A node whose process was started but has not reported its facts yet."""
 
     node: Node
     process: Any
@@ -51,9 +55,9 @@ class _Coming:
 
 @dataclass(slots=True)
 class Cluster:
-    """The nodes of a `link`; `warning` is told when one leaves or cannot be used.
+    """The nodes of a `link`; `warning` is told when a node leaves or cannot be used.
 
-    `environments` are the fingerprints of those that measured, by their names.
+    `environments`: the fingerprints of the nodes that measured, by their names.
     """
 
     link: Link
@@ -69,9 +73,9 @@ class Cluster:
     _last: str = ""
 
     def open(self, targets: Sequence[Target]) -> None:
-        """Start a process on every node, and find those that can measure for all targets.
+        """Start a process on every node, and find the nodes that can measure for all targets.
 
-        Raises ConfigError when there are none, or a node has another version of autosched.
+        Raises ConfigError when there are none, or a node has other versions.
         """
         for target in targets:
             if target.is_gpu:
@@ -93,22 +97,25 @@ class Cluster:
 
     @property
     def model(self) -> str:
-        """The CPU model of the nodes that measure, once they are known."""
+        """The CPU model of the nodes that measure; empty before `open`."""
         return self._model
 
     @property
     def measurers(self) -> list[Member]:
-        """The nodes that measure now; the first is where what must be compared is timed."""
+        """The nodes that measure now; the first one times everything that must be compared."""
         return [member for member in self._members if member.measures]
 
     @property
     def builders(self) -> list[Member]:
-        """The nodes that build now: those of the same kind of machine."""
+        """The nodes that build now: those with the machine type of the nodes that measure."""
         machine = {m.facts.environment["machine"] for m in self._members if m.measures}
         return [m for m in self._members if m.facts.environment["machine"] in machine]
 
     def require(self) -> list[Member]:
-        """The nodes that measure, at least one. Waits for one that comes; else RunLostError."""
+        """The nodes that measure, at least one.
+
+        Waits for nodes that are joining. Raises RunLostError when none is left.
+        """
         self.refresh()
         end = time.monotonic() + START_SECONDS
         while not self.measurers and self._coming and time.monotonic() < end:
@@ -122,7 +129,7 @@ class Cluster:
         return self.measurers
 
     def refresh(self) -> None:
-        """Let in nodes that came or came back, as soon as their processes answer."""
+        """Let in nodes that joined or came back, as soon as their processes answer."""
         known = {m.node.id for m in self._members} | {each.node.id for each in self._coming}
         for node in self.link.nodes():
             if node.id not in known and self._losses.get(node.id, 0) < _MOST_LOSSES:
@@ -130,7 +137,7 @@ class Cluster:
         self._admit()
 
     def leaves(self, member: Member, why: str) -> None:
-        """A node was lost: what it had under way has to be done elsewhere."""
+        """Remove a lost node; what it had under way must be done elsewhere."""
         if member in self._members:
             self.drop(member)
             self._losses[member.node.id] = self._losses.get(member.node.id, 0) + 1
@@ -138,18 +145,18 @@ class Cluster:
             self.warning(f"{member.name} was lost: {why}; what it had under way is done again")
 
     def builds_only(self, member: Member, why: str) -> None:
-        """A node that fits the tasks refuses one of them, as `why` says: it measures none."""
+        """Let a node only build, because it refuses a task, as `why` says."""
         member.measures = False
         self._last = why
         self.warning(f"{why}; it builds but does not measure")
 
     def drop(self, member: Member) -> None:
-        """End the process of a node."""
+        """Remove a node and end its process."""
         self._members.remove(member)
         self.link.kill(member.process)
 
     def close(self) -> None:
-        """End all processes, and leave the cluster."""
+        """End all processes and leave the cluster."""
         for process in [m.process for m in self._members] + [c.process for c in self._coming]:
             self.link.kill(process)
         self._members, self._coming = [], []
@@ -160,7 +167,7 @@ class Cluster:
         return _Coming(node, process, self.link.ask(process, "facts"))
 
     def _meet_all(self) -> None:
-        """The members of the start: a node that is lost meanwhile is none of them."""
+        """Fill in the members at the start; nodes that are lost meanwhile are left out."""
         coming = [self._invite(node) for node in self.link.nodes()]
         left = [each.ticket for each in coming]
         end = time.monotonic() + START_SECONDS
@@ -185,7 +192,7 @@ class Cluster:
             raise ConfigError(f"target.hosts: {_versions(wrong)}")
 
     def _admit(self) -> None:
-        """Take in those whose processes have answered; one of another kind only builds."""
+        """Let in the nodes whose processes have answered; a node of another kind only builds."""
         coming, self._coming = self._coming, []
         for each in coming:
             if not self.link.wait([each.ticket], 0.0):
@@ -193,7 +200,7 @@ class Cluster:
                 continue
             try:
                 member = self._member(each)
-            except NodeLostError:  # it was gone already
+            except NodeLostError:  # it is gone already
                 self._losses[each.node.id] = self._losses.get(each.node.id, 0) + 1
                 self.link.kill(each.process)
             except ConfigError as error:
@@ -208,7 +215,7 @@ class Cluster:
         self._note()
 
     def _member(self, coming: _Coming) -> Member:
-        """Raises NodeLostError, or ConfigError for another version."""
+        """The member of a node that answered. NodeLostError, or ConfigError for another version."""
         try:
             facts = NodeFacts.from_json(self.link.get(coming.ticket))
         except NodeBrokenError as error:
@@ -219,7 +226,7 @@ class Cluster:
         return Member(coming.node, coming.process, facts)
 
     def _note(self) -> None:
-        """Keep the fingerprints of those that measure."""
+        """Keep the fingerprints of the nodes that measure."""
         for member in self.measurers:
             self.environments[member.name] = dict(member.facts.environment)
 

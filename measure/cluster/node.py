@@ -1,8 +1,8 @@
-"""The node's side: a builder and a runner, as on one machine, that answer a tuner elsewhere.
+"""The node's side: a builder and a runner, as on one machine, that answer a remote tuner.
 
-A node builds or measures, never both: it holds the lock of its cores, shared to build, alone to
-measure. So several tuners on one cluster do not disturb each other's times, nor do two nodes on
-the same cores of one machine.
+A node builds or measures, never both: it holds the lock of its cores, shared for building and
+exclusive for measuring. So several tuners on one cluster do not disturb each other's times, nor do
+two nodes on the same cores of one machine.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from autosched.process.worker import Worker
 from autosched.state.steps import steps_from_json
 from autosched.task import Task
 
-# What `NodeWorker.do` returns: how it went, and the answer or what it takes to raise the error.
+# What `NodeWorker.do` returns: the kind of outcome, and the value or the data of the error.
 Answer = tuple[str, Any]
 
-_TASKS = 64  # that are kept
+_TASKS = 64  # most tasks that are kept
 
 
 class NodeRunner(Runner):
-    """The runner of a node. Ray lets NumPy have one thread in its processes; here it has all."""
+    """The runner of a node. Ray gives NumPy one thread in its processes; here it has all."""
 
     def _new_worker(self) -> Worker:
         return Worker(FACTORY, environment={"OMP_NUM_THREADS": str(usable_threads())})
 
 
 class NodeWorker:
-    """What the tuner calls: `do` one request after the other, `news` meanwhile.
+    """The object that the tuner calls: `do` for one request after the other, `news` meanwhile.
 
-    All requests are carried out in one thread, with which the processes that it starts end.
+    All requests run in one thread, because the processes that they start end with their thread.
     """
 
     def __init__(self, workers: int, build_timeout: float) -> None:
@@ -62,19 +62,19 @@ class NodeWorker:
         self._done = 0
 
     def facts(self) -> dict[str, Any]:
-        """What this node is: NodeFacts as a dictionary."""
+        """The node's facts: NodeFacts as a dictionary."""
         return facts_here(os.getpid()).to_json()
 
     def news(self, known: int) -> tuple[int, list[Any]]:
-        """Of the batch under way: how much work is done, and what was told after `known` items."""
+        """The work done of the batch under way, and its results after the first `known`."""
         return self._done, self._news[known:]
 
     def do(self, request: tuple[Any, ...]) -> Answer:
-        """The answer to a request; errors are answers too, in words that every side can read."""
+        """The answer to a request. Errors are answers, too, as plain data."""
         return self._thread.submit(self._do, request).result()
 
     def close(self) -> None:
-        """End the processes. Ray ends them with that of the node."""
+        """End the processes. Ray ends them together with the node's process."""
         self._thread.submit(self._builder.close).result()
         self._thread.submit(self._runner.close).result()
         self._thread.shutdown()
@@ -125,16 +125,16 @@ class NodeWorker:
         return None
 
     def _ran(self, results: Sequence[RunResult]) -> tuple[list[Any], list[int]]:
-        """The results of a batch, and how many visits of each were disturbed."""
+        """The results of a batch, and the number of disturbed visits of each."""
         return _plain(results), [self._runner.disturbed(index) for index in range(len(results))]
 
     def _task(self, entry: Mapping[str, Any]) -> Task:
-        """The task of an entry, made once."""
+        """The task of an entry; the last _TASKS tasks are kept."""
         found = self._tasks.pop(entry["key"], None)
         if found is None:
             found = Task.from_json(entry, trust=True)
             found.lowering.require()
-        self._tasks[entry["key"]] = found  # the last is the one used last
+        self._tasks[entry["key"]] = found  # least recently used first
         if len(self._tasks) > _TASKS:
             self._tasks.pop(next(iter(self._tasks)))
         return found
@@ -148,7 +148,7 @@ class NodeWorker:
 
     @contextmanager
     def _held(self, kind: int) -> Iterator[None]:
-        """Inside, the lock of the cores is held: alone (LOCK_EX) or with others (LOCK_SH)."""
+        """Hold the lock of the cores: exclusive (LOCK_EX) or shared (LOCK_SH)."""
         file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, kind)
@@ -158,14 +158,14 @@ class NodeWorker:
 
 
 def lock_file() -> Path:
-    """The file that whoever uses the same cores of this machine locks."""
+    """The lock file of all processes that use the same cores of this machine."""
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     name = hashlib.sha256(cores.encode()).hexdigest()[:8]
     return Path(tempfile.gettempdir()) / f"autosched-{os.getuid()}-{name}.lock"
 
 
 def run_options(options: RunOptions) -> dict[str, Any]:
-    """The options as a request has them: the caches' size is that of where they were made."""
+    """The options as a request holds them; `cache_flush` is the size for the tuner's own caches."""
     return {**asdict(options), "cache_flush": options.flush_bytes}
 
 
@@ -178,7 +178,7 @@ def _plain(results: Sequence[RunResult]) -> list[tuple[list[float], dict[str, st
 
 
 def failure_of(data: Mapping[str, str] | None) -> Failure | None:
-    """The inverse of what answers hold."""
+    """The failure in an answer."""
     return None if data is None else Failure.from_json(data)
 
 

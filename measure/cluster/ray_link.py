@@ -1,4 +1,4 @@
-"""Ray: the only file that imports it."""
+"""The connection to a Ray cluster; the only file that imports Ray."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# Before the import, which reads them. What a node's system process logs as it dies would be printed
-# to standard output by a thread of Ray's; `Cluster` says in words that a node was lost.
+# Set before the import, which reads them. Otherwise a thread of Ray's would print what a dying
+# node's system process logs to standard output; `Cluster` reports that a node was lost.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
 
@@ -34,20 +34,20 @@ from autosched.words import last_line
 
 LOCAL = "local"
 _CLIENT = "ray://"
-_IN_START = "error raised in its creation task"  # an import that fails is one, too
+_IN_START = "error raised in its creation task"  # also of an import that fails
 _CONNECT_SECONDS = 10.0
 _START = (
     "start one with `ray start --head`, then `ray start --address=HOST:6379` on the other nodes"
 )
-_AT_ONCE = 2  # methods of a process that run at a time: a request, and the question for news
+_AT_ONCE = 2  # methods of a process that may run at a time: a request and `news`
 
 
 class RayLink:
-    """Processes on the nodes of a Ray cluster, as actors that Ray ends with this process.
+    """Processes on the nodes of a Ray cluster: actors that Ray ends with this process.
 
     `address` is `ray://HOST:PORT`, `HOST:PORT`, `auto` (the cluster that runs on this machine) or
-    `local` (one that is started for the run). Where this program is connected to Ray already,
-    that connection is used, and left open. Raises ConfigError when there is no such cluster.
+    `local` (one that is started for the run). Where this program is already connected to Ray, that
+    connection is used and left open. Raises ConfigError when there is no such cluster.
     """
 
     def __init__(self, address: str) -> None:
@@ -58,7 +58,7 @@ class RayLink:
         self._actor = ray.remote(NodeWorker)
 
     def nodes(self) -> list[Node]:
-        """As of Link; nodes without CPUs (`--num-cpus=0`) take no work."""
+        """See `Link.nodes`; nodes without CPUs (`--num-cpus=0`) take no work."""
         try:
             nodes = ray.nodes()
         except (RayError, ConnectionError):
@@ -71,7 +71,7 @@ class RayLink:
         return sorted(found, key=lambda node: node.name)
 
     def start(self, node: Node, workers: int, build_timeout: float) -> Any:
-        """As of Link: an actor bound to the node, which Ray does not start again by itself."""
+        """See `Link.start`: an actor bound to the node, which Ray does not restart."""
         here = NodeAffinitySchedulingStrategy(node.id, soft=False)
         actor = self._actor.options(
             num_cpus=0, max_concurrency=_AT_ONCE, max_restarts=0, scheduling_strategy=here
@@ -79,11 +79,11 @@ class RayLink:
         return actor.remote(workers, build_timeout)
 
     def ask(self, process: Any, method: str, *args: Any) -> Any:
-        """As of Link."""
+        """See `Link.ask`."""
         return getattr(process, method).remote(*args)
 
     def wait(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
-        """As of Link."""
+        """See `Link.wait`."""
         if not tickets:
             return []
         ready, _ = ray.wait(list(tickets), num_returns=1, timeout=max(0.0, seconds))
@@ -92,7 +92,7 @@ class RayLink:
         return list(ready)
 
     def get(self, ticket: Any) -> Any:
-        """As of Link."""
+        """See `Link.get`."""
         try:
             return ray.get(ticket)
         except RayError as error:
@@ -101,12 +101,12 @@ class RayLink:
             raise NodeLostError("the connection to the cluster was lost") from None
 
     def kill(self, process: Any) -> None:
-        """As of Link."""
+        """See `Link.kill`."""
         with contextlib.suppress(RayError, ValueError, ConnectionError):
             ray.kill(process)
 
     def close(self) -> None:
-        """As of Link; a cluster of the address `local` ends."""
+        """See `Link.close`; a cluster of the address `local` ends."""
         if self._own and ray.is_initialized():
             ray.shutdown()
 
@@ -125,9 +125,9 @@ def _connect(address: str) -> None:
 
 
 def _require_listener(address: str) -> None:
-    """Raise ConfigError where nobody listens: Ray itself tries for more than five minutes.
+    """Raise ConfigError where nobody listens; Ray itself would try for more than five minutes.
 
-    The same where the client's own packages are missing.
+    Also raises it where the packages of Ray's client are missing.
     """
     if address.startswith(_CLIENT) and importlib.util.find_spec("grpc") is None:
         raise ConfigError(
@@ -145,7 +145,7 @@ def _require_listener(address: str) -> None:
 
 @contextlib.contextmanager
 def _same_signals() -> Iterator[None]:
-    """Ray makes SIGTERM leave the process at once; what was to happen then still does."""
+    """Keep this program's signal handlers; Ray would make SIGTERM end the process at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -158,7 +158,7 @@ def _same_signals() -> Iterator[None]:
 
 
 def _error_of(error: RayError) -> NodeLostError | NodeBrokenError:
-    """In a few words: Ray's own text has many lines."""
+    """The error in a few words; Ray's own text has many lines."""
     text = str(error)
     if isinstance(error, ActorUnavailableError):
         return NodeLostError("its process answers no more")

@@ -1,11 +1,11 @@
-"""Running candidates on the nodes of a cluster: a batch is dealt out, each part to one node.
+"""Run candidates on the nodes of a cluster: a batch is split into one part per node.
 
     candidates  0 1 2 3 4 5 6 7
     node a      0   2   4   6          each part is a batch of its own on its node
     node b        1   3   5   7
 
-A node that is lost leaves; its candidates that had not failed go to the others. What must be
-compared (the race of a run's end, a best timed again, NumPy) is timed on one and the same node.
+A node that is lost leaves. Those of its candidates that had not failed go to the others. What must
+be compared (the race at the end of a run, a best timed again, NumPy) is timed on one node.
 """
 
 from __future__ import annotations
@@ -27,17 +27,24 @@ from autosched.measure.run_options import RunOptions
 from autosched.measure.runner import Runner
 from autosched.task import Task
 
-_NEWS_SECONDS = 0.25  # between two questions for news
+_NEWS_SECONDS = 0.25  # between two requests for news
 
 
 @dataclass(slots=True)
 class _Part:
-    """What a node runs of a batch: `indices` are its candidates."""
+    """A node's part of a batch: `indices` are its candidates.
+
+    `ticket`: that of the request that runs the part.
+    `news`: the ticket of the request for news under way, if any.
+    `next_news`: when to ask for news again.
+    `known`: how many items of news were received.
+    `done`: the finished work, counted in candidates.
+    """
 
     member: Member
     indices: list[int]
     ticket: Any
-    news: Any = None  # the ticket of the question under way
+    news: Any = None
     next_news: float = 0.0
     known: int = 0
     done: int = 0
@@ -60,14 +67,14 @@ class ClusterRunner(Runner):
         self.cluster.close()
 
     def launch(self, task: Task) -> None:
-        """As `start`, which waits: what is missing or busy is said before the search begins."""
+        """The same as `start`, so that a missing or busy node is reported before the search."""
         self.start(task)
 
     def start(self, task: Task) -> None:
-        """Prepare all nodes for the task, those that come meanwhile too; who is lost leaves.
+        """Prepare all nodes for the task, also nodes that join meanwhile; lost nodes leave.
 
-        One that cannot hold it only builds. Raises its ConfigError when there is no other,
-        RunLostError when none is left.
+        A node that cannot hold the task only builds. Raises that node's ConfigError when there is
+        no other node, and RunLostError when none is left.
         """
         while new := [m for m in self.cluster.require() if m.task != task.key]:
             asked = [(m, prepare(self.cluster, m, task, self.options)) for m in new]
@@ -85,7 +92,7 @@ class ClusterRunner(Runner):
                     self.cluster.leaves(member, str(error))
 
     def _prepared(self, member: Member, ticket: Any, task: Task) -> AutoschedError | None:
-        """Take the answer of a node that prepares itself; what it says that it cannot."""
+        """Wait until a node is prepared. Returns the error with which it refuses, if any."""
         try:
             receive(self.cluster, member, ticket)
         except (NodeLostError, RunLostError) as error:
@@ -97,18 +104,18 @@ class ClusterRunner(Runner):
         return None
 
     def reference(self, task: Task) -> None:
-        """As of Runner, on the node where results are checked."""
+        """See `Runner.reference`; on the node where results are checked."""
         self._at_home(task, "reference")
 
     def check(self, task: Task, artifact: bytes) -> Failure | Seen:
-        """As of Runner, on the first node."""
+        """See `Runner.check`; on the first node."""
         try:
             return seen_of(self._at_home(task, "check", artifact))
         except MeasureError as error:
             return Failure(error.stage, error.kind, str(error))
 
     def peak(self, task: Task) -> float | None:
-        """As of Runner, on the first node."""
+        """See `Runner.peak`; on the first node."""
         if not self.cluster.measurers:  # the run is over
             return None
         try:
@@ -120,15 +127,16 @@ class ClusterRunner(Runner):
     def compare_with_numpy(
         self, task: Task, artifact: bytes, plain: bytes | None = None
     ) -> tuple[Sequence[float], Sequence[float]]:
-        """As of Runner, on the first node."""
+        """See `Runner.compare_with_numpy`; on the first node."""
         theirs, ours = self._at_home(task, "numpy", artifact, plain)
         return theirs, ours
 
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[RunResult]:
-        """As of Runner, all on the first node. Raises RunLostError when it is lost: a race that
-        began on one node does not go on elsewhere.
+        """See `Runner.together`; all candidates run on the first node.
+
+        Raises RunLostError when the node is lost: a race does not continue on another node.
         """
         self.start(task)
         home = self.cluster.measurers[0]
@@ -152,7 +160,7 @@ class ClusterRunner(Runner):
         best: float = float("inf"),
         on_done: Callable[[int], None] | None = None,
     ) -> list[RunResult]:
-        """As of Runner. Raises RunLostError, with what was measured, when all nodes are lost."""
+        """See `Runner.run`. RunLostError, with the results so far, when all nodes are lost."""
         self._hosts, self._disturbed = {}, {}
         results: list[RunResult] = [([], None) for _ in artifacts]
         todo = [index for index, artifact in enumerate(artifacts) if artifact is not None]
@@ -192,7 +200,7 @@ class ClusterRunner(Runner):
         total: int,
         on_done: Callable[[int], None] | None,
     ) -> list[int]:
-        """Fill in the results of each part; the candidates that have to go to another node."""
+        """Fill in the results of each part; returns the candidates that must go to another node."""
         again: list[int] = []
         left = list(parts)
         before = total - sum(len(part.indices) for part in parts)
@@ -212,7 +220,7 @@ class ClusterRunner(Runner):
         return sorted(again)
 
     def _wait(self, parts: Sequence[_Part]) -> list[Any]:
-        """The tickets that have an answer; questions for news are sent when it is time."""
+        """The tickets that have an answer, after asking for news where it is time."""
         now = time.monotonic()
         for part in parts:
             if part.news is None and now >= part.next_news:
@@ -221,14 +229,14 @@ class ClusterRunner(Runner):
         return self.cluster.link.wait(tickets, _NEWS_SECONDS)
 
     def _hear(self, part: _Part, ready: Sequence[Any], results: list[RunResult]) -> None:
-        """What is known by now of the candidates of a part under way."""
+        """Take the news of a part under way."""
         if part.news is None or part.news not in ready:
             return
         ticket, part.news = part.news, None
         part.next_news = time.monotonic() + _NEWS_SECONDS
         try:
             part.done, items = self.cluster.link.get(ticket)
-        except (NodeLostError, NodeBrokenError):  # the answer of the part itself says so too
+        except (NodeLostError, NodeBrokenError):  # the part's own answer reports it, too
             return
         part.known += len(items)
         for place, seconds, failure in items:
@@ -242,7 +250,7 @@ class ClusterRunner(Runner):
             self.on_result(index, result)
 
     def _finish(self, part: _Part, results: list[RunResult]) -> list[int]:
-        """Take the answer of a part; of a lost node's, the candidates to be measured again."""
+        """Take the answer of a part; returns the candidates of a lost node to be measured again."""
         try:
             found, disturbed = receive(self.cluster, part.member, part.ticket)
         except RunLostError as lost:
@@ -251,7 +259,7 @@ class ClusterRunner(Runner):
         except NodeLostError as lost:
             self.cluster.leaves(part.member, str(lost))
             return self._lost(part, results, [results[index] for index in part.indices])
-        except (MeasureError, ConfigError) as error:  # what no candidate is to blame for
+        except (MeasureError, ConfigError) as error:  # no candidate is to blame
             self.cluster.leaves(part.member, str(error))
             return self._lost(part, results, [results[index] for index in part.indices])
         part.done = len(part.indices)
@@ -262,7 +270,7 @@ class ClusterRunner(Runner):
         return []
 
     def _lost(self, part: _Part, results: list[RunResult], known: Sequence[RunResult]) -> list[int]:
-        """Keep what failed on a node before it was lost; the rest is measured from the start."""
+        """Keep the failures of a lost part; returns the candidates to measure from the start."""
         again = []
         part.done = 0
         for index, (seconds, failure) in zip(part.indices, known, strict=True):
@@ -276,7 +284,7 @@ class ClusterRunner(Runner):
         return again
 
     def _at_home(self, task: Task, what: str, *rest: Any) -> Any:
-        """The answer of the first node; of the next one when it is lost meanwhile."""
+        """The answer of the first node to a request, or of the next one if that node is lost."""
         while True:
             self.start(task)
             home = self.cluster.measurers[0]
@@ -292,7 +300,7 @@ class ClusterRunner(Runner):
                 raise
 
     def _stop(self, members: Sequence[Member]) -> None:
-        """End what is under way, with the process that does it; a new one comes when needed."""
+        """End what is under way, with its process; a new process starts when one is needed."""
         for member in members:
             if member in self.cluster.measurers:
                 self.cluster.drop(member)

@@ -1,4 +1,4 @@
-"""What several tests need: statements built by hand, stand-ins for machines, readable results.
+"""Helpers that several tests share: hand-built statements, stand-ins for machines, text output.
 
 Imported as `kit`: pytest puts `tests/` on the path (pyproject.toml).
 """

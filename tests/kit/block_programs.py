@@ -1,4 +1,4 @@
-"""A program of blocks that every pass on blocks has work in, and what programs compute."""
+"""A program of blocks on which every block pass has work to do, and the results of programs."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ float32, strides=(32, 1), elem_offset=at)
 
 
 def sums_of_rows(gpu: bool) -> PrimFunc:
-    """Rows copied tile by tile into a padded buffer, and all but the last one added up."""
+    """Copies rows tile by tile into a padded buffer and sums all rows but the last one."""
     loop = 'thread_binding(4, thread="blockIdx.x")' if gpu else "range(4)"
     return parse_func(_ROWS.replace("SCOPE", "shared" if gpu else "global").replace("LOOP", loop))
 
 
 def outputs(func: PrimFunc) -> list[Array]:
-    """What the arrays of a function hold after it, the same small numbers before."""
+    """The arrays of a function after it has run on the same small numbers as every time."""
     rng = np.random.default_rng(0)
     shapes = [[value_of(extent) for extent in b.shape] for b in func.buffers]
     arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in shapes]

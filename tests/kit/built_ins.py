@@ -10,6 +10,6 @@ _SPECIAL = {"stride": 2, "padding": 1, "K": 3, "KH": 3, "KW": 2, "L": 9, "D": 5,
 
 
 def small_args(name: str) -> dict[str, Any]:
-    """Sizes of a few elements, with a stride and a border."""
+    """Arguments of a built-in workload: sizes of a few elements, with a stride and padding."""
     args = workloads.get(name).args
     return {key: _SPECIAL.get(key, 4) if value is None else value for key, value in args.items()}

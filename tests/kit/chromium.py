@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to over a pipe: pages opened, looked at and asked questions."""
+"""A headless Chromium, controlled over a pipe: tests open pages, view them and query them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLAGS = (
     *("--disable-default-apps", "--disable-dev-shm-usage", "--hide-scrollbars"),
     *("--disable-extensions", "--no-default-browser-check", "--remote-debugging-pipe"),
 )
-_PATIENCE = 300.0  # seconds: far more than a busy machine needs
+_PATIENCE = 300.0  # in seconds, far more than a busy machine needs
 # Chromium reads from descriptor 3 and writes to 4.
 _START = "import os, sys; os.dup2({0}, 3); os.dup2({1}, 4); os.execv(sys.argv[1], sys.argv[1:])"
 
@@ -35,10 +35,10 @@ class Chromium:
     """A browser with one page; `requests` are the addresses that the page asked for."""
 
     def __init__(self, program: str, profile: Path) -> None:
-        """`profile` is a new folder for what the browser keeps."""
+        """`profile` is a new folder for the browser's own files."""
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
-        # Numbers that do not stand in the way of 3 and 4.
+        # Descriptor numbers that do not collide with 3 and 4.
         theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (theirs_in, theirs_out)]
         command = [sys.executable, "-c", _START.format(*theirs), program, *_FLAGS]
         self._process = subprocess.Popen(
@@ -77,7 +77,7 @@ class Chromium:
         os.close(self._out)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What a command of the browser's protocol answers. Raises AssertionError on its error."""
+        """The answer to a command of the browser's protocol. Raises AssertionError on an error."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -113,7 +113,7 @@ class Chromium:
     def look(
         self, width: int, *, dark: bool = False, height: int = 900, phone: bool = False
     ) -> None:
-        """Give the page that width, and the colours that the user prefers."""
+        """Set the width of the page, and whether the user prefers dark colours."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -125,7 +125,7 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, path: Path) -> None:
-        """Go to a file; returns when it is loaded."""
+        """Open a file and return when it is loaded."""
         self._loaded = False
         answer = self.call("Page.navigate", url=path.resolve().as_uri())
         assert "errorText" not in answer, answer["errorText"]
@@ -133,7 +133,7 @@ class Chromium:
             self._receive()
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression, or of the promise that it is."""
+        """The value of a JavaScript expression; a promise is awaited."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
@@ -141,7 +141,7 @@ class Chromium:
         return answer["result"].get("value")
 
     def wait_for(self, name: str, values: Sequence[str]) -> str:
-        """Until the document's attribute `data-NAME` has one of the values; which."""
+        """Wait until the document's attribute `data-NAME` is one of `values`; return the value."""
         wanted = json.dumps(list(values))
         return str(
             self.ask(
@@ -155,7 +155,7 @@ class Chromium:
         )
 
     def screenshot(self, rectangle: Sequence[float] | None = None) -> bytes:
-        """A PNG of the whole page, or of x, y, width and height of it in CSS pixels."""
+        """A PNG of the whole page, or of a rectangle (x, y, width, height) in CSS pixels."""
         if rectangle is None:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
             rectangle = (0, 0, size["width"], size["height"])

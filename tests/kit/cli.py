@@ -1,4 +1,4 @@
-"""What a command of the command line leaves behind."""
+"""The results of command-line calls, and types of fixtures that make them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autosched.state.steps import Step
 
 @dataclass
 class Outcome:
-    """Its exit status and both streams."""
+    """The exit status and both output streams of a command."""
 
     status: int
     out: str
@@ -24,7 +24,7 @@ Cli = Callable[..., Outcome]
 
 
 class MakeRecord(Protocol):
-    """One record of the 16x16x16 matmul."""
+    """Makes one record of the 16x16x16 matmul."""
 
     def __call__(
         self,

@@ -1,5 +1,7 @@
-"""Values at which the meanings of operators part: NaN, infinities, subnormals, the ends of integer
-types and what lies next to them as floats."""
+"""Corner values at which the meanings of operators differ.
+
+They are NaN, infinities, subnormals, the limits of integer types and the floats next to these.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from kit.types import Array
 
 
 def corners(dtype: str) -> Array:
-    """The values of `dtype` at which meanings part."""
+    """The corner values of `dtype`."""
     kind = DType(dtype)
     if kind.is_bool:
         return np.array([False, True])
@@ -28,7 +30,7 @@ def corners(dtype: str) -> Array:
 
 
 def sample(dtype: str, seed: int, count: int = 2048) -> Array:
-    """`count` values: every corner, then corners and values over the whole range of bits."""
+    """`count` values: first every corner, then a mix of corners and of random bit patterns."""
     rng = np.random.default_rng(seed)
     kind = DType(dtype)
     every = corners(dtype)

@@ -1,4 +1,4 @@
-"""CPUs for features and plans, which ask a target alone: none of them need be this machine's."""
+"""CPU targets for features and plans, which depend on the target alone, not on this machine."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ CPUS = {
         ("skylake-avx512", f"{_AVX2},+avx512f,+avx512vl,+avx512bw,+avx512dq", 64),
     ]
 }
-"""One with registers of 32 bytes, one of 64."""
+"""One CPU with registers of 32 bytes and one with 64."""

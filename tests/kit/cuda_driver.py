@@ -1,4 +1,4 @@
-"""A driver for tests of calling kernels: contexts and streams over the memory of a FakeDevice."""
+"""A driver for tests of kernel calls: contexts and streams over the memory of a FakeDevice."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from autosched.runtime.cuda_api import CudaError, Driver
 from autosched.runtime.fake_device import Behaviour, FakeDevice
 
 Array = np.ndarray[Any, Any]
-PRIMARY, OTHER = 1000, 2000  # contexts of device 0 are these; those of device 1 are one higher
+PRIMARY, OTHER = 1000, 2000  # contexts of device 0; those of device 1 are one higher
 
 
 class FakeDriver(Driver):
-    """Kernels are Python functions by name; they run at once on the arrays at their pointers.
+    """A driver whose kernels are Python functions, given by name, which run at once.
 
-    `stack` are the current contexts, `log` what was queued. An image is JSON, which is logged, or
-    a cubin. Memory belongs to the context in which it was made.
+    A kernel gets the arrays at its pointers. `stack` has the current contexts and `log` the queued
+    operations. An image is JSON, which is logged, or a cubin. Memory belongs to the context in
+    which it was allocated.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class FakeDriver(Driver):
         self.kernels = kernels
         self.stack: list[int] = []
         self.log: list[tuple[Any, ...]] = []
-        self.memory: dict[int, tuple[int, int]] = {}  # size and context by address
+        self.memory: dict[int, tuple[int, int]] = {}  # (size, context) by address
         self._capability = capability
         self._names: list[str] = []
         self.fails = ""
@@ -46,7 +47,7 @@ class FakeDriver(Driver):
     def place(self, address: int) -> tuple[int, int] | None:
         for base, (size, context) in self.memory.items():
             if base <= address < base + size:
-                pooled = context >= 3000  # of a pool: it has no context
+                pooled = context >= 3000  # memory of a pool, which has no context
                 return (0 if pooled else context), context % 1000
         return None
 
@@ -115,7 +116,7 @@ class FakeDriver(Driver):
         return self.stack[-1]
 
     def _array(self, address: int) -> Array:
-        """All floats from an address to the end of its memory."""
+        """All floats from `address` to the end of its allocation."""
         base = max(b for b in self.memory if b <= address)
         size = self.memory[base][0] - (address - base)
         return self.device.download(address, size).view(np.float32).copy()

@@ -1,4 +1,4 @@
-"""Artifacts and devices for tests of measuring on a GPU."""
+"""Artifacts and devices for tests of measurement on a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.runtime.fake_device import Behaviour, FakeDevice
 
 
 def cubin(**fields: Any) -> bytes:
-    """A cubin whose kernels behave as the fields of `Behaviour` say."""
+    """A cubin whose kernels behave as `Behaviour` with these fields."""
     return json.dumps(fields).encode()
 
 
@@ -36,7 +36,10 @@ def artifact(
     workspace: int = 0,
     **fields: Any,
 ) -> CudaArtifact:
-    """Of one kernel, or of two with a workspace between; the last parameter is the output."""
+    """An artifact of one kernel, or of two with a workspace between them.
+
+    The last parameter is the output.
+    """
     first = Kernel("main_kernel", (2, 1, 1), block, 0, shared)
     plan: tuple[Alloc | Launch, ...] = (Launch(first.name, names),)
     kernels: tuple[Kernel, ...] = (first,)

@@ -1,4 +1,4 @@
-"""The processes of `autosched doctor`, broken as the variable BREAK says: `compile:abort,...`."""
+"""The processes of `autosched doctor`, with faults from the variable BREAK: `compile:abort,...`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ BREAK = "AUTOSCHED_TEST_BREAK"
 
 
 def make_process() -> Handler:
-    """`doctor`'s own process; no cost model is trained and no memory read."""
+    """The handler of `doctor`'s own process, which neither trains a cost model nor reads memory."""
     return _broken(doctor_process.make_handler(), {"model": 0.1, "peak": (2e11, 1e10)})
 
 
 def make_runner() -> Handler:
-    """The process that runs kernels."""
+    """The handler of the process that runs kernels."""
     return _broken(run.make_handler(), {})
 
 

@@ -1,6 +1,6 @@
-"""The fenced examples of a page of the documentation, and what HTML comments say of them.
+"""The fenced examples of a documentation page, and the remarks in HTML comments about them.
 
-Right above a fence, where readers of the page do not see it:
+The comments stand right above a fence, where readers of the page do not see them:
 
     <!-- before: statements that the example needs -->
     <!-- file: NAME that its text is saved under -->
@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One fence: its language (`""` when it names none), text, first line and remarks."""
+    """One fence: its language (`""` if it names none), its text, its first line and its remarks."""
 
     language: str
     text: str
@@ -25,7 +25,7 @@ class Example:
 
 
 def examples(page: Path) -> list[Example]:
-    """The fences of a page in their order."""
+    """The fences of a page, in order."""
     found: list[Example] = []
     remarks: dict[str, str] = {}
     for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):

@@ -1,7 +1,7 @@
-"""Every operation of expressions in every type, at the values where meanings part.
+"""Every operation of expressions in every type, at the corner values of `kit.corners`.
 
-All expressions of one type are statements of one program: LLVM takes some milliseconds for any
-function, however small.
+All expressions of one type are statements of one program, because LLVM takes some milliseconds for
+any function, however small.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _OF_TWO_TYPES = (
 
 
 def expressions(dtype: str, other: str = "") -> tuple[str, ...]:
-    """Those of which every bit is defined, but the sign of a zero that max and min choose.
+    """Expressions whose every bit is defined, except the sign of a zero that max and min choose.
 
-    With `other` those that make sense where B is of another type.
+    With `other`, the expressions that make sense if B has another type.
     """
     if other:
         return _OF_TWO_TYPES
@@ -72,13 +72,16 @@ def expressions(dtype: str, other: str = "") -> tuple[str, ...]:
 
 
 def programs(dtype: str, other: str, each: Sequence[str], count: int) -> Task:
-    """One statement for each expression, of arrays A and B of so many elements."""
+    """One statement for each expression, over arrays A and B of `count` elements."""
     text = "; ".join(f"R{k}[i] = {e}" for k, e in enumerate(each))
     return Task.from_expression(text, {"A": [count], "B": [count]}, dtype={"A": dtype, "B": other})
 
 
 def _lowered(task: Task, lanes: int) -> PrimFunc:
-    """Loops as they are, which LLVM makes vectors of, or vectors of `lanes` and a tail."""
+    """The lowered function: with one lane, scalar loops for LLVM to vectorise.
+
+    With more, the loops are vectors of `lanes` and a tail.
+    """
     sch, tensors = task.dag.apply_steps(())
     for op in [t.op for t in tensors if isinstance(t.op, ComputeOp)]:
         if lanes > 1:
@@ -96,7 +99,7 @@ def problems(
     count: int = 301,
     seed: int = 0,
 ) -> Iterator[str]:
-    """Where compiled code differs from the interpreter, or from the reference."""
+    """The differences between compiled code and the interpreter or NumPy, as messages."""
     types = dtype, other or dtype
     task = programs(*types, each, count)
     inputs = [sample(kind, seed + k, count) for k, kind in enumerate(types, 1)]

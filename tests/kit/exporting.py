@@ -1,4 +1,4 @@
-"""Records of small matrix products, for tests of what is exported."""
+"""Records of small matrix products, for tests of exports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from autosched.task import Task
 
 
 def matmul(m: int, n: int = 32, k: int = 16, *, threads: int = 1, **target: Any) -> Task:
-    """The task; `target` replaces fields of this machine's."""
+    """The task of a matrix product; `target` replaces fields of this machine's target."""
     task = Task.from_workload("matmul", M=m, N=n, K=k)
     found: Target = replace(task.target, threads=threads, **target)
     return replace(task, target=found)
 
 
 def tiled(m: int) -> tuple[Step, ...]:
-    """Rows in tiles of 8, the tiles in parallel."""
+    """Steps that tile rows by 8 and run the tiles in parallel."""
     return steps_from_json([["SP", 2, 0, m, [8], 1], ["SP", 2, 2, 32, [16], 1], ["AN", 2, 0, 3]])
 
 
@@ -29,7 +29,7 @@ def record(task: Task, steps: tuple[Step, ...] = (), *, checked: bool = True) ->
 
 
 def cuda_record() -> Record:
-    """A thread for each element of a 16x16 product."""
+    """A record that uses one thread for each element of a 16x16 product."""
     steps = [["FU", 2, [0, 1]], ["SP", 2, 0, 256, [64], 1], ["AN", 2, 0, 5], ["AN", 2, 1, 6]]
     task = Task.from_workload("matmul", M=16, N=16, K=16, target=cuda_target("sm_90"))
     return record(task, steps_from_json(steps))

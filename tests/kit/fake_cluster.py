@@ -1,4 +1,4 @@
-"""A cluster that is none: nodes answer at once, and are lost when a test says so."""
+"""A fake cluster: its nodes answer at once, and die when a test says so."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Told = tuple[int, list[float], dict[str, str] | None]
 
 
 def node_facts(threads: int = 4, **changes: Any) -> NodeFacts:
-    """This machine's, with as many threads as a test wants."""
+    """This machine's facts, with the given number of threads."""
     return replace(facts_here(), threads=threads, **changes)
 
 
 @dataclass(eq=False)
 class FakeProcess:
-    """What `NodeWorker` is on a node. `asked` are the requests so far."""
+    """Stands in for `NodeWorker` on a node. `asked` has the requests so far."""
 
     node: FakeNode
     asked: list[Request] = field(default_factory=list)
@@ -56,9 +56,10 @@ class FakeProcess:
 
 @dataclass(eq=False)
 class FakeNode:
-    """A node: `dies` at a request of that name, once it has told `told` of the batch.
+    """A node that dies at the request named `dies`, after reporting `told` of the batch.
 
-    `answer` may answer requests in its own way. `broken` is why our code cannot be run there.
+    `answer` may answer requests in its own way. `broken` is the reason why our code cannot run on
+    the node.
     """
 
     name: str
@@ -71,7 +72,7 @@ class FakeNode:
     processes: list[FakeProcess] = field(default_factory=list)
 
     def requests(self, what: str) -> list[Request]:
-        """What its processes were asked, of one name."""
+        """The requests named `what` that its processes got."""
         return [r for process in self.processes for r in process.asked if r[0] == what]
 
 
@@ -83,7 +84,7 @@ class _Ticket:
 
 
 class FakeLink:
-    """`Link` to FakeNodes. `interrupt` raises KeyboardInterrupt while that is waited for."""
+    """A `Link` to FakeNodes that raises KeyboardInterrupt while it waits for `interrupt`."""
 
     def __init__(self, *nodes: FakeNode, interrupt: str = "") -> None:
         self.fakes = list(nodes)
@@ -102,7 +103,7 @@ class FakeLink:
         return _Ticket(process, method, args)
 
     def wait(self, tickets: Sequence[_Ticket], seconds: float) -> list[_Ticket]:
-        """News come before everything else, as from a node that is busy."""
+        """The finished tickets; news come before everything else, as from a busy node."""
         names = [str(ticket.args[0][0]) for ticket in tickets if ticket.method == "do"]
         news = [ticket for ticket in tickets if ticket.method == "news"]
         fresh = [t for t in news if t.args[0] < len(t.process.node.told)]

@@ -1,4 +1,4 @@
-"""The process of a GPU that is none: real requests and processes, a FakeDevice at their end."""
+"""The process of a fake GPU: real requests and processes, with a FakeDevice at the end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from autosched.process.worker import Handler
 from autosched.runtime.fake_device import FACTS, Behaviour, FakeDevice
 from kit.device import behave
 
-RUNS = "AUTOSCHED_TEST_GPU_RUNS"  # a file that notes each cubin when it is first launched
+RUNS = "AUTOSCHED_TEST_GPU_RUNS"  # a file to which each cubin is noted at its first launch
 BROKEN = (
-    "AUTOSCHED_TEST_GPU_BROKEN"  # a file that, when it is there, keeps new processes from working
+    "AUTOSCHED_TEST_GPU_BROKEN"  # a file that, while it exists, keeps new processes from working
 )
 
 
 class FakeSession(GpuSession):
-    """Kernels of its device write the task's expected outputs."""
+    """A session in which the device's kernels write the task's expected outputs."""
 
     def __init__(self, device: FakeDevice, names: Sequence[str] = ()) -> None:
         super().__init__(lambda: device, lambda: list(names))
@@ -44,10 +44,10 @@ class FakeSession(GpuSession):
 
 
 def make_numbered() -> Handler:
-    """Its GPU is the one that CUDA_VISIBLE_DEVICES names, of two.
+    """The handler of one of two GPUs, the one that CUDA_VISIBLE_DEVICES names.
 
-    A name in the file of BROKEN keeps that GPU's new processes from working, and RUNS is told by
-    each GPU under its own name.
+    A name in the file of BROKEN keeps new processes of that GPU from working. Each GPU writes its
+    own file, with its name behind that of RUNS.
     """
     name = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     broken = Path(os.environ.get(BROKEN, "/nowhere"))
@@ -60,7 +60,7 @@ def make_numbered() -> Handler:
 
 
 def make_handler() -> Handler:
-    """Cubins are the JSON of a `Behaviour`."""
+    """A handler whose cubins are the JSON of a `Behaviour`."""
     if Path(os.environ.get(BROKEN, "/nowhere")).exists():
         return refuse
     return FakeSession(FakeDevice(behave)).handle
@@ -71,7 +71,7 @@ def refuse(request: tuple[Any, ...]) -> Any:
 
 
 def faulty(cubin: bytes) -> Behaviour:
-    """A behaviour drawn from the checksum of a real cubin: four of ten meet a fault."""
+    """A behaviour drawn from the checksum of a real cubin: four of ten have a fault."""
     number = zlib.crc32(cubin)
     seconds = 1e-5 * (1 + number % 97)
     faults = FAULTS[number // 97 % (len(FAULTS) * 5 // 2) :][:1]
@@ -100,7 +100,7 @@ FAULTS: tuple[dict[str, Any], ...] = (
 
 
 class WrongAdder(FakeDevice):
-    """A GPU that is broken in a way that no code of the driver tells."""
+    """A GPU that computes wrong sums and reports no error."""
 
     def add(self, left: int, right: int, total: int, count: int) -> None:
         super().add(left, right, total, count)
@@ -112,7 +112,7 @@ def make_wrong_adder() -> Handler:
 
 
 def behave_mixed(cubin: bytes) -> Behaviour:
-    """Of the JSON of a `Behaviour`, or a time drawn from the checksum of a real cubin."""
+    """The behaviour in a cubin that is JSON, else a time drawn from the checksum of the cubin."""
     if cubin.startswith(b"{"):
         return behave(cubin)
     return Behaviour(1e-5 * (1 + zlib.crc32(cubin) % 97))
@@ -127,10 +127,10 @@ def make_refusing() -> Handler:
 
 
 def make_good_handler() -> Handler:
-    """Real cubins take 100 us."""
+    """A handler with which real cubins take 100 us."""
     return FakeSession(FakeDevice(lambda _: Behaviour(1e-4))).handle
 
 
 def make_faulty_handler() -> Handler:
-    """For real cubins of a tuning run."""
+    """A handler for the real cubins of a tuning run, some of which have faults."""
     return FakeSession(FakeDevice(faulty)).handle

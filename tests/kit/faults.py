@@ -1,8 +1,9 @@
-"""A CPU back end that misbehaves on request, in real processes: candidates that meet faults.
+"""A CPU back end that misbehaves on request, in real processes: candidates with faults.
 
-The tuning process deals faults out to new candidates in a given order, and writes who got which to
-a file, which the builders read. They put native code that fails, hangs or spoils its process in the
-place of the right one; the runner's process does what no kernel can (hang in the check).
+The tuning process assigns faults to new candidates in a given order and writes the assignment to a
+file, which the builders read. A builder replaces the candidate's native code by code that fails,
+hangs or spoils its process. The runner's process does what no kernel can do, such as hang in the
+check.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ from autosched.target import cpu_target
 from autosched.task import Task
 from kit.forks import fresh
 
-PLAN = "AUTOSCHED_TEST_FAULTS"  # the file of who meets which fault; all processes inherit its name
+# the file with each candidate's fault; all processes inherit its name
+PLAN = "AUTOSCHED_TEST_FAULTS"
 GOOD = "none"
-ENDING = 20.0  # seconds that what was killed is given before it counts as left
-LONG = 600.0  # the limit of what must succeed, however busy the machine is
+ENDING = 20.0  # seconds that a killed process has to end before it counts as left over
+LONG = 600.0  # the limit for calls that must succeed, however busy the machine is
 
 _IR = """
 @calls = internal global i64 0
@@ -93,7 +95,7 @@ _BODIES = {
     "illegal instruction": "  call void @llvm.trap()\n" + _STOP,
     "abort": "  call void @abort()\n" + _STOP,
     "exit": "  call void @exit(i32 3)\n" + _STOP,
-    # What is in the way of any memory limit, and what the system does where there is none.
+    # A large allocation for any memory limit, and the system's signal where there is no limit.
     "memory": """  %p = call ptr @malloc(i64 268435456)
   %q = call ptr @memset(ptr %p, i32 1, i64 268435456)
   %r = call i32 @raise(i32 9)
@@ -125,7 +127,7 @@ loop:
   %r = call i32 @pause()
   br label %loop""",
     "both go on": "  %pid = call i32 @fork()\n" + _ON,
-    # The child keeps the connection, in a session of its own.
+    # The child keeps the connection and moves to a session of its own.
     "leaves and dies": """  %pid = call i32 @fork()
   %child = icmp eq i32 %pid, 0
   br i1 %child, label %leave, label %die
@@ -144,10 +146,10 @@ loop:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a candidate does, and the failure that its record must have (None: it is valid).
+    """A candidate's fault, and the failure that its record must have.
 
-    `kernel` is the native code and `at` the call that misbehaves. A hang has the name
-    of the request that never ends in `hangs`.
+    `kernel` is the native code, and `at` the number of the call that misbehaves. For a hang,
+    `hangs` names the request that never ends.
     """
 
     stage: str
@@ -170,7 +172,7 @@ FAULTS: dict[str, Fault] = {
     "stop": Fault("run", "timeout", _LATE, "stops", hangs="first"),
     "segfault": Fault("run", "crash", _dies(11), "segfault"),
     "segfault later": Fault("run", "crash", _dies(11), "segfault", at=2),
-    # ud2 on x86-64, brk (signal 5) on aarch64
+    # The trap is ud2 on x86-64 and brk (signal 5) on aarch64.
     "illegal instruction": Fault("run", "crash", "died with signal [45]$", "illegal instruction"),
     "abort": Fault("run", "crash", _dies(6), "abort"),
     "exit": Fault("run", "crash", "died with exit status 3$", "exit"),
@@ -196,23 +198,23 @@ FAULTS: dict[str, Fault] = {
     "memory in the builder": Fault("compile", "memory", "out of memory"),
     "text from the builder": Fault("compile", "crash", "unreadable answer"),
 }
-HARMLESS = ("prints", "complains")  # garbage on standard output and error
+HARMLESS = ("prints", "complains")  # these write garbage to standard output and error
 
 
 def key_of(steps: Sequence[Any]) -> str:
-    """A short name of a candidate, given the JSON of its steps."""
+    """A short name of a candidate, from the JSON of its steps."""
     return f"{zlib.crc32(json.dumps(list(steps)).encode()):08x}"
 
 
 def kernel(artifact: CpuArtifact, fault: Fault) -> bytes:
-    """Native code in the place of an artifact's."""
+    """Native code of a fault, to replace an artifact's code."""
     text = _IR.replace("SYMBOL", artifact.symbol).replace(", AT", f", {fault.at}")
     text = text.replace("BODY", _BODIES[fault.kernel])
     return compile_object(text, cpu_target(), "light")
 
 
 def make_builder() -> Handler:
-    """The builder's side: what the plan says of a candidate happens to it."""
+    """The builder's handler, which applies the faults that the plan assigns to candidates."""
     right = build.make_handler()
     plan = Path(os.environ[PLAN])
 
@@ -241,7 +243,7 @@ def make_builder() -> Handler:
 
 
 def make_runner() -> Handler:
-    """The runner's side: what kernels cannot do."""
+    """The runner's handler, which applies the faults that kernels cannot cause."""
     right = run.make_handler()
     names: dict[int, str] = {}
 
@@ -271,7 +273,7 @@ def make_runner() -> Handler:
 
 
 def fault_of(artifact: bytes) -> str:
-    """The name that the builder left in an artifact; none in what this process builds itself."""
+    """The fault that the builder noted in an artifact; GOOD for artifacts of this process."""
     return (GOOD, *CpuArtifact.from_bytes(artifact).messages)[-1]
 
 
@@ -283,9 +285,10 @@ def _babble() -> None:
 
 @dataclass
 class Faults:
-    """Deals the faults of `order` out to the candidates of a run, and then no more.
+    """Assigns the faults of `order` to the candidates of a run; later candidates have none.
 
-    What hangs is given `short` seconds, all else LONG: nothing depends on how busy the machine is.
+    A request that hangs gets a limit of `short` seconds, all others LONG, so that nothing depends
+    on how busy the machine is.
     """
 
     order: Sequence[str]
@@ -296,7 +299,7 @@ class Faults:
 
     @contextlib.contextmanager
     def injected(self) -> Iterator[None]:
-        """Runs of this process meet the faults meanwhile."""
+        """Inside this context, runs of this process meet the faults."""
         begun, built = Builder.begin, Builder.build
         collected, called = Builder._collect, Runner._call
 
@@ -327,7 +330,7 @@ class Faults:
             mock.patch.object(build, "FACTORY", "kit.faults:make_builder"),
             mock.patch.object(runner, "FACTORY", "kit.faults:make_runner"),
             mock.patch.object(runner, "_START_SECONDS", LONG),
-            mock.patch.object(runner, "_WAKE_SECONDS", LONG),  # none is too slow to be visited
+            mock.patch.object(runner, "_WAKE_SECONDS", LONG),  # none is too slow to visit
             mock.patch.object(Builder, "begin", begin),
             mock.patch.object(Builder, "build", build_),
             mock.patch.object(Builder, "_collect", collect),
@@ -345,12 +348,12 @@ class Faults:
             if key not in self.plan:
                 at = len(self.plan)
                 self.plan[key] = self.order[at] if at < len(self.order) else GOOD
-        written = self.path.with_suffix(".new")  # builders may be reading the one that is there
+        written = self.path.with_suffix(".new")  # builders may be reading the current file
         written.write_text(json.dumps(self.plan))
         written.replace(self.path)
 
     def wrong(self, record: Record) -> str:
-        """What the failure of a record ought to be, and is not; or nothing."""
+        """The difference between a record's failure and the expected one; empty if none."""
         name = self.plan.get(key_of(steps_to_json(record.steps)), "never built")
         found = record.result.failure
         if name in (GOOD, *HARMLESS):
@@ -366,7 +369,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What this process holds that a run must give back."""
+    """The resources that this process holds and that a run must give back."""
 
     files: frozenset[str]
     shared: frozenset[str]
@@ -375,7 +378,7 @@ class Held:
 
     @classmethod
     def now(cls) -> Held:
-        """Open files, shared memory, temporary files, processes (zombies count)."""
+        """The open files, shared memory, temporary files and child processes (also zombies)."""
         return cls(
             frozenset(str(p) + _link(p) for p in Path("/proc/self/fd").iterdir() if _link(p)),
             frozenset(p.name for p in Path("/dev/shm").iterdir()),
@@ -387,7 +390,7 @@ class Held:
 def _link(path: Path) -> str:
     try:
         return f" {path.readlink()}"
-    except OSError:  # the one that lists
+    except OSError:  # the descriptor of the listing itself
         return ""
 
 
@@ -397,7 +400,7 @@ def _children() -> Iterator[int]:
 
 
 def _mapped(name: str) -> bool:
-    """Whether a process has that shared memory: other programs', for the run's have ended."""
+    """Whether some process maps this shared memory; such memory belongs to other programs."""
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             if f"/dev/shm/{name}" in maps.read_text():
@@ -406,9 +409,9 @@ def _mapped(name: str) -> bool:
 
 
 def strays(plan: Path) -> list[int]:
-    """The processes, whoever their parents are now, that a run with this plan left.
+    """The processes that a run with this plan left, whoever their parents are now.
 
-    What was killed a moment ago is given the time to end.
+    A process that was killed a moment ago gets time to end.
     """
     mark = f"{PLAN}={plan}".encode()
     found = []
@@ -434,7 +437,7 @@ measure: {check: all, min_repeat_ms: 8}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run with faults left: its records, and all that is not as it must be."""
+    """The result of a run with faults: its records, its failures, and everything that is wrong."""
 
     records: list[Record]
     failures: list[tuple[str, Failure | None, float]]
@@ -442,7 +445,7 @@ class Outcome:
 
 
 def tuned(folder: Path, order: Sequence[str], short: float) -> Outcome:
-    """A run of `autosched tune` in this process whose n-th candidate meets the n-th of `order`."""
+    """Run `autosched tune` in this process; its n-th candidate has the n-th fault of `order`."""
     faults = Faults(order, folder / "plan.json", short)
     (folder / "mm.yaml").write_text(CONFIG)
     arguments = ["autosched", "tune", "mm.yaml", "--trials", str(len(order)), "--json"]
@@ -455,7 +458,7 @@ def tuned(folder: Path, order: Sequence[str], short: float) -> Outcome:
         mock.patch.object(tempfile, "tempdir", str(temporary)),
         mock.patch.dict(os.environ, {"TMPDIR": str(temporary)}),
         faults.injected(),
-        fresh(),  # processes that are this one's own, and have the plan as a variable
+        fresh(),  # children of this process, which have the plan in their environment
     ):
         before = Held.now()
         try:

@@ -1,4 +1,4 @@
-"""Bit patterns of floats, and what ml_dtypes rounds to."""
+"""Bit patterns of floats, and comparison with the rounding of ml_dtypes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kit.types import Array
 
 
 def patterns(dtype: str) -> Array:
-    """Every value of a type of at most 16 bits; of float32 many, dense where small types round."""
+    """All values of a type of up to 16 bits; many of float32, dense where small types round."""
     kind = DType(dtype)
     if kind.bits <= 16:
         return np.arange(1 << kind.bits, dtype=f"uint{kind.bits}").view(kind.numpy)
@@ -25,7 +25,7 @@ def patterns(dtype: str) -> Array:
 
 
 def same_bits(found: Array, exact: Array, dtype: str) -> None:
-    """`found` must be `exact` (float32) as ml_dtypes rounds it to `dtype`, bit by bit."""
+    """Assert that `found` is `exact` (float32), rounded to `dtype` by ml_dtypes, bit by bit."""
     kind = DType(dtype)
     with np.errstate(all="ignore"):
         wanted = exact.astype(kind.numpy)

@@ -1,9 +1,10 @@
-"""Worker processes that begin as copies of one that has done their imports.
+"""Worker processes that are forked from a process that has done their imports.
 
-A worker's imports take 0.3 to 0.6 s, more than most tests ask of it, and three hundred tests start
-one. Here another process imports what they all need, and forks for each: it has one thread, and
-nothing of the tests' own. Streams, variables, folder, group and text that runs are those that the
-worker was to have. What is about the start itself has processes that are `fresh`.
+A worker's imports take 0.3 to 0.6 s, more than most tests need the worker for, and three hundred
+tests start one. Here a separate process imports all common modules once and forks for each worker.
+It has one thread and no state of the tests. Streams, environment variables, folder, process group
+and program text are those of the wanted worker. Tests of the start itself use processes from
+`fresh`.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ MODULES = (
     "autosched.transform.pipeline",
 )
 _READ_AT_START = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "LD_")
-_ABOVE = 300  # of places for files, beyond those that a test has in use
+_ABOVE = 300  # descriptor numbers are moved this far beyond those that a test has in use
 _LONGEST = 1 << 20
 _MOST_FILES = 8
 
-# A copy goes on behind `next_text`, which the first process never leaves.
+# A forked copy continues after `next_text`, which the first process never leaves.
 _TEXT = """
 import sys
 sys.path += [path for path in sys.argv[2:] if path not in sys.path]
@@ -54,7 +55,10 @@ exec(next_text(int(sys.argv[1])), {"__name__": "__main__"})
 
 @dataclass(frozen=True)
 class _Start:
-    """A text and its arguments, and what they find; `places` are those of the files sent along."""
+    """A program text with its arguments, and the environment in which it runs.
+
+    `places` has the descriptor numbers for the files that are sent along.
+    """
 
     words: list[str]
     places: list[int]
@@ -64,7 +68,7 @@ class _Start:
 
 
 def next_text(place: int) -> str:
-    """In a copy that was asked for through the socket at `place`: the text that it is to run."""
+    """Wait for requests at the socket `place`; in a forked copy, return the text to run."""
     for name in MODULES:
         importlib.import_module(name)
     gc.freeze()
@@ -90,7 +94,7 @@ def next_text(place: int) -> str:
 
 
 def _settled(wanted: _Start, files: list[int]) -> str:
-    """What a new process would begin with; its text."""
+    """Set up a forked process as a new one would begin; return its program text."""
     os.setpgid(0, 0)
     for file, place in zip([_moved(file) for file in files], wanted.places, strict=True):
         os.dup2(file, place)
@@ -111,7 +115,7 @@ def _moved(file: int) -> int:
 
 
 class _Source:
-    """The process that is copied, which has these variables."""
+    """The process that is forked, started with this environment."""
 
     def __init__(self, interpreter: Sequence[str], environment: Mapping[str, str]) -> None:
         self._lock = Lock()
@@ -133,19 +137,19 @@ class _Source:
             socket.send_fds(self._control, [pickle.dumps((self._asked, request))], files)
             while True:
                 number, reply = pickle.loads(self._control.recv(_LONGEST))
-                if number == self._asked:  # not one that Ctrl-C did not let a test wait for
+                if number == self._asked:  # else it answers a request that Ctrl-C cut short
                     return reply
 
 
 @cache
 def _source(interpreter: tuple[str, ...], settings: frozenset[tuple[str, str]]) -> _Source:
-    """One for all processes that are alike in what an interpreter and its libraries begin with."""
+    """One source for all processes with the same interpreter and the same settings at start."""
     others = {k: v for k, v in os.environ.items() if not k.startswith(_READ_AT_START)}
     return _Source(interpreter, others | dict(settings))
 
 
 class ForkedProcess:
-    """What `Worker` asks of a `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that `Worker` uses."""
 
     def __init__(
         self, source: _Source, words: list[str], places: Sequence[int], environment: dict[str, str]
@@ -157,7 +161,7 @@ class ForkedProcess:
             self.pid: int = source.ask(request, [stderr, *places])
         finally:
             os.close(stderr)
-        self.stderr: IO[bytes] = os.fdopen(said, "rb")  # which Worker closes
+        self.stderr: IO[bytes] = os.fdopen(said, "rb")  # Worker closes it
         self.returncode: int | None = None
         self._source = source
 
@@ -190,7 +194,7 @@ class ForkedProcess:
 
 
 def _popen(arguments: list[str], **options: Any) -> ForkedProcess:
-    """In place of `subprocess.Popen` in `autosched.process.worker`."""
+    """Replaces `subprocess.Popen` in `autosched.process.worker`."""
     environment = options["env"]
     settings = frozenset((k, v) for k, v in environment.items() if k.startswith(_READ_AT_START))
     source = _source(tuple(arguments[:3]), settings)
@@ -199,7 +203,7 @@ def _popen(arguments: list[str], **options: Any) -> ForkedProcess:
 
 @contextmanager
 def copies() -> Iterator[None]:
-    """Workers are copies, on Linux."""
+    """A context in which workers are forked copies, on Linux."""
     if sys.platform != "linux":
         yield
         return
@@ -210,9 +214,9 @@ def copies() -> Iterator[None]:
 
 @contextmanager
 def fresh() -> Iterator[None]:
-    """Workers begin with an interpreter of their own: what is about that needs it.
+    """A context in which workers start a new interpreter, for tests that depend on it.
 
-    They are children of this process, and /proc shows their variables.
+    These workers are children of this process, and /proc shows their environment variables.
     """
     with mock.patch.object(worker, "subprocess", subprocess):
         yield

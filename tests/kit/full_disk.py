@@ -1,4 +1,4 @@
-"""Disks on which not all that is written fits."""
+"""Disks that run full during writes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from autosched.measure.record_log import is_at
 
 PLENTY = 2**40
-"""Bytes of room."""
+"""The room, in bytes, of a disk that never runs full."""
 
 
 def limit_room(monkeypatch: pytest.MonkeyPatch, room: Callable[[int], int]) -> None:
-    """From now on `room(file)` bytes of what is written to an open file fit, each time."""
+    """From now on, each write to an open file stores at most `room(file)` bytes."""
     write = os.write
 
     def fitting(file: int, data: bytes) -> int:
@@ -29,10 +29,10 @@ def limit_room(monkeypatch: pytest.MonkeyPatch, room: Callable[[int], int]) -> N
 
 
 def nothing(file: int) -> int:
-    """No room for anything."""
+    """A room of 0 bytes for every file."""
     return 0
 
 
 def up_to(path: Path, most: int) -> Callable[[int], int]:
-    """Room for so many bytes of the file of that name, and for all of others."""
+    """A room of `most` bytes for the file at `path`, and plenty for other files."""
     return lambda file: most - os.fstat(file).st_size if is_at(file, path) else PLENTY

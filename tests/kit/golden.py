@@ -3,10 +3,7 @@
 A golden file holds the whole text of one result. An example stands in a docstring or in a file of
 examples, as blocks of indented lines below
 
-    before:
-    after UnrollLoop{auto_max_step=4}:
-    unchanged:
-    refused:
+where the test that runs the example decides what the text after the word means.
 
 where what stands after the word is up to the test that runs the example.
 """
@@ -70,9 +67,9 @@ class Golden:
 
 @dataclass
 class Block:
-    """The lines below a header; `found` is the text that belongs there, as the test finds.
+    """The lines below a header; `found` is the text that the test finds for them.
 
-    Lines that would be longer than 100 columns go on, indented further, inside brackets.
+    Lines longer than 100 columns are continued, indented further, inside brackets.
     """
 
     kind: str
@@ -85,14 +82,14 @@ class Block:
 
     @property
     def difference(self) -> str:
-        """In what the text found is not that of the file."""
+        """The difference between the text found and that of the file."""
         return difference(self._joined(self.text), self._joined(self.found or ""))
 
     def _joined(self, text: str) -> str:
         return " ".join(text.split()) if self.kind == "refused" else joined(text)
 
     def lines(self) -> list[str]:
-        """The lines of the file that hold `found`."""
+        """The lines of `found`, as they stand in the file."""
         width, margin = 100 - self.indent, " " * self.indent
         found = self.found or ""
         if self.kind == "refused":
@@ -104,7 +101,7 @@ class Block:
 
 @dataclass
 class Example:
-    """A program and what becomes of it in one or several ways."""
+    """A program and its outcomes: blocks for one or several passes."""
 
     before: Block
     outcomes: list[Block] = field(default_factory=list)
@@ -146,7 +143,7 @@ def _block(lines: list[str], first: int, header: re.Match[str]) -> Block:
 
 
 def joined(text: str) -> str:
-    """`text` with the lines that end inside brackets joined to those after them."""
+    """`text` with each line that ends inside brackets joined to the next one."""
     lines: list[str] = []
     open_brackets = 0
     for line in text.split("\n"):
@@ -159,7 +156,7 @@ def joined(text: str) -> str:
 
 
 def broken(line: str, width: int) -> list[str]:
-    """`line` in parts of at most `width` columns, broken at spaces inside brackets."""
+    """`line` split into parts of at most `width` columns, at spaces inside brackets."""
     parts: list[str] = []
     margin = " " * (len(line) - len(line.lstrip(" ")) + 8)
     while len(line) > width:

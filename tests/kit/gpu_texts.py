@@ -1,11 +1,11 @@
-"""Kernels written by hand for passes of the GPU pipeline that no schedule of `te` calls for."""
+"""Hand-written kernels for GPU passes that no `te` schedule exercises."""
 
 from __future__ import annotations
 
 from autosched.tir.swizzle import swizzle_for
 
 GPU_CONFIG = {"tir.use_async_copy": True, "tir.ptx_ldg32": True}
-"""The settings with which every pass of the pipeline runs."""
+"""The settings under which every pass of the pipeline runs."""
 
 GPU_TEXTS: dict[str, str] = {
     "copies in the stages of a pipeline": """\

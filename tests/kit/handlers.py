@@ -1,4 +1,4 @@
-"""Request handlers that misbehave, served by workers in the tests."""
+"""Request handlers that misbehave, for workers in tests."""
 
 import gc
 import os
@@ -22,7 +22,7 @@ def make_handler() -> Callable[[Any], Any]:
             case ("sleep", seconds):
                 time.sleep(seconds)
             case ("allocate", count):
-                return len(bytes(count))  # zeroed by the system when touched
+                return len(bytes(count))  # the system zeroes the pages when they are touched
             case ("die", code):
                 os._exit(code)
             case ("kill",):
@@ -37,14 +37,14 @@ def make_handler() -> Callable[[Any], Any]:
                 raise DeviceError("a fault", stage="run", kind="crash", code=code, worker_ends=ends)
             case ("variable", name):
                 return os.environ.get(name)
-            case ("garbage", data, *late):  # in place of an answer
+            case ("garbage", data, *late):  # writes garbage to its socket before the answer
                 time.sleep(sum(late))
                 for name in Path("/proc/self/fd").iterdir():
                     if name.is_socket():
                         os.write(int(name.name), data)
             case ("address limit",):
                 return resource.getrlimit(resource.RLIMIT_AS)
-            case ("copy", value):  # both go on, and come back from here
+            case ("copy", value):  # both processes continue, and return from here
                 child = os.fork()
                 if child:
                     os.waitpid(child, 0)

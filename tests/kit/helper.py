@@ -1,4 +1,4 @@
-"""In place of the second process that works out features: the same work in this one."""
+"""Stands in for the second process that computes features, and does the work in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS: defaultdict[str, dict[Steps, FeatureRows]] = defaultdict(dict)  # by task
 
 
 class StubWorker(Worker):
-    """Answers at once; has no process."""
+    """A worker without a process, which answers at once."""
 
     def _begin(self, queue: tuple[int, int]) -> None:
         pass
@@ -38,7 +38,7 @@ class StubWorker(Worker):
 
 
 class StubHelper(Helper):
-    """No second process: one that is always ready."""
+    """A helper without a second process, which is always ready."""
 
     def start(self) -> None:
         pass
@@ -51,7 +51,7 @@ class StubHelper(Helper):
 
 
 def wait_for(helper: Helper, seconds: float = 60.0) -> Worker:
-    """Its process, once it is ready."""
+    """The helper's worker, once it is ready."""
     helper.start()
     end = time.monotonic() + seconds
     while (worker := helper.ready) is None:
@@ -61,16 +61,17 @@ def wait_for(helper: Helper, seconds: float = 60.0) -> Worker:
 
 
 def train_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train cost models for 4 rounds, not 60: where it does not matter what they have learned."""
+    """Train cost models for 4 rounds instead of 60, where it does not matter what they learn."""
     defaults = XGBoostModel.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "rounds", 4)
 
 
 def remember_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work out the rows of a candidate once for all tests whose subject is what is done with them.
+    """Compute the feature rows of a candidate once for all tests that only use the rows.
 
-    Functions of the user's may change between tests and are asked again, and so is what is illegal.
+    Tasks with the user's own functions are computed again, because tests may change the functions,
+    and so are illegal candidates.
     """
     work_out = Featurizer.__call__
 

@@ -1,4 +1,4 @@
-"""Random functions with packed calls of "mix" over a table of four numbers."""
+"""Random host functions with packed calls of "mix", which changes a table of four numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Array = np.ndarray[Any, Any]
 
 
 def random_program(rng: np.random.Generator, target: str = '    attrs(target="cpu")\n') -> PrimFunc:
-    """Calls in, around and beside each other, in loops and branches, and memory of all sizes.
+    """A random function with nested and adjacent calls, loops, branches and allocations.
 
-    Some are of the C function "mix_c", which does the same with one number.
+    Some calls are of the C function "mix_c", which does the same with one number.
 
-    Its parameters are the table T (int32) and a number n.
+    The parameters of the function are the table T (int32) and a number n.
     """
 
     def value(depth: int, calls: bool = True) -> str:
@@ -70,7 +70,7 @@ def random_program(rng: np.random.Generator, target: str = '    attrs(target="cp
 
 
 class Mix:
-    """The function that such programs call; each call changes the table, and is noted."""
+    """The function that these programs call; each call changes the table and is recorded."""
 
     def __init__(self) -> None:
         self.table = np.arange(4, dtype=np.int32)
@@ -82,7 +82,7 @@ class Mix:
         return sum(args) % 7 + len(self.calls)
 
     def register(self) -> None:
-        """Be called by programs, compiled ones and those of the interpreter."""
+        """Register the function for compiled programs and for the interpreter."""
         one = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(self)
         register_extern("mix_c", one)
         register_packed("mix", self)
@@ -91,5 +91,5 @@ class Mix:
 
     @property
     def outcome(self) -> tuple[list[int], list[tuple[int, ...]]]:
-        """What is left, and the calls in order."""
+        """The table and the calls, in order."""
         return self.table.tolist(), self.calls

@@ -1,6 +1,6 @@
-"""Real files with something odd in them: what benchmarks/fuzz.py gives to all that reads files.
+"""Real files with something odd in them, with which benchmarks/fuzz.py tests every reader.
 
-Each function draws one input: the same one for the same state of the generator.
+Each function draws one input, which depends on the state of the generator alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Draw = random.Random
 
 
 def odd(draw: Draw) -> Any:
-    """A value that hardly belongs where it is put."""
+    """A value that hardly fits where it is put."""
     return copy.deepcopy(draw.choice(_ODD))
 
 
@@ -44,7 +44,7 @@ _ODD: tuple[Any, ...] = (
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) inside."""
+    """Every (container, key) pair inside `value`."""
     found: list[tuple[Any, Any]] = []
     todo = [value]
     while todo:
@@ -58,7 +58,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def changed(value: Any, draw: Draw) -> Any:
-    """`value`, JSON, with one to three places that are odd, missing, doubled or exchanged."""
+    """`value`, JSON, with one to three values replaced, removed, duplicated or exchanged."""
     result = json.loads(json.dumps(value))
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         at = places(result)
@@ -90,7 +90,7 @@ def changed(value: Any, draw: Draw) -> Any:
 
 
 def damaged(data: bytes, draw: Draw) -> bytes:
-    """`data` cut, with bytes changed, taken out or doubled."""
+    """`data` truncated, or with bytes changed, removed or duplicated."""
     result = bytearray(data)
     for _ in range(draw.choice((1, 1, 2, 8))):
         at = draw.randrange(len(result) + 1)
@@ -109,7 +109,7 @@ def damaged(data: bytes, draw: Draw) -> bytes:
 
 
 def lines(draw: Draw, base: Sequence[Any]) -> bytes:
-    """A log of `base`, one or two of whose lines are odd."""
+    """A log of the entries `base`, with one or two odd lines."""
     lines = [json.dumps(entry).encode() for entry in base]
     for _ in range(draw.choice((1, 1, 2))):
         at = draw.choice([k for k, e in enumerate(base) if "hash" in e] * 2 + [*range(len(base))])
@@ -144,7 +144,7 @@ _TREE: tuple[Callable[[Draw], str], ...] = (
 
 
 def expression(draw: Draw) -> dict[str, Any]:
-    """The arguments of an expression."""
+    """The arguments of a random expression, often a hostile one."""
     text = f"{draw.choice(('C[i, j]', 'C[i, i]', 'C', 'C[0, j]', 'C[i]', 'C[i, j]'))} = "
     text += draw.choice(_TREE)(draw)
     if draw.random() < 0.3:
@@ -201,7 +201,7 @@ _YAML: tuple[Callable[[Draw], str], ...] = (
 
 
 def yaml(draw: Draw, base: Sequence[str]) -> bytes:
-    """A configuration: a real one with lines exchanged, and an odd part beside it."""
+    """A configuration: a real one with lines replaced or added, or damaged bytes."""
     lines = draw.choice(base).splitlines()
     match draw.randrange(4):
         case 0:
@@ -222,7 +222,7 @@ def yaml(draw: Draw, base: Sequence[str]) -> bytes:
 
 
 def dataset(draw: Draw, base: dict[str, bytes]) -> tuple[str, bytes]:
-    """A suffix and the bytes of the file."""
+    """A suffix, and the bytes of a dataset file with that suffix."""
     suffix = draw.choice(tuple(base))
     data = base[suffix]
     if suffix == ".npz" and draw.random() < 0.6:
@@ -240,7 +240,7 @@ def dataset(draw: Draw, base: dict[str, bytes]) -> tuple[str, bytes]:
 
 
 def _npz(draw: Draw, data: bytes) -> bytes:
-    """The archive with one array of another type, length or header."""
+    """The archive with one array of another type, length or header, or without that array."""
     arrays = {k: v for k, v in np.load(io.BytesIO(data)).items() if isinstance(v, np.ndarray)}
     name = draw.choice(tuple(arrays))
     array, raw = arrays[name], b""
@@ -277,7 +277,7 @@ def _npz(draw: Draw, data: bytes) -> bytes:
 
 
 def model(draw: Draw, base: dict[str, Any]) -> bytes:
-    """A saved cost model, perhaps compressed."""
+    """A saved cost model with odd content, perhaps compressed."""
     if draw.random() < 0.8:
         raw = json.dumps(changed(base, draw)).encode()
     else:

@@ -1,4 +1,4 @@
-"""Tensor intrinsics whose statements are loops of their own, so that every program can be run."""
+"""Tensor intrinsics whose statements are ordinary loops, so that every program can be run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Buffers = list[Buffer]
 
 
 def loops(extents: list[Any], body: Callable[..., Stmt]) -> Stmt:
-    """`body` of one variable for each extent, in serial loops."""
+    """Serial loops over `extents`, with `body` of one variable for each loop inside."""
     variables = [Var(f"v{k}") for k in range(len(extents))]
     stmt = body(*variables)
     for var, extent in reversed(list(zip(variables, extents, strict=True))):
@@ -24,7 +24,7 @@ def loops(extents: list[Any], body: Callable[..., Stmt]) -> Stmt:
 
 
 def store(buffer: Buffer, value: Expr, *indices: Any) -> Stmt:
-    """buffer[indices] = value."""
+    """The statement buffer[indices] = value."""
     return BufferStore(buffer, value, tuple(map(as_expr, indices)))
 
 
@@ -51,7 +51,10 @@ def axpy(n: int) -> te.TensorIntrin:
 
 
 def gemv(m: int, k: int, parts: int = 3) -> te.TensorIntrin:
-    """z[i] = sum over k of w[i, k] * x[k]; `parts` 1: the body only, 2: no reduce_init."""
+    """z[i] = sum over k of w[i, k] * x[k].
+
+    `parts` is the number of statements given: 1 only the body, 2 no reduce_init.
+    """
     w, x = te.placeholder((m, k), name="w"), te.placeholder((k,), name="x")
     r = te.reduce_axis((0, k), "r")
     z = te.compute((m,), lambda i: te.sum(w[i, r] * x[r], axis=r), name="z")

@@ -16,7 +16,7 @@ def example(
     arch: str = "sm_80",
     scopes: Sequence[str] = ("", "", ""),
 ) -> str:
-    """Its text: arrays of `small` in `scopes`, their sum of the type `middle`."""
+    """The text of the example: arrays of `small` in `scopes`, with a sum of type `middle`."""
     pointers = [f"pointer({small}" + (f', "{s}")' if s else ")") for s in scopes]
     params = ", ".join(f"{name}: {p}" for name, p in zip("ABD", pointers, strict=True))
     views = "".join(f"    {name}_1 = view({name}, (100,), {small})\n" for name in "ABD")

@@ -1,4 +1,4 @@
-"""Stand-ins for the machine: times are made of the candidates, nothing is built or run."""
+"""Stand-ins for measurement: times are derived from the candidates; nothing is built or run."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ PATIENT = 300.0  # seconds for a build or call that must succeed, however busy t
 
 
 def seconds_from(data: bytes) -> float:
-    """A time between 1 microsecond and 66 ms that belongs to `data` alone."""
+    """A time between 1 microsecond and 66 ms that depends on `data` alone."""
     return 1e-6 * (1 + int.from_bytes(hashlib.sha256(data).digest()[:2], "big"))
 
 
 def seconds_of(steps: Steps) -> float:
-    """A time that belongs to the candidate alone."""
+    """A time that depends on the candidate alone."""
     return seconds_from(json.dumps(steps_to_json(steps)).encode())
 
 
 def failure_of(result: MeasureResult) -> Failure:
-    """The failure of a result that must have one."""
+    """The failure of a result, which must have one."""
     assert result.failure is not None
     return result.failure
 
 
 def cost_of(record: Record | None) -> float:
-    """The cost of a best record that there must be."""
+    """The cost of a best record, which must exist."""
     assert record is not None
     return record.result.cost
 
 
 @dataclass
 class StubMeasurer:
-    """In place of `Measurer`, and of the class: `create` makes another with the same settings.
+    """Stands in for `Measurer`, and for the class: `create` makes another with the same settings.
 
-    `seconds` gives each candidate its time. Of every batch the first candidate and then every
-    `bad`-th fails. The batch after `interrupt_after` others raises KeyboardInterrupt, the one after
-    `cut_short_after` others MeasureInterrupted with all but its last two results. At the end of
-    a run everything takes `later` times as long, in races times `noise`; without that nothing is
-    raced, so that times which happen to be near (they depend on the machine) change nothing.
-    `batches` are the candidates asked for so far, `heats` those of races.
+    `seconds` gives the time of a candidate. In each batch the first candidate and then every
+    `bad`-th one fails. The batch after `interrupt_after` others raises KeyboardInterrupt. The batch
+    after `cut_short_after` others raises MeasureInterrupted with all but its last two results. At
+    the end of a run every time is multiplied by `later`, and in races also by `noise`. Without
+    `noise` nothing is raced, so that times that happen to be close (they depend on the machine)
+    change nothing. `batches` has the candidates of each batch so far, `heats` those of each race.
     """
 
     seconds: Callable[[Steps], float] = seconds_of
@@ -116,7 +116,7 @@ class StubMeasurer:
     def together(
         self, task: Task, artifacts: Sequence[bytes], visits: int, seconds: float
     ) -> list[MeasureResult]:
-        """In each visit the time of a candidate, `later` times as long, disturbed by `noise`."""
+        """For each visit the time of a candidate, times `later` and times `noise`."""
         batch = [steps_from_json(json.loads(artifact)) for artifact in artifacts]
         self.heats.append(batch)
         assert self.noise is not None

@@ -1,4 +1,4 @@
-"""Modules of a host function and its kernels, run by the interpreter."""
+"""Run modules of a host function and its kernels in the interpreter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from autosched.tir.packed import PACKED
 
 
 def run_module(module: IRModule, args: Sequence[Any], host: str = "main") -> Any:
-    """Runs the host function; its calls of kernels run these, on all their blocks.
+    """Run the host function; its kernel calls run the kernels over all their blocks.
 
-    A host function with packed arguments gets them packed; returns what it returns.
+    A host function with packed arguments gets them packed. Returns the result of the host function.
     """
     for name, func in module.functions.items():
         if name != host:
@@ -35,7 +35,7 @@ def _launcher(kernel: PrimFunc) -> Callable[..., Any]:
 
     def launch(*args: Any) -> None:
         given: list[Any] = []
-        for param, value in zip(kernel.params, args, strict=False):  # then the launch's sizes
+        for param, value in zip(kernel.params, args, strict=False):  # sizes of the launch follow
             buffer = kernel.buffer_map.get(param)
             if buffer is None:
                 given.append(value)

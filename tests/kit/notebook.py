@@ -1,4 +1,4 @@
-"""A stand-in for a notebook: what its cell shows, by IPython's display protocol."""
+"""A stand-in for a notebook that collects what its cell shows by IPython's display protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 
 
 class Cell:
-    """`display` shows an object as a front end would: `html` and `text` are all it ever showed."""
+    """A cell whose `display` shows objects as a front end would.
+
+    `html` and `text` have everything that was ever shown.
+    """
 
     def __init__(self) -> None:
         self.outputs = 0
@@ -27,7 +30,7 @@ class Cell:
         self.text.append(repr(shown))
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let this process look as if it ran in a notebook."""
+        """Make this process look like a notebook."""
         ipython, display = ModuleType("IPython"), ModuleType("IPython.display")
         vars(ipython)["get_ipython"] = lambda: SimpleNamespace(kernel=None)
         vars(display)["display"] = self.display

@@ -1,4 +1,4 @@
-"""What stands in for the module pynvml."""
+"""A stand-in for the module pynvml."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 
 class FakeNvml:
-    """One GPU, of the UUID `GPU-fake`. Functions in `without` are not supported.
+    """One GPU, with the UUID `GPU-fake`. Functions in `without` are not supported.
 
-    `reasons` are told one by one, the last for ever. `calls` are the names of the functions called.
+    `reasons` are returned one by one, the last one forever. `calls` has the names of the functions
+    called.
     """
 
     class NVMLError(Exception):

@@ -1,4 +1,4 @@
-"""The rows of a candidate by itself, in both feature sets."""
+"""The feature rows of a single candidate, in both feature sets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ SETS = (ANSOR, AUTOSCHED_1)
 
 
 def rows_of_both(task: Task, steps: tuple[Step, ...]) -> dict[str, Rows | None]:
-    """What `rows_of_steps` gives for each set, None for what is illegal.
+    """The rows of `rows_of_steps` for each feature set; None for an illegal candidate.
 
-    The check of the limits of a GPU, half of the time, is the same for both and is done once.
+    The check of the GPU limits, which is half of the time, is the same for both sets and is done
+    once.
     """
     try:
         rows = rows_of_steps(task.dag, steps, task.target, ANSOR)

@@ -1,4 +1,4 @@
-"""Packages that a test is to miss, or to find broken."""
+"""Make packages missing or broken for a test."""
 
 import importlib
 import sys
@@ -8,13 +8,13 @@ import pytest
 
 
 def forget(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """As if nothing had imported the package yet."""
+    """Forget that the package was imported."""
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
 
 
 def missing(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """From now on the package is not installed, nor is any other that was not imported."""
+    """From now on, this package and all others that were not imported are not installed."""
     forget(monkeypatch, package)
     monkeypatch.setattr(sys, "path", [])
 

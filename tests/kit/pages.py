@@ -1,6 +1,6 @@
-"""Arrays whose memory ends, or begins, at a page that nobody may touch.
+"""Arrays whose memory ends, or begins, at a page without access rights.
 
-A load beyond the array then ends the process, which is why kernels run in one of their own.
+A load beyond the array ends the process, which is why kernels run in a process of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def at_edge(values: Array, edge: Edge) -> Array:
-    """A copy of `values` whose first element begins, or whose last one ends, at a closed page."""
+    """A copy of `values` that begins, or ends, exactly at a page without access rights."""
     page = mmap.PAGESIZE
     inside = -(-values.nbytes // page) * page
     memory = mmap.mmap(-1, inside + 2 * page)
@@ -38,9 +38,10 @@ def at_edge(values: Array, edge: Edge) -> Array:
 def outcome_at_edges(
     kernel: Callable[..., object], inputs: Sequence[Array], outputs: Sequence[Array]
 ) -> list[str]:
-    """What becomes of `kernel(*inputs, *outputs)` in a process of its own, at either edge.
+    """The outcomes of `kernel(*inputs, *outputs)` in a separate process, one for each edge.
 
-    "same" where it leaves `outputs`, "different", or the number of the signal that ended it.
+    An outcome is "same" if the kernel leaves `outputs`, "different" or "an error" if not, or the
+    number of the signal that ended the process.
     """
     found = []
     for edge in EDGES:

@@ -1,4 +1,4 @@
-"""A file of passes of the user's own (the fixture `passes` writes it), and a candidate for them."""
+"""A file of user-defined passes (written by the fixture `passes`), and a candidate for them."""
 
 from autosched.state.steps import steps_from_json
 from autosched.target import cpu_target
@@ -167,9 +167,9 @@ class NoApplyModule(ModulePass):
 ONE = "my_passes.py:OneThread"
 TASK = Task.from_workload("matmul", M=16, N=16, K=16, target=cpu_target(2))
 TILED = steps_from_json([["SP", 2, 1, 16, [8], 1], ["RE", 2, [0, 1, 3, 2]], ["AN", 2, 0, 3]])
-"""A candidate of the task with a parallel loop."""
+"""A candidate of the task that has a parallel loop."""
 
 
 def line(text: str) -> int:
-    """The line of the file with `text`, from 1."""
+    """The number, from 1, of the line of the file that contains `text`."""
     return SOURCE[: SOURCE.index(text)].count("\n") + 1

@@ -1,6 +1,6 @@
-"""Schedules for the CPU and for a GPU that give every pass of the pipelines work.
+"""Schedules for the CPU and for a GPU in which every pass of the pipelines has work to do.
 
-Sizes do not divide by tiles, buffers live one after another, conditions stand inside loops.
+Sizes are not multiples of tiles, buffers live one after another, and conditions stand inside loops.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLOAT8 = "float8_e4m3fn"
 
 
 def lowered(name: str, gpu: bool) -> PrimFunc:
-    """The function of a schedule, as the pipeline gets it."""
+    """The function of a schedule, as it enters the pipeline."""
     return schedule_to_prim_func(*CASES[name](gpu))
 
 
@@ -38,7 +38,7 @@ def _threads(sch: Any, stage: Any, block: Any, thread: Any) -> None:
 
 
 def tiled_matmul(gpu: bool) -> tuple[Any, list[Any]]:
-    """Tiles that do not divide, a cache of the output, and an epilogue."""
+    """Tiles that do not divide the sizes, a cached output and an epilogue."""
     A, B = te.placeholder((21, 18), name="A"), te.placeholder((18, 36), name="B")
     k = te.reduce_axis((0, 18), name="k")
     C = te.compute((21, 36), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
@@ -63,7 +63,7 @@ def tiled_matmul(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def padded_window(gpu: bool) -> tuple[Any, list[Any]]:
-    """A padded input computed where it is used, and sums over a window."""
+    """A padded input that is computed where it is used, and sums over a window."""
     A = te.placeholder((30, 10), name="A")
     P = te.compute(
         (32, 10),
@@ -86,7 +86,7 @@ def padded_window(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def pooled_border(gpu: bool) -> tuple[Any, list[Any]]:
-    """Maxima over a window that asks for the border itself."""
+    """Maxima over a window that checks for the border itself."""
     A = te.placeholder((24,), name="A")
     P = te.compute(
         (26,), lambda i: te.if_then_else(te.all(i >= 1, i < 25), A[i - 1], -9.0), name="P"
@@ -101,7 +101,7 @@ def pooled_border(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def pooled_image(gpu: bool) -> tuple[Any, list[Any]]:
-    """Maxima over windows that overlap."""
+    """Maxima over overlapping windows."""
     A = te.placeholder((7, 43), name="A")
     r, s = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 3), name="s")
     B = te.compute((3, 21), lambda i, j: te.max(A[i * 2 + r, j * 2 + s], axis=[r, s]), name="B")
@@ -112,7 +112,7 @@ def pooled_image(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def pooled_frame(gpu: bool) -> tuple[Any, list[Any]]:
-    """Maxima over windows that ask for the border on all sides."""
+    """Maxima over windows that check for the border on all sides."""
     A = te.placeholder((5, 21), name="A")
 
     def padded(i: Var, j: Var) -> Any:
@@ -130,7 +130,7 @@ def pooled_frame(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def filtered_border(gpu: bool) -> tuple[Any, list[Any]]:
-    """Sums over windows of tiles in one loop, those at the border among them."""
+    """Sums over windows, with the tiles at the border in the same loop as the others."""
     A, W = te.placeholder((4, 32, 16), name="A"), te.placeholder((3, 16), name="W")
     P = te.compute(
         (4, 34, 16),
@@ -152,7 +152,7 @@ def filtered_border(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def chain_of_copies(gpu: bool) -> tuple[Any, list[Any]]:
-    """Fused loops over stages that can share memory; quotients of remainders."""
+    """Fused loops over stages that can share memory, and quotients of remainders."""
     A = te.placeholder((24, 8), name="A")
     B = te.compute((24, 8), lambda i, j: A[23 - i, j] + 1.0, name="B")
     C = te.compute((24, 8), lambda i, j: te.exp(B[23 - i, j]), name="C")
@@ -172,7 +172,7 @@ def chain_of_copies(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def prefetched_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """Rows fetched ahead, filled twice, in two virtual threads."""
+    """Rows that are prefetched and double-buffered, in two virtual threads."""
     A = te.placeholder((32, 12), name="A")
     B = te.compute((32, 12), lambda i, j: A[i, j] * A[i, j], name="B")
     C = te.compute((32, 12), lambda i, j: B[i, 11 - j] + 1.0, name="C")
@@ -195,7 +195,7 @@ def prefetched_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def narrow_types(gpu: bool) -> tuple[Any, list[Any]]:
-    """Brain floats, floats of 8 bits, and indices of 64 bits that fit into 32."""
+    """bfloat16, floats of 8 bits, and indices of 64 bits that fit into 32."""
     n = te.const(50, "int64")
     A, E = te.placeholder((n,), "bfloat16", name="A"), te.placeholder((n,), FLOAT8, name="E")
     B = te.compute((n,), lambda i: A[i] * A[i] + te.const(1, "bfloat16"), name="B")
@@ -240,7 +240,7 @@ def guarded_select(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def shifted_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """A vector Select that must not read before its tensor, and one of elements that are there."""
+    """A vector Select that must not read before its tensor, and one that reads existing data."""
     A = te.placeholder((17, 20), name="A")
     B = te.compute((6, 20), lambda i, j: te.select(j >= 1, A[i, j - 1], te.const(0.0)), name="B")
     C = te.compute(
@@ -257,7 +257,7 @@ def shifted_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def divided_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """Each element over the sum of its row, which is computed anew for every element."""
+    """Each element divided by the sum of its row, which is recomputed for every element."""
     A = te.placeholder((6, 40), name="A")
     k = te.reduce_axis((0, 40), name="k")
     total = te.compute((6,), lambda i: te.sum(A[i, k], axis=k), name="total")
@@ -291,7 +291,7 @@ def scaled_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def short_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """Windows of three outputs, of rows of five elements."""
+    """Windows with three outputs, over rows of five elements."""
     A, W = te.placeholder((4, 5), name="A"), te.placeholder((3,), name="W")
     k = te.reduce_axis((0, 3), name="k")
     B = te.compute((4, 3), lambda i, j: te.sum(A[i, j + k] * W[k], axis=k), name="B")
@@ -306,7 +306,7 @@ def short_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def summed_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """Sums that the threads of a block share."""
+    """Sums that the threads of a block compute together."""
     A = te.placeholder((6, 40), name="A")
     k = te.reduce_axis((0, 40), name="k")
     total = te.compute((6,), lambda i: te.sum(A[i, k], axis=k), name="total")
@@ -325,7 +325,7 @@ def summed_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def turned_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """Rows turned round, on a GPU in dynamic shared memory."""
+    """Rows in reverse order, on a GPU through dynamic shared memory."""
     A = te.placeholder((6, 8), name="A")
     B = te.compute((6, 8), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((6, 8), lambda i, j: B[i, 7 - j] * 2.0, name="C")
@@ -381,7 +381,7 @@ def spread_image(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def packed_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """On a CPU parts of B are copied for all rows: the reduction is not in one place."""
+    """On a CPU, parts of B are copied for all rows, so that the reduction has several places."""
     A, B = te.placeholder((4, 8), name="A"), te.placeholder((8, 5), name="B")
     k = te.reduce_axis((0, 8), name="k")
     C = te.compute((4, 5), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
@@ -398,7 +398,7 @@ def packed_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def normalised_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """The sum of a row and that of its squares, which need the same elements."""
+    """The sum of a row and the sum of its squares, which need the same elements."""
     A = te.placeholder((3, 32), name="A")
     k, m = te.reduce_axis((0, 32), name="k"), te.reduce_axis((0, 32), name="m")
     total = te.compute((3,), lambda i: te.sum(A[i, k], axis=k), name="total")
@@ -416,7 +416,7 @@ def normalised_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def across_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """A transposition whose vectors read across rows; the last rows of columns do not fill one."""
+    """A transposition whose vectors read across rows; the last rows do not fill a vector."""
     A = te.placeholder((20, 10), name="A")
     B = te.compute((10, 20), lambda i, j: A[j, i] + 1.0, name="B")
     sch = te.create_schedule(B.op)
@@ -426,7 +426,7 @@ def across_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def exponentials(gpu: bool) -> tuple[Any, list[Any]]:
-    """Exponentials of differences, of a number of vectors that four does not divide."""
+    """Exponentials of differences; the number of vectors is not a multiple of four."""
     A = te.placeholder((72,), name="A")
     B = te.compute((72,), lambda i: te.exp(A[i] - A[0]), name="B")
     sch = te.create_schedule(B.op)
@@ -436,7 +436,7 @@ def exponentials(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def long_rows(gpu: bool) -> tuple[Any, list[Any]]:
-    """Rows of 512 elements, divided by their sums."""
+    """Rows of 512 elements divided by their sums."""
     A = te.placeholder((3, 512), name="A")
     k = te.reduce_axis((0, 512), name="k")
     T = te.compute((3,), lambda i: te.sum(A[i, k], axis=k), name="T")
@@ -452,7 +452,7 @@ def long_rows(gpu: bool) -> tuple[Any, list[Any]]:
 
 
 def outer_products(gpu: bool) -> tuple[Any, list[Any]]:
-    """A matmul of which a thread has three rows of four sums, unrolled."""
+    """A matmul in which each thread has three rows of four sums, unrolled."""
     A, B = te.placeholder((12, 6), name="A"), te.placeholder((6, 32), name="B")
     k = te.reduce_axis((0, 6), name="k")
     C = te.compute((12, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")

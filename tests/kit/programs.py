@@ -18,7 +18,7 @@ from kit.stmts import loop
 
 
 class Programs:
-    """What tests of TIR build programs with."""
+    """Helpers with which tests of TIR build programs."""
 
     loop = staticmethod(loop)
 

@@ -1,4 +1,4 @@
-"""The adapter, call by call, on PyCUDA and the stand-in driver whose library argv names."""
+"""Calls of the adapter on PyCUDA, one by one, with the stand-in driver whose path is in argv."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def calls() -> None:
     module = device.load(b"an image")
     kernel, used = device.kernel(module, "twice", 64 << 10)
     assert (used.max_threads, used.shared_bytes, used.local_bytes, used.registers) == (
-        *(100, 101, 103, 104),  # the numbers of the attributes, plus 100
+        *(100, 101, 103, 104),  # the attribute numbers plus 100
     )
     first, last = device.event(), device.event()
     device.close_gate()
@@ -52,7 +52,7 @@ def calls() -> None:
 
 
 def code(call: Callable[[], object]) -> int:
-    """Of the error that the call meets."""
+    """The code of the DeviceError that the call raises; 0 without one."""
     try:
         call()
     except DeviceError as error:
@@ -61,7 +61,7 @@ def code(call: Callable[[], object]) -> int:
 
 
 if __name__ == "__main__":
-    ctypes.CDLL(sys.argv[1])  # its soname is the driver's: who asks for that gets it
+    ctypes.CDLL(sys.argv[1])  # it has the soname of the driver, and is found in its place
     calls()
     print("done", flush=True)
     os._exit(0)  # PyCUDA aborts a process that ends with a context

@@ -1,7 +1,7 @@
-"""Random programs of blocks that every pass on blocks keeps the meaning of.
+"""Random programs of blocks whose meaning every block pass must keep.
 
-Rows of A go through buffers of several scopes, row by row or tile by tile, in blocks or without,
-under conditions, through views, reductions and scans. A program follows from its seed alone.
+Rows of A go through buffers of several scopes, row by row or tile by tile, with blocks or without,
+under conditions, through views, reductions and scans. The seed alone determines a program.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from autosched.tir.function import PrimFunc
 from autosched.tir.parser import parse_func
 
 Read = Callable[[str, str], str]
-"""The text of a value, from the texts of its row and column."""
+"""Maps the texts of a row and a column to the text of a value."""
 
 
 def random_blocks(seed: int) -> PrimFunc:
-    """The program of a seed: it reads A and writes OUT."""
+    """The program of a seed, which reads A and writes OUT."""
     return parse_func(random_text(seed))
 
 
 def random_text(seed: int) -> str:
-    """The text of that program."""
+    """The text of the program of a seed."""
     return _Program(np.random.default_rng(seed)).text()
 
 
 @dataclass
 class _Target:
-    """A buffer to write: where row and column stand in it."""
+    """A buffer to write, and the position of row and column in it."""
 
     name: str
     scope: str
@@ -72,7 +72,7 @@ class _Program:
         self.count += 1
         return f"{name}{self.count}"
 
-    # -- the whole
+    # -- the program
 
     def text(self) -> str:
         read: Read = lambda row, column: f"A[{row}, {column}]"  # noqa: E731  # one of several
@@ -158,7 +158,7 @@ class _Program:
         return str(self.one(found, f"{found} * 2.0", f"{found} + A[{row}, {column}]"))
 
     def nest(self, body: str, i: str, j: str) -> str:
-        """Loops over the rows of a tile and its columns, in either order; they may start late."""
+        """Loops over rows and columns of a tile, in either order, perhaps around a loop of one."""
         kind = self.one("range", "range", "vectorized", "unrolled")
         loops = [f"for {i} in range({self.rows}):", f"for {j} in {kind}({self.columns}):"]
         if kind != "vectorized" and self.rng.integers(2):
@@ -206,7 +206,7 @@ class _Program:
         return f'with block("{self.fresh("b")}"):\n' + textwrap.indent(lines, "    ")
 
     def _tile(self, target: _Target, read: Read, guard: Read | None) -> str:
-        """A tile at once, through a view of the target and one of A."""
+        """A whole tile in one block, through a view of the target and a view of A."""
         i, j, v, view, of_a = (self.fresh(name) for name in ("i", "j", "v", "M", "N"))
         at, stride, base = self.fresh("at"), self.fresh("s"), self.fresh("base")
         width = (self.columns - 1) * target.step + 1
@@ -229,9 +229,9 @@ class _Program:
         return self.block(lines + self.nest(store, i, j))
 
     def _scan(self, target: _Target, read: Read, guard: Read | None) -> str:
-        """Sums of the columns so far: each needs what the one before has left.
+        """Prefix sums over the columns: each one needs the previous one.
 
-        They stand in the target itself, or in a buffer that nothing else uses.
+        They are stored in the target itself, or in a buffer that nothing else uses.
         """
         i, j, vi, vj = (self.fresh(name) for name in ("i", "j", "vi", "vj"))
         row = f"{self.tile} * {self.rows} + {i}"
@@ -251,7 +251,7 @@ class _Program:
         return body
 
     def _sum(self, target: _Target, read: Read, guard: Read | None) -> str:
-        """Every column holds the sum of the columns of its row."""
+        """Every column gets the sum of the columns of its row."""
         i, j, k, vi, vj, vk = (self.fresh(name) for name in ("i", "j", "k", "vi", "vj", "vk"))
         row = f"{self.tile} * {self.rows} + {i}"
         low = self.one(0, 1)

@@ -1,11 +1,11 @@
-"""Random graphs of stages of any shapes, in random schedules of all primitives, and what is right.
+"""Random graphs of stages of any shape, in random schedules with all primitives, and results.
 
-Beyond `kit.random_programs` a graph has: elements read at sums, quotients and remainders of axes,
-at data of every integer type, in types in which indices wrap; data divided by data that is 0, and
-multiples of it; casts at the ends of types; stages of several values; reductions `max`, `min`,
+Beyond `kit.random_programs` a graph may have: elements read at sums, quotients and remainders of
+axes, at data of every integer type, and at indices that wrap; data divided by data that is 0, and
+multiples of it; casts at the limits of types; stages of several values; reductions `max`, `min`,
 `sum`, `prod`, `any`, `all`, `xor`, `or`, `and`, with `where=` and `init=`, over one or two axes
-that need not begin at 0; (place, value) reduced together; scans with stages inside of a step;
-extents that are arguments; several outputs. What a schedule has says `kit.random_steps`.
+that need not begin at 0; (place, value) reduced together; scans with stages inside a step; extents
+that are arguments; several outputs. `kit.random_steps` describes the schedules.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAKERS = (
 
 @dataclass(frozen=True)
 class Graph:
-    """What a function of it takes: inputs, outputs and then `sizes`; `kind` is its last stage's."""
+    """The inputs, outputs and sizes of a graph's function; `kind` is the kind of its last stage."""
 
     kind: str
     inputs: list[Source]
@@ -57,12 +57,12 @@ class Graph:
 
     @property
     def numbers(self) -> list[int]:
-        """The values of the sizes."""
+        """The values of the size arguments."""
         return list(self.extents.sizes)
 
 
 def random_graph(draw: random.Random, gpu: bool) -> Graph:
-    """One to four stages over one to three inputs; for a CPU some are large."""
+    """One to four stages over one to three inputs; some graphs for a CPU are large."""
     way = draw.random()
     extents = Extents(draw, symbolic=way < 0.2, large=way > 0.85 and not gpu)
     inputs = [random_input(extents, f"X{n}") for n in range(draw.randrange(1, 4))]
@@ -71,7 +71,7 @@ def random_graph(draw: random.Random, gpu: bool) -> Graph:
     with np.errstate(all="ignore"):
         for number in range(draw.randrange(1, 5)):
             seen = every
-            if stages and draw.random() < 0.5:  # what is read is the stage before
+            if stages and draw.random() < 0.5:  # the stage reads the stage before it
                 seen = [*stages[-1], draw.choice(every), inputs[0]]
             kind, make = draw.choice(_MAKERS)
             stages.append(make(extents, seen, f"T{number}"))
@@ -82,7 +82,7 @@ def random_graph(draw: random.Random, gpu: bool) -> Graph:
 
 
 def _used(outputs: Sequence[Tensor]) -> set[Tensor]:
-    """Every tensor behind these."""
+    """Every tensor that the outputs depend on, the outputs included."""
     found: set[Tensor] = set()
     left = list(outputs)
     while left:
@@ -97,7 +97,7 @@ def _used(outputs: Sequence[Tensor]) -> set[Tensor]:
 
 @dataclass(frozen=True)
 class Trial:
-    """A graph in a random schedule: its steps as a person would write them, and the program."""
+    """A graph in a random schedule: its steps as a user would write them, and the program."""
 
     graph: Graph
     steps: list[str]
@@ -109,7 +109,7 @@ class Trial:
 
 
 def random_trial(seed: int, number: int, gpu: bool) -> Trial:
-    """Graph `number` of a seed. Raises ScheduleError where the steps do not fit together."""
+    """Graph `number` of a seed. Raises ScheduleError if the steps do not fit together."""
     draw = random.Random(f"{seed} {number}")
     return _scheduled(draw, random_graph(draw, gpu), gpu)
 
@@ -122,7 +122,7 @@ def _scheduled(draw: random.Random, graph: Graph, gpu: bool) -> Trial:
 
 
 def try_graph(seed: int, number: int, gpu: bool) -> Outcome:
-    """What becomes of graph `number` of a seed, run as `kit.random_programs.try_program` runs."""
+    """The outcome of graph `number` of a seed, run as in `kit.random_programs.try_program`."""
     draw = random.Random(f"{seed} {number}")
     graph = random_graph(draw, gpu)
     kind = f"{graph.kind}, {'GPU' if gpu else 'CPU'}"
@@ -140,11 +140,11 @@ def try_graph(seed: int, number: int, gpu: bool) -> Outcome:
 
 
 def _outcomes(trial: Trial) -> dict[str, str | None]:
-    """How it was run, and what was wrong then."""
+    """For each way to run the trial, the difference from the right result, or None."""
     graph, scheduled = trial.graph, trial.scheduled
     lowered = device_function(scheduled) if trial.gpu else lower_func(scheduled, CPU)
     found: dict[str, str | None] = {}
-    if not graph.extents.large:  # which takes the interpreter long
+    if not graph.extents.large:  # the interpreter would take too long for large graphs
         found["as scheduled"] = _interpreted(scheduled, graph, eager=False)
         found["as lowered"] = _interpreted(lowered, graph, eager=True)
     if trial.gpu:
@@ -165,7 +165,7 @@ def _interpreted(func: PrimFunc, graph: Graph, eager: bool) -> str | None:
             args = [*(s.array for s in graph.inputs), *outputs, *graph.numbers]
             interp.run(func, args, eager_select=eager)
     except interp.RaceError as error:
-        # Barriers come with lowering; a scan without threads of its own runs in all of them.
+        # Lowering adds the barriers; a scan without threads of its own runs in all threads.
         if not eager or "_scan" in str(error):
             return None
         return f"RaceError: {error}"
@@ -181,5 +181,5 @@ def _compared(outputs: Sequence[Array], graph: Graph) -> str | None:
 
 
 def make_handler() -> Callable[[tuple[int, int, bool]], Outcome]:
-    """The process that may die: (seed, number, for a GPU) to what became of the graph."""
+    """The handler of a process that may die: maps (seed, number, for a GPU) to an outcome."""
     return lambda request: try_graph(*request)

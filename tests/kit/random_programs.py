@@ -1,8 +1,8 @@
-"""Random programs of values of any type, random schedules of them, and what is right.
+"""Random programs of values of any type, in random schedules, and their right results.
 
-A program has inputs of several types, full of the values where meanings part, and one to three
-stages; one may be a reduction that has one exact result. Inputs and outputs lie at the edge of
-memory that nobody may touch, so that what reads or writes outside of them ends the process.
+A program has inputs of several types, full of the corner values of `kit.corners`, and one to three
+stages, one of which may be a reduction with one exact result. Inputs and outputs lie next to memory
+without access rights, so that an access outside of them ends the process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CPU = cpu_target(threads=2)
 
 @dataclass
 class Program:
-    """The tensors that a function of it takes, the stages to schedule, and all arrays."""
+    """The arguments of a program's function, the stages to schedule, and all arrays."""
 
     inputs: list[Tensor]
     stages: list[Tensor]
@@ -51,7 +51,7 @@ class Program:
 
 
 def random_program(draw: random.Random) -> Program:
-    """One to three stages over two axes; of a reduction, over one that the others read."""
+    """One to three stages over two axes; a reduction is over one, and other stages read it."""
     shape = draw.randrange(1, 8), draw.choice((1, 3, 8, 13, 16, 31, 32, 40))
     sources: list[Source] = []
     for number in range(draw.randrange(1, 4)):
@@ -84,7 +84,7 @@ def random_program(draw: random.Random) -> Program:
 
 
 def _modest(draw: random.Random, dtype: str, shape: tuple[int, int]) -> Array:
-    """Small numbers, which sums do not lose in others."""
+    """Small numbers, which sums do not absorb in others."""
     kind = DType(dtype)
     low = 0 if dtype == "bool" or dtype.startswith("u") else -4
     numbers = [draw.randrange(low, 5) for _ in range(shape[0] * shape[1])]
@@ -109,7 +109,7 @@ def _stage(
 def _reduction(
     draw: random.Random, shape: tuple[int, int], sources: Sequence[Source], name: str
 ) -> Source:
-    """The extremum of a row, or the sum of its integers, which wraps."""
+    """The extremum of a row, or the wrapping sum of a row of integers."""
     dtype = draw.choice((*INTS, *FLOATS))
     way = draw.randrange(3 if dtype in INTS else 2)
     reducer = (te.max, te.min, te.sum)[way]
@@ -126,7 +126,7 @@ def _reduction(
     (array,) = arrays
     if way == 2:
         return Source(tensor, np.sum(array, axis=1).astype(array.dtype))
-    # Of infinities alone it is the number that it begins from (docs/expressions.md).
+    # The extremum of infinities alone is the initial value (docs/expressions.md).
     kind = DType(dtype)
     begin = np.full((shape[0], 1), (kind.min_value, kind.max_value)[way], kind.numpy)
     return Source(tensor, (np.max, np.min)[way](np.hstack([begin, array]), axis=1))
@@ -144,9 +144,9 @@ def _used(tensor: Tensor) -> set[Tensor]:
 
 
 def random_schedule(draw: random.Random, program: Program, gpu: bool) -> Schedule:
-    """Stages inlined, computed inside of others or alone; loops cut, reordered and annotated.
+    """Stages inlined, attached to others or separate, with loops split, reordered and annotated.
 
-    Raises ScheduleError where the steps do not fit together.
+    Raises ScheduleError if the steps do not fit together.
     """
     sch = te.create_schedule(program.stages[-1].op)
     last = program.stages[-1]
@@ -167,7 +167,7 @@ def random_schedule(draw: random.Random, program: Program, gpu: bool) -> Schedul
 def _loops(
     draw: random.Random, sch: Schedule, tensor: Tensor, gpu: bool, bound: bool
 ) -> list[IterVar]:
-    """Cut, reorder and annotate the loops of a stage; those inside of which another may be."""
+    """Split, reorder and annotate the loops of a stage; return the loops to attach stages to."""
     stage = sch[tensor]
     operation = stage.op
     assert isinstance(operation, ComputeOp)
@@ -211,8 +211,11 @@ def _cut(draw: random.Random, stage: Stage, axis: IterVar) -> list[IterVar]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one program: how it is counted (the type of its output), what ("right", "refused" or
-    "wrong") became of it, and why."""
+    """The outcome of one program.
+
+    `group` is the type of its output, by which outcomes are counted. `what` is "right", "refused"
+    or "wrong", and `why` is the reason.
+    """
 
     group: str
     what: str
@@ -220,11 +223,11 @@ class Outcome:
 
 
 def try_program(seed: int, number: int, gpu: bool) -> Outcome:
-    """Program `number` of a seed in a random schedule.
+    """The outcome of program `number` of a seed in a random schedule.
 
-    The interpreter runs it as it is scheduled and as it is lowered (for a GPU down to what CUDA C
-    is printed from), reading both values of each Select that is left; for a CPU it is compiled and
-    run, too.
+    The interpreter runs it as scheduled and as lowered (for a GPU, down to the form from which CUDA
+    C is printed), and reads both values of each remaining Select. For a CPU the program is also
+    compiled and run.
     """
     draw = random.Random(f"{seed} {number}")
     program = random_program(draw)
@@ -260,12 +263,12 @@ def _interpreted(func: PrimFunc, program: Program, eager: bool) -> str | None:
 
 
 def make_handler() -> Callable[[tuple[int, int, bool]], Outcome]:
-    """The process that may die: (seed, number, for a GPU) to what became of the program."""
+    """The handler of a process that may die: maps (seed, number, for a GPU) to an outcome."""
     return lambda request: try_program(*request)
 
 
 def difference(found: Array, wanted: Array) -> str | None:
-    """Where two arrays are not the same; all zeros are one, and so are all NaN."""
+    """Where two arrays differ, or None; zeros of both signs are equal, and so are all NaN."""
     if wanted.dtype.kind in "iub":
         same = found == wanted
     else:

@@ -1,7 +1,8 @@
-"""Random values whose elements are read anywhere: at sums, quotients and remainders of axes, at
-what memory says, in types in which indices wrap.
+"""Random values that read elements anywhere.
 
-As in `kit.random_values` the indices are made side by side with the places that NumPy reads.
+Indices are sums, quotients and remainders of axes, values from memory, and values in types in which
+they wrap. As in `kit.random_values`, each index is drawn together with the positions that NumPy
+reads.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from kit.types import Array
 
 Place = tuple[Expr, Array]
 Axis = tuple[Expr, int, int]
-"""A variable, where it begins and where it ends."""
+"""A variable, its first value and its end."""
 NARROW = ("int8", "uint8", "int16", "uint16")
 
 
 class Reads(Values):
-    """Draws values over `axes` from sources of any shape; `sizes` are the extents without number.
+    """Draws values over `axes` from sources of any shape; `sizes` has the symbolic extents.
 
-    Quotients of floats are not drawn: loops may share the divisor.
+    Quotients of floats are not drawn, because loops may share the divisor.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class Reads(Values):
         return None
 
     def read(self, source: Source, depth: int = 2) -> Value:
-        """An element at any indices, whose own indices are data `depth` times."""
+        """An element at any indices, which are data nested up to `depth` times."""
         found = [self.index(extent, depth) for extent in source.array.shape]
         places = tuple(np.broadcast_to(at, self.shape) for _, at in found)
         array = source.array[places] if places else np.broadcast_to(source.array, self.shape)
         return Value(source.tensor[tuple(index for index, _ in found)], array)
 
     def guarded(self, source: Source) -> Value:
-        """An element at places between which there are none, or none beyond; a condition says."""
+        """An element that exists for some points only, under a condition that says for which."""
         inside = np.ones(self.shape, bool)
         indices: list[Expr] = []
         places: list[Array] = []
@@ -79,7 +80,7 @@ class Reads(Values):
     # -- indices
 
     def linear(self) -> Place:
-        """A sum of multiples of axes."""
+        """A random sum of multiples of axes."""
         number = self.draw.randrange(-3, 4)
         found: Place = op.const(number), np.full(self.shape, number)
         for axis, at in zip(self.axes, self.points, strict=True):
@@ -89,7 +90,7 @@ class Reads(Values):
         return found
 
     def index(self, extent: int, depth: int = 2) -> Place:
-        """A place in a dimension of that extent."""
+        """An index into a dimension of this extent."""
         if extent in self.sizes and self.draw.random() < 0.6:
             return self._of_size(extent, self.sizes[extent])
         ways: list[Callable[[int, int], Place | None]] = [self._axis] * 5
@@ -152,7 +153,7 @@ class Reads(Values):
         return choose(condition.expr, a, b), np.where(condition.array, at_a, at_b)
 
     def _gathered(self, extent: int, depth: int) -> Place | None:
-        """Data of any integer type, as it is where it fits, else wrapped or clipped."""
+        """Data of any integer type as an index: unchanged if it fits, else wrapped or clipped."""
         found = [s for s in self.sources if s.array.dtype.kind in "iu"]
         if not found:
             return None
@@ -175,7 +176,7 @@ class Reads(Values):
         return te.abs(index), np.abs(np.fmod(toward_zero, extent))
 
     def _narrow(self, extent: int, _: int) -> Place:
-        """Computed in a type in which it wraps."""
+        """An index computed in a narrow type, in which it wraps."""
         index, at = super().place() if self.draw.random() < 0.5 else self.linear()
         dtype = self.draw.choice(NARROW)
         place: Place = te.cast(dtype, index), converted(at, dtype)
@@ -187,7 +188,7 @@ class Reads(Values):
         return self._held(place, extent)
 
     def _wrapping(self, place: Place) -> Place:
-        """A sum, difference or product with a number of its type."""
+        """A sum, difference or product with a constant of the same type."""
         index, at = place
         number = self.draw.choice((1, 7, 40, 100, 127))
         other: Place = te.const(number, index.dtype), np.array(number, at.dtype)
@@ -197,7 +198,7 @@ class Reads(Values):
         return function(place[0], other[0]), of_arrays(place[1], other[1])
 
     def _held(self, place: Place, extent: int) -> Place:
-        """The place in the dimension that is nearest, or the rest, in the type of an index."""
+        """The index clipped to the dimension or taken modulo its extent, in an index type."""
         dtype = self.draw.choice(("int32", "int32", "int64"))
         index, at = te.cast(dtype, place[0]), converted(place[1], dtype)
         if self.draw.random() < 0.4:
@@ -205,7 +206,7 @@ class Reads(Values):
         return _within((index, at), extent)
 
     def _of_size(self, extent: int, size: Var) -> Place:
-        """By an extent that is no number."""
+        """An index that uses a symbolic extent."""
         fits = self._axis(extent, 0)
         way = self.draw.randrange(6)
         if way < 2 and fits is not None:
@@ -223,7 +224,7 @@ class Reads(Values):
 
 
 def _within(place: Place, extent: int, size: Expr | None = None) -> Place:
-    """The place in the dimension that is the nearest."""
+    """The index clipped to the dimension."""
     index, at = place
     last = extent - 1 if size is None else size - 1
     return op.max_(op.min_(index, last), 0), at.clip(0, extent - 1)

@@ -1,4 +1,4 @@
-"""Random recurrences of one or two states, with stages inside of a step, as NumPy runs them."""
+"""Random recurrences of one or two states, with stages inside a step, computed by NumPy, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kit.random_values import INTS, Source
 from kit.types import Array
 
 Step = Callable[[int, Sequence[Array], Sequence[Array]], Array]
-"""An array at step t, from the states so far and what earlier stages of the step have left."""
+"""An array at step t, from the states so far and the earlier stages of the step."""
 _COMBINES: list[tuple[Callable[..., Expr], Callable[..., Array]]] = [
     *((op.add, np.add), (op.sub, np.subtract), (op.mul, np.multiply)),
     *((op.max_, np.maximum), (op.min_, np.minimum), (te.bitwise_xor, np.bitwise_xor)),
@@ -26,7 +26,7 @@ _COMBINES: list[tuple[Callable[..., Expr], Callable[..., Array]]] = [
 
 
 def random_scan(extents: Extents, sources: Sequence[Source], name: str) -> list[Source]:
-    """The states of a recurrence of integers."""
+    """The states of a random recurrence of integers."""
     draw = extents.draw
     steps = draw.choice((2, 3, 5, 8))
     first = draw.choice((1, 1, 2)) if steps > 2 else 1
@@ -76,7 +76,7 @@ class _Scan:
         return [Source(t, array) for t, array in zip(tensors, arrays, strict=True)]
 
     def begin(self, name: str) -> Source:
-        """The first steps of a state."""
+        """The initial steps of a state."""
         shape = self.first, *self.shape
         arrays: list[Array] = []
 
@@ -92,7 +92,7 @@ class _Scan:
         return Reads(self.extents.draw, each, self.reads, self.extents.sizes)
 
     def step(self, name: str, summed: bool) -> tuple[Tensor, Step]:
-        """A stage of a step: of states before it, of the stages so far and of other tensors."""
+        """A stage of a step, over earlier states, earlier stages of the step and other tensors."""
         draw = self.extents.draw
         times = draw.choice((2, 3))
         k = te.reduce_axis((0, times), name="k")
@@ -122,7 +122,7 @@ class _Scan:
         return te.compute(self.whole, value, name=name), made[0]
 
     def element(self, axes: Sequence[Var]) -> tuple[Expr, Step]:
-        """An element of a state at an earlier step, or of a stage of this one."""
+        """An element of a state at an earlier step, or of a stage of this step."""
         draw, (time, *rest) = self.extents.draw, axes
         found = [self.within(axis, extent) for axis, extent in zip(rest, self.shape)]
         indices, places = [i for i, _ in found], np.ix_(*(at for _, at in found))
@@ -135,7 +135,7 @@ class _Scan:
         return state, lambda t, states, left: states[which][t - back][places]
 
     def within(self, axis: Var, extent: int) -> tuple[Expr, Array]:
-        """An index of one axis, and the places at its points."""
+        """An index of one axis, and its values at all points of the axis."""
         draw, at = self.extents.draw, np.arange(extent)
         way = draw.random()
         if way < 0.6:

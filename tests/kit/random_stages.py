@@ -1,4 +1,4 @@
-"""Random stages of any shape, one or several values each, with what NumPy makes of them."""
+"""Random stages of any shape, with one or several values each, and their results by NumPy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGE = (1, 3, 4, 8, 15, 16, 17, 31, 32, 33, 48, 64)
 
 @dataclass
 class Extents:
-    """Draws extents; `symbolic` ones are arguments, `large` ones fill vectors of any width."""
+    """Draws extents: with `symbolic`, some are arguments; with `large`, they fill any vector."""
 
     draw: random.Random
     symbolic: bool = False
@@ -35,7 +35,7 @@ class Extents:
     sizes: dict[int, Var] = field(default_factory=dict)
 
     def shape(self, most: int = 300) -> Shape:
-        """One to three extents, of `most` elements; of seven times as many where they are large."""
+        """One to three extents with at most `most` elements, seven times as many if `large`."""
         some, most = (_LARGE, most * 7) if self.large else (_EXTENTS, most)
         while True:
             found = tuple(self.draw.choice(some) for _ in range(self.draw.choice((1, 2, 2, 3))))
@@ -43,7 +43,7 @@ class Extents:
                 return found
 
     def reduced(self) -> list[tuple[IterVar, int, int]]:
-        """One or two axes of a reduction, with their begins and ends."""
+        """One or two reduction axes, with their begins and ends."""
         found = []
         some = (1, 3, 4, 8, 16, 17, 32, 33) if self.large else (1, 2, 3, 5, 7, 8, 12)
         for number in range(self.draw.choice((1, 1, 2))):
@@ -54,7 +54,7 @@ class Extents:
         return found
 
     def named(self, shape: Shape) -> tuple[Expr | int, ...]:
-        """The shape with some extents as variables, one for each number."""
+        """The shape with some extents replaced by variables, one variable for each number."""
         if not self.symbolic:
             return shape
         return tuple(self._named(n) if self.draw.random() < 0.5 else n for n in shape)
@@ -67,7 +67,7 @@ class Extents:
 
 
 def random_input(extents: Extents, name: str) -> Source:
-    """Corners of a type, small numbers, or those that are indices."""
+    """An input of corner values, of small numbers, or of small indices."""
     draw = extents.draw
     dtype, shape, way = draw.choice(TYPES), extents.shape(), draw.random()
     count, kind = int(np.prod(shape)), DType(dtype)
@@ -81,7 +81,7 @@ def random_input(extents: Extents, name: str) -> Source:
 
 
 def random_map(extents: Extents, sources: Sequence[Source], name: str) -> list[Source]:
-    """One to three values, each a function of a point."""
+    """A stage of one to three values, each a function of the point."""
     draw, shape = extents.draw, extents.shape()
     types = [draw.choice(TYPES) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
     arrays: list[Array] = []
@@ -96,7 +96,7 @@ def random_map(extents: Extents, sources: Sequence[Source], name: str) -> list[S
 
 
 def random_reduction(extents: Extents, sources: Sequence[Source], name: str) -> list[Source]:
-    """A reduction with one exact result, perhaps where a condition holds, or from a value on."""
+    """A reduction with one exact result, perhaps with a condition or an initial value."""
     draw, shape = extents.draw, extents.shape(64)
     dtype = draw.choice((*INTS, *FLOATS, *SMALL, "bool"))
     reducer, fold = _reducer(draw, dtype)
@@ -121,7 +121,7 @@ def random_reduction(extents: Extents, sources: Sequence[Source], name: str) -> 
 
 
 def random_best(extents: Extents, sources: Sequence[Source], name: str) -> list[Source]:
-    """The extremum and where it is first, which are reduced together."""
+    """The extremum and its first place, which are reduced together."""
     draw, shape = extents.draw, extents.shape(64)
     dtype = draw.choice((*INTS, *FLOATS, "bfloat16"))
     number = draw.choice(("int32", "int32", "int64", "int16", "uint8"))
@@ -133,7 +133,7 @@ def random_best(extents: Extents, sources: Sequence[Source], name: str) -> list[
         reads = _inside(extents, axes, shape, reduced, sources)
         found = reads.of(dtype, draw.randrange(2))
         expr, array = found.expr, np.broadcast_to(found.array, reads.shape)
-        if DType(dtype).is_float:  # no NaN, which is neither larger nor smaller
+        if DType(dtype).is_float:  # no NaN, which compares neither larger nor smaller
             wanted = np.isnan(array.astype(np.float64))
             expr = te.select(op.eq(expr, expr), expr, te.const(0, dtype))
             array = np.where(wanted, np.zeros((), array.dtype), array)
@@ -167,13 +167,13 @@ def _inside(
     reduced: Sequence[tuple[IterVar, int, int]],
     sources: Sequence[Source],
 ) -> Reads:
-    """What a reduction over `reduced` reads."""
+    """The reads of a reduction over `reduced`."""
     every = [*_over(axes, shape), *((axis.var, first, end) for axis, first, end in reduced)]
     return Reads(extents.draw, every, sources, extents.sizes)
 
 
 def _condition(reads: Reads) -> tuple[dict[str, Any], Array]:
-    """The option `where` of a reduction, or none, and the points that it takes."""
+    """The option `where` of a reduction, or no option, and the points that it selects."""
     if reads.draw.random() < 0.75:
         return {}, np.ones(reads.shape, bool)
     asked = reads.of("bool", 1)
@@ -181,7 +181,7 @@ def _condition(reads: Reads) -> tuple[dict[str, Any], Array]:
 
 
 def _constants(value: Expr, shape: Shape) -> Array:
-    """A constant of a reduction as the array of a stage."""
+    """A constant of a reduction, as an array of the stage's shape."""
     assert isinstance(value, IntImm | FloatImm)
     kind = value.dtype
     through = kind.numpy if kind.is_integral else np.float64
@@ -191,7 +191,7 @@ def _constants(value: Expr, shape: Shape) -> Array:
 def _folded(
     fold: Fold, start: Sequence[Array], values: Sequence[Array], holds: Array, shape: Shape
 ) -> tuple[Array, ...]:
-    """`values` of the axes after `shape`, one after another where the condition holds."""
+    """`values` folded over the axes behind `shape`, in order, where the condition holds."""
     count = holds.size // int(np.prod(shape))
     taken = holds.reshape(*shape, count)
     apart = [np.broadcast_to(v, holds.shape).reshape(*shape, count) for v in values]
@@ -206,7 +206,7 @@ def _folded(
 
 
 def _reducer(draw: random.Random, dtype: str) -> tuple[Reducer, Fold]:
-    """A reduction whose order does not matter, and what it makes of two arrays."""
+    """A reduction whose result does not depend on the order, and its NumPy function."""
     kind = DType(dtype)
     ones = -1 if kind.is_int else int(kind.max_value) if kind.is_integral else 0
     largest: Fold = lambda a, b: in_float32(np.maximum, a, b)  # noqa: E731  beside the others
@@ -233,7 +233,7 @@ def _reducer(draw: random.Random, dtype: str) -> tuple[Reducer, Fold]:
 
 
 def _best(larger: bool) -> tuple[Reducer, Fold]:
-    """(place, value): the better value, of equal ones the first place."""
+    """The reduction of (place, value) to the better value; of equal values to the first place."""
 
     def combine(x: tuple[Var, Var], y: tuple[Var, Var]) -> tuple[Expr, Expr]:
         beats = x[1] > y[1] if larger else x[1] < y[1]

@@ -1,12 +1,13 @@
-"""Random flat programs of statements, and whether compiled code does what the interpreter does.
+"""Random flat programs of statements; compiled code must do what the interpreter does.
 
-A program is text: loops that carry values from one iteration to the next (serial and unrolled, from
-below 0 on, with bounds that depend on other loops), in-place updates, conditions, variables of
-indices and of data, `while`, allocations inside of loops, all with values of several types. What it
-means is what the interpreter makes of it as it is written; it is run as lowered for this machine's
-CPU and compiled, with all of LLVM's work and with less, for sets of features that the CPU has.
+A program is text: loops that carry values between iterations (serial and unrolled, with begins
+below 0 and bounds that depend on other loops), in-place updates, conditions, variables of indices
+and of data, `while`, and allocations inside loops, with values of several types. The meaning of a
+program is the interpreter's result for the text as written. The program is also interpreted as
+lowered for this machine's CPU, and compiled with all and with few of LLVM's passes, for sets of
+features that the CPU has.
 
-Integers are divided by whatever there is, 0 included; int32 and int64 are kept from overflowing.
+Integers are divided by anything, including 0; int32 and int64 are kept from overflowing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FLOATS = ("float32", "float32", "float64", "float16", "bfloat16")
 LOCAL = ("int32", "int64", "int8", "uint8", "float32")
 SIZES = (1, 5, 16, 17, 33, 64)
 LOOPS, DEPTH = 5, 4
-"""The most loops, and blocks, around a statement."""
+"""The largest number of loops, and of blocks, around a statement."""
 
 _AVX2 = "+avx,+avx2,+fma"
 FEATURES = {
@@ -51,7 +52,7 @@ FEATURES = {
 
 @dataclass(frozen=True)
 class Index:
-    """The text of an int32 value of indices alone, within [low, high]."""
+    """The text of an int32 value computed from indices alone, in [low, high]."""
 
     text: str
     low: int
@@ -60,7 +61,7 @@ class Index:
 
 @dataclass(frozen=True)
 class Place:
-    """A buffer of `size` elements, or (size 0) a variable that holds data."""
+    """A buffer of `size` elements, or, with size 0, a variable that holds data."""
 
     name: str
     dtype: str
@@ -70,7 +71,7 @@ class Place:
 
 @dataclass
 class Statements:
-    """The text of a program; the arrays that it reads, and those that it changes."""
+    """The text of a program, the arrays it reads, and the arrays it changes."""
 
     text: str
     inputs: list[Array]
@@ -79,7 +80,7 @@ class Statements:
 
 
 def random_statements(draw: random.Random) -> Statements:
-    """One to three inputs and outputs, one to three statements with what is inside of them."""
+    """One to three inputs and outputs, and one to three statements with nested ones."""
     writer = _Writer(draw)
     read, written = (
         [
@@ -104,7 +105,7 @@ def _numbers(draw: random.Random, place: Place) -> Array:
 
 
 class _Writer:
-    """Writes statements; what they may read and write, and how deep they stand."""
+    """Writes statements; it tracks what they may read and write, and the nesting depth."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
@@ -120,7 +121,7 @@ class _Writer:
     # -- statements
 
     def block(self, depth: int, count: int) -> str:
-        """Statements one after another; what is declared there is known there."""
+        """Statements in sequence; their declarations are visible in this block only."""
         places, indices = list(self.places), list(self.indices)
         parts: list[str] = []
         for _ in range(count):
@@ -140,7 +141,7 @@ class _Writer:
         return "\n".join(parts)
 
     def allocation(self) -> str:
-        """Memory of its own, filled before it is read."""
+        """An allocation that is filled before it is read."""
         name, k, size = self.fresh("S"), self.fresh("k"), self.draw.choice((1, 4, 8, 17))
         dtype, scope = self.draw.choice(LOCAL), self.draw.choice(("global", "local"))
         value = _converted(self.value("int32", 1), "int32", dtype)
@@ -167,7 +168,7 @@ class _Writer:
         return textwrap.indent(self.block(depth + 1, self.draw.choice(counts)), "    ")
 
     def repetition(self, depth: int) -> str:
-        """A `while` that counts up to a number that may be there at once."""
+        """A `while` that counts up to a number; it may not run at all."""
         name, most = self.fresh("c"), self.draw.randrange(4)
         text = f'{name} = allocate((1,), int32, "local")\n{name}[0] = {self.index().text} % 3\n'
         text += f"while {name}[0] < {most}:\n{self.inside(depth, (1, 2))}\n"
@@ -197,7 +198,7 @@ class _Writer:
         return f"for {name} in {kind}({bounds}):\n{pragma}{body}"
 
     def bounds_from(self, name: str, other: Index, low: int, extent: int) -> tuple[str, Index]:
-        """A loop that begins, or ends, where another index says; it may not run at all."""
+        """A loop that begins or ends at another index; it may not run at all."""
         way, x = self.draw.random(), other.text
         if way < 0.4:
             index = Index(name, other.low, other.high + extent - 1)
@@ -211,7 +212,7 @@ class _Writer:
         )
 
     def store(self) -> str:
-        """An element written, or changed in place."""
+        """A store to an element, perhaps an in-place update."""
         draw = self.draw
         place = draw.choice([p for p in self.places if p.writable])
         dtype, at = place.dtype, f"{place.name}[{self.at(place.size)}]"
@@ -227,7 +228,7 @@ class _Writer:
     # -- values
 
     def index(self) -> Index:
-        """A value of the loops and variables around, or a number."""
+        """An expression over the loops and variables in scope, or a number."""
         draw = self.draw
         if not self.indices or draw.random() < 0.1:
             number = draw.randrange(-3, 8)
@@ -262,7 +263,7 @@ class _Writer:
         return Index(text, choose(x.low, y.low), choose(x.high, y.high))
 
     def at(self, size: int) -> str:
-        """An index inside of a buffer."""
+        """An index that is inside a buffer of `size` elements."""
         index, way = self.index(), self.draw.random()
         if index.low >= 0 and index.high < size and way < 0.9:
             return index.text
@@ -301,7 +302,7 @@ class _Writer:
             return f"{draw.choice(('Select', 'if_then_else'))}({self.condition()}, {a}, {b})"
         if way < 0.86:
             other = draw.choice(INTS + FLOATS)
-            rounded_late = other in ("float16", "bfloat16")  # their sums may be those of float32
+            rounded_late = other in ("float16", "bfloat16")  # their sums may be computed in float32
             text = self.read(other) if rounded_late else self.value(other, depth - 1)
             return _converted(text, other, dtype)
         if "float" in dtype:
@@ -329,17 +330,17 @@ def _converted(text: str, found: str, wanted: str) -> str:
 
 
 def _sum(dtype: str, a: str, b: str) -> str:
-    """Of int32 and int64, which must not overflow, that of remainders."""
+    """A sum; int32 and int64 are reduced modulo 1000 first, because they must not overflow."""
     if dtype in ("int32", "int64"):
         return f"({a} % {dtype}(1000) + {b} % {dtype}(1000))"
     return f"({a} + {b})"
 
 
-# -- what becomes of them
+# -- running the programs
 
 
 def targets() -> dict[str, Target]:
-    """This machine's CPU, and CPUs with some of its features."""
+    """This machine's CPU, and CPUs with a part of its features."""
     here = {"this CPU": CPU}
     has = set(CPU.features.split(","))
     for name, (cpu, features, width) in FEATURES.items():
@@ -349,7 +350,7 @@ def targets() -> dict[str, Target]:
 
 
 def try_statements(seed: int, number: int) -> Outcome:
-    """Program `number` of a seed: as lowered and compiled it does what it does as written."""
+    """The outcome of program `number` of a seed, for lowering and compiling against its text."""
     draw = random.Random(f"{seed} {number}")
     program = random_statements(draw)
     func = parse_func(program.text)
@@ -374,7 +375,7 @@ def try_statements(seed: int, number: int) -> Outcome:
 def _results(
     draw: random.Random, func: PrimFunc, program: Statements, target: Target
 ) -> Iterator[tuple[str, list[Array]]]:
-    """What the program writes, one way after another."""
+    """The outputs of the program for each way to run it."""
     lowered = lower_func(func, CPU)
     found = [array.copy() for array in program.outputs]
     with np.errstate(all="ignore"):
@@ -393,7 +394,7 @@ def _results(
 
 
 def _unlike(found: Array, wanted: Array) -> str | None:
-    """Where they are not the same; floats may be rounded once less, or in another order."""
+    """Where two arrays differ, or None; floats may be rounded once less or in another order."""
     if wanted.dtype.kind in "iub":
         return difference(found, wanted)
     x, y = (array.astype(np.float64) for array in (found, wanted))
@@ -405,5 +406,5 @@ def _unlike(found: Array, wanted: Array) -> str | None:
 
 
 def make_handler() -> Callable[[tuple[int, int]], Outcome]:
-    """The process that may die: (seed, number) to what became of the program."""
+    """The handler of a process that may die: maps (seed, number) to an outcome."""
     return lambda request: try_statements(*request)

@@ -1,10 +1,11 @@
-"""Random schedules of any graph, by all primitives, some of which do not fit and are left out.
+"""Random schedules of any graph, with all primitives; steps that do not fit are left out.
 
-For a CPU steps come in any order: splits, fusions, orders, vectors, unrolled and parallel loops,
-`compute_at` anywhere, inlining, caches of caches, `rfactor` whose stages are placed anywhere,
-`double_buffer`, `storage_align`, `prefetch`, `set_scope`, pragmas. For a GPU, too, and then each
-stage is bound: to blocks, virtual threads and threads, with its reduction across threads (directly,
-or by `rfactor`), or it is placed in a reader, where the threads share its work.
+For a CPU, steps come in any order: splits, fusions, reorderings, vectorised, unrolled and parallel
+loops, `compute_at` anywhere, inlining, caches of caches, `rfactor` with its stages placed anywhere,
+`double_buffer`, `storage_align`, `prefetch`, `set_scope`, pragmas. For a GPU the same steps are
+followed by a binding of each stage. A stage is bound to blocks, virtual threads and threads,
+perhaps with its reduction across threads (directly or by `rfactor`), or it is placed in a reader,
+where the threads share its work.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FACTORS = (1, 2, 3, 4, 5, 7, 8, 16, 16)
 
 
 def random_steps(draw: random.Random, schedule: Schedule, gpu: bool) -> list[str]:
-    """Changes the schedule; the steps, as a person would write them."""
+    """Change the schedule at random; return the steps as a user would write them."""
     steps = _Steps(draw, schedule, gpu)
     if gpu:
         steps.some(draw.randrange(4))
@@ -43,7 +44,7 @@ class _Steps:
         self.scopes = ("local", "shared") if gpu else ("global", "global", "local")
 
     def some(self, count: int) -> None:
-        """That many steps, or fewer where they do not fit."""
+        """Try `count` steps and leave out those that do not fit."""
         loops = [self.split, self.fuse, self.reorder, self.annotate, self.vectorize]
         stages: list[Callable[[Stage], None]] = [self.inline, self.cache_write, self.cache_read]
         stages += [self.rfactor, self.rfactor]
@@ -60,7 +61,7 @@ class _Steps:
             self.attempt(step, stage)
 
     def attempt(self, step: Callable[[Stage], None], stage: Stage) -> bool:
-        """Whether it fits."""
+        """Apply a step; return whether it fits."""
         try:
             step(stage)
         except ScheduleError:
@@ -71,7 +72,7 @@ class _Steps:
         self.done.append(f"s[{stage.name}].{text}")
 
     def stages(self) -> list[Stage]:
-        """Those that compute."""
+        """The stages that compute."""
         return [s for s in self.schedule.stages if isinstance(s.op, ComputeOp)]
 
     def readers(self, stage: Stage) -> list[Stage]:
@@ -90,7 +91,7 @@ class _Steps:
     def cut(
         self, stage: Stage, loop: IterVar, number: int, outer: bool = False
     ) -> tuple[IterVar, IterVar]:
-        """The outer loop, which has `number` iterations if `outer`, and the inner one."""
+        """Split a loop into (outer, inner); `number` is the outer extent if `outer`, else inner."""
         found = stage.split(loop, nparts=number) if outer else stage.split(loop, factor=number)
         self.note(stage, f"split({_name(loop)}, {'nparts' if outer else 'factor'}={number})")
         return found
@@ -129,10 +130,10 @@ class _Steps:
         stage.pragma(loop, key, value)
         self.note(stage, f"pragma({_name(loop)}, {key!r}, {value})")
 
-    # -- where stages are, and what they are kept in
+    # -- placement and storage
 
     def place(self, stage: Stage) -> None:
-        """In a loop of its reader, or rarely of one of several, or of any stage."""
+        """Attach the stage to a loop of its reader, rarely of one of several or of any stage."""
         found = self.readers(stage)
         if not self.gpu and self.draw.random() < 0.1:
             found = [s for s in self.stages() if s is not stage]
@@ -207,7 +208,7 @@ class _Steps:
     # -- threads
 
     def bind_all(self) -> None:
-        """Every stage in blocks and threads of its own, or in a loop of a reader."""
+        """Bind every stage to blocks and threads, or place it in a loop of a reader."""
         inside: set[Stage] = set()
         for stage in reversed(list(self.schedule.stages)):
             if isinstance(stage.op, PlaceholderOp) or stage.attach_type is AttachType.INLINE:
@@ -226,19 +227,19 @@ class _Steps:
                 self.attempt(self.bind, stage)
 
     def scan_threads(self, stage: Stage) -> None:
-        """Threads in which all steps run."""
+        """Bind the threads in which all steps of a scan run."""
         count = self.threads
         stage.env_threads([te.thread_axis((0, count), "threadIdx.x")])
         self.note(stage, f'env_threads([te.thread_axis((0, {count}), "threadIdx.x")])')
 
     def placed(self, stage: Stage) -> bool:
-        """Whether it is in a loop of a reader now."""
+        """Try to place the stage in a loop of a reader; return whether it is attached to one."""
         if stage.is_output or not self.attempt(self.place, stage):
             return False
         return stage.attach_type is AttachType.SCOPE
 
     def inner(self, stage: Stage) -> None:
-        """A stage in a loop of another: work of all threads, or in vectors, in some memory."""
+        """Schedule a stage inside another: shared by all threads or vectorised, in some scope."""
         shared = self.draw.random() < 0.5
         if self.draw.random() < 0.8:
             some = ("shared", "shared", "shared.dyn", "warp") if shared else ("local", "shared")
@@ -259,7 +260,7 @@ class _Steps:
             self.align(stage)
 
     def share(self, stage: Stage) -> None:
-        """The work of all threads."""
+        """Share the work of the stage among all threads."""
         assert isinstance(stage.op, ComputeOp)
         axes = list(stage.op.axis)
         if stage.leaf_iter_vars[: len(axes)] == axes:
@@ -267,7 +268,7 @@ class _Steps:
             self.thread(stage, last, "threadIdx.x")
 
     def bind(self, stage: Stage) -> None:
-        """Blocks and threads, virtual ones between them; or a reduction across threads."""
+        """Bind blocks and threads, perhaps with virtual threads, or reduce across threads."""
         spatial = [v for v in stage.leaf_iter_vars if v.kind == IterKind.DATA_PAR]
         reduced = [v for v in stage.leaf_iter_vars if v.kind == IterKind.REDUCE]
         if not spatial:
@@ -291,7 +292,7 @@ class _Steps:
             self.cut(stage, self.draw.choice(reduced), self.draw.choice((2, 3, 4)))
 
     def across_threads(self, stage: Stage, block: IterVar, loop: IterVar) -> None:
-        """Each thread a part of the reduction, and then all of them together."""
+        """Let each thread do a part of the reduction, and combine the parts of all threads."""
         outer, inner = self.cut(stage, loop, self.threads, outer=self.draw.random() < 0.4)
         thread = self.draw.choice((outer, inner))
         if self.draw.random() < 0.6:

@@ -1,9 +1,9 @@
-"""Random values of any type over axes, as TIR and, computed at once with NumPy, as an array.
+"""Random values of any type over axes, as TIR and, at the same time, as a NumPy array.
 
-The two are made side by side, operator by operator: the array does not come from the TIR. What has
-no one exact value is not drawn: sums of products (which may be fused), quotients by what loops
-share (which become products), the sign of a zero that a minimum chooses, small floats that are
-computed with before they are rounded.
+Both are built side by side, operator by operator; the array is not derived from the TIR. Values
+without one exact result are not drawn: sums of products (which may be fused), quotients with a
+divisor that loops share (which become products), the sign of a zero that a minimum chooses, and
+small floats that are computed with before they are rounded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRAPPING: list[tuple[Callable[..., Expr], Callable[..., Array]]] = [
 
 @dataclass(frozen=True)
 class Value:
-    """`expr` at every point of the axes is `array` there; `product`: a sum may be fused with it."""
+    """A TIR expression and its array over all points; `product` means that a sum may fuse it."""
 
     expr: Expr
     array: Array
@@ -54,16 +54,16 @@ class Value:
 
 @dataclass(frozen=True)
 class Source:
-    """A tensor that can be read, and its elements."""
+    """A tensor that can be read, and its elements as an array."""
 
     tensor: Tensor
     array: Array
 
 
 class Values:
-    """Draws values over axes that go through `shape`, from `begins` or 0 on, from `sources`.
+    """Draws values over axes of extents `shape`, which begin at `begins` or 0, from `sources`.
 
-    Elements are read where the point is; sources are as large as `shape`, or rows of it.
+    Elements are read at the point itself. Sources have the shape `shape`, or are rows of it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Values:
         self.points = [at + begin for at, begin in zip(np.indices(shape), begins, strict=True)]
 
     def of(self, dtype: str, depth: int) -> Value:
-        """A value of that type."""
+        """A random value of type `dtype`."""
         if depth == 0 or self.draw.random() < 0.1:
             return self.leaf(dtype)
         makers: list[Callable[[str, int], Value]] = [self.selected, self.extremum, self.cast]
@@ -95,7 +95,7 @@ class Values:
             makers = [self.condition, self.selected, self.cast]
         return self.draw.choice(makers)(dtype, depth - 1)
 
-    # -- what is there
+    # -- leaves
 
     def leaf(self, dtype: str) -> Value:
         found = [s for s in self.sources if s.tensor.dtype.name == dtype]
@@ -121,12 +121,12 @@ class Values:
         return Value(op.const(number, dtype), array)
 
     def place(self) -> tuple[Expr, Array]:
-        """A small number that says where the point is."""
+        """The value of one axis: a small number that depends on the point."""
         which = self.draw.randrange(len(self.axes))
         return self.axes[which], self.points[which]
 
     def read(self, source: Source) -> Value:
-        """An element of a tensor: as it lies, mirrored, or of one row or column."""
+        """An element of a tensor: at the point, mirrored, or in a fixed row or column."""
         indices: list[Expr] = []
         places: list[Array] = []
         for axis, at, extent in zip(self.axes, self.points, source.array.shape, strict=False):
@@ -144,7 +144,7 @@ class Values:
         return Value(source.tensor[tuple(indices)], source.array[tuple(places)])
 
     def guarded(self, source: Source) -> Value:
-        """An element that is there for a part of the points; the condition says for which."""
+        """An element that exists for some points only, under a condition that says for which."""
         steps = [self.draw.randrange(-3, 4) for _ in source.array.shape]
         inside = np.ones(self.shape, bool)
         indices: list[Expr] = []
@@ -171,7 +171,7 @@ class Values:
         conditions: list[Expr],
         inside: Array,
     ) -> Value:
-        """An element where all conditions hold, which is `inside`; elsewhere another value."""
+        """An element where all conditions hold (the points `inside`), elsewhere another value."""
         if not conditions:
             return self.read(source)
         if self.draw.random() < 0.4:
@@ -185,14 +185,14 @@ class Values:
         return self._choice(Value(te.all(*conditions), inside), value, other)
 
     def on_axes(self) -> Value:
-        """A condition that asks where the point is."""
+        """A condition that depends on the point alone."""
         where, at = self.place()
         number = self.draw.randrange(1, 6)
         if self.draw.random() < 0.5:
             return Value(where < number, at < number)
         return Value(op.eq(where % number, 0), at % number == 0)
 
-    # -- what is made of it
+    # -- operators
 
     def selected(self, dtype: str, depth: int) -> Value:
         condition = self.of("bool", depth)
@@ -238,8 +238,11 @@ class Values:
         return self.converted(self.of(self.draw.choice(TYPES), depth), dtype)
 
     def converted(self, a: Value, dtype: str) -> Value:
-        """`a` as `dtype`. Floats that become integers saturate, NaN becomes 0; floats of up to 16
-        bits are made from float32."""
+        """`a` as `dtype`.
+
+        Floats that become integers saturate, and NaN becomes 0. Floats of up to 16 bits are made
+        from float32.
+        """
         if a.dtype == dtype:
             return a
         wide = dtype in FLOATS
@@ -250,7 +253,7 @@ class Values:
         return Value(op.neg(a.expr), in_float32(np.subtract, zero, a.array), a.product)
 
     def whole(self, dtype: str, depth: int) -> Value:
-        """Arithmetic of integers, which wraps."""
+        """Wrapping arithmetic of integers."""
         a, b = self.of_data(dtype, depth), self.of(dtype, depth)
         way = self.draw.randrange(4)
         if way == 3:
@@ -259,7 +262,7 @@ class Values:
         return Value(function(a.expr, b.expr), of_arrays(a.array, b.array))
 
     def bits(self, dtype: str, depth: int) -> Value:
-        """Bits, and shifts by what may be beyond them."""
+        """Bit operations, and shifts by counts that may exceed the bits of the type."""
         a, b = self.of_data(dtype, depth), self.of_data(dtype, depth)
         bits = DType(dtype).bits
         count = b.array & np.array(bits - 1, b.array.dtype)
@@ -274,7 +277,7 @@ class Values:
         return Value(function(a.expr, b.expr), array)
 
     def divided(self, dtype: str, depth: int) -> Value:
-        """Quotients and remainders by data: those by 0 are 0."""
+        """Quotients and remainders by data; dividing by 0 gives 0."""
         a = self.of_data(dtype, depth)
         if self.draw.random() < 0.4:
             number = self.draw.choice((1, 2, 3, 7, 8, 64))
@@ -283,7 +286,7 @@ class Values:
             b = Value(op.const(number, dtype), np.full(self.shape, number, a.array.dtype))
         else:
             b = self.of_data(dtype, depth)
-        if self.draw.random() < 0.3:  # what is divisible, where it does not wrap
+        if self.draw.random() < 0.3:  # a multiple of the divisor, unless it wraps
             a = Value(op.mul(a.expr, b.expr), np.multiply(a.array, b.array))
         function, of_arrays = self.draw.choice(_DIVISIONS)
         zero = b.array == 0
@@ -291,7 +294,7 @@ class Values:
         return Value(function(a.expr, b.expr), np.where(zero, np.zeros_like(array), array))
 
     def of_data(self, dtype: str, depth: int) -> Value:
-        """A value that surely comes from memory, whatever is inlined: its arithmetic wraps."""
+        """A value that comes from memory, even after inlining, so that its arithmetic wraps."""
         a = self.of(dtype, depth)
         one = self.read(self.draw.choice(self.inputs))
         if one.dtype == dtype and self.draw.random() < 0.5:
@@ -300,7 +303,7 @@ class Values:
         return Value(te.bitwise_xor(a.expr, mixed.expr), a.array ^ mixed.array)
 
     def computed(self, dtype: str, depth: int) -> Value:
-        """Sums, products and quotients of floats."""
+        """Sums, differences, products and quotients of floats."""
         a, b = self.of(dtype, depth), self.of(dtype, depth)
         way = self.draw.randrange(5)
         if way < 2:
@@ -316,19 +319,19 @@ class Values:
         return self.negative(a)
 
     def divisor(self) -> Value | None:
-        """What loops do not share, of an input: the sign of a zero in a stage is not known."""
+        """An input at the point as divisor; a stage could have lost the sign of a zero."""
         source = self.draw.choice(self.inputs)
         return Value(source.tensor[tuple(self.axes)], source.array)
 
     def unfused(self, a: Value) -> Value:
-        """`a`, or half of its type's numbers where it is a product."""
+        """`a`, or, if it is a product, its conversion to int64 and back, which cannot be fused."""
         if not a.product:
             return a
         wider = self.converted(a, "int64")
         return self.converted(wider, a.dtype)
 
     def rounded(self, dtype: str, depth: int) -> Value:
-        """Functions whose result is exact, or rounded once."""
+        """Functions whose result is exact or correctly rounded."""
         a = self.of(dtype, depth)
         name, function = self.draw.choice(
             [
@@ -340,7 +343,7 @@ class Values:
 
 
 def in_float32(function: Callable[..., Array], *arrays: Array) -> Array:
-    """`function`, of small floats computed in float32 and rounded."""
+    """`function` of the arrays; small floats are computed in float32 and rounded."""
     dtype = arrays[-1].dtype
     if dtype.isbuiltin == 1:
         found: Array = function(*arrays)
@@ -350,7 +353,7 @@ def in_float32(function: Callable[..., Array], *arrays: Array) -> Array:
 
 
 def converted(array: Array, dtype: str) -> Array:
-    """`array` as `dtype`, as autosched converts."""
+    """`array` converted to `dtype` with autosched's meaning."""
     kind = DType(dtype)
     small = array.dtype.isbuiltin != 1
     if small:
@@ -376,7 +379,7 @@ def _saturated(x: float, kind: DType) -> int:
 
 
 def _toward_zero(a: Array, b: Array) -> Array:
-    """The quotient that fits a - fmod(a, b), exactly; it wraps as the type does."""
+    """The exact quotient rounded toward zero, which belongs to fmod; it wraps as the type does."""
     exact = np.frompyfunc(lambda x, y: _quotient(int(x), int(y)), 2, 1)(a, b)
     bits = a.dtype.itemsize * 8
     wrapped = np.frompyfunc(lambda x: x % (1 << bits), 1, 1)(exact)

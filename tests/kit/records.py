@@ -1,4 +1,4 @@
-"""Records that tests make up: of chosen tasks, machines, times and races."""
+"""Made-up records with chosen tasks, machines, times and races."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FAST, SLOW = "fast-cpu", "slow-cpu"
 
 @cache
 def entry(size: int = 16, cpu: str = FAST, threads: int = 2) -> dict[str, Any]:
-    """A matmul's task on a CPU of that name."""
+    """The task of a matmul, on a CPU of the given name."""
     task = Task.from_workload("matmul", M=size, N=16, K=16)
-    data = json.loads(json.dumps(task.to_json()))  # as a file has it
+    data = json.loads(json.dumps(task.to_json()))  # through JSON, as in a file
     target = {**data["target"], "cpu": cpu, "threads": threads}
     return {**data, "key": f"{size:08x}{threads:08x}", "target": target}
 
@@ -44,7 +44,7 @@ def record(
     time: str = "2026-01-01T00:00:00+00:00",
     flush: int = 0,
 ) -> Record:
-    """Candidate `k` of STEPS with a time; of a race where it won `against` others or `ties`."""
+    """Candidate `k` of STEPS with a time; in a race it won `against` some and had `ties`."""
     times = (seconds,) if isinstance(seconds, float) else tuple(seconds)
     ended = {"against": [*map(names, against or ())], "ties": [*map(names, ties)]}
     race = {} if against is None else {"race": ended}
@@ -53,12 +53,12 @@ def record(
 
 
 def names(k: int) -> str:
-    """What names candidate `k` in a race."""
+    """The hash by which races name candidate `k`."""
     return candidate_hash(STEPS[k])
 
 
 def failed(k: int, **options: Any) -> Record:
-    """Candidate `k`, which failed."""
+    """A record of candidate `k` that failed."""
     made = record(k, **options)
     failure = Failure("run", "timeout", "too long")
     return Record(
@@ -80,20 +80,20 @@ def write(
     *,
     also: Sequence[str] = (),
 ) -> Path:
-    """A record file, with lines `also` at its end."""
+    """Write a record file that ends with the lines `also`."""
     path.write_text("".join([*lines_of(records, environments), *also]))
     return path
 
 
 def written_here(path: Path, *several: Record) -> Path:
-    """A file of records that were measured on this machine."""
+    """A file of records that count as measured on this machine."""
     RecordLog(path).append(several)
     return path
 
 
 @contextmanager
 def piped(path: Path) -> Iterator[Path]:
-    """The file, not longer than a pipe holds, as a pipe."""
+    """The file as a pipe; the file must fit into a pipe's buffer."""
     end, start = os.pipe()
     try:
         os.write(start, path.read_bytes())
@@ -104,7 +104,7 @@ def piped(path: Path) -> Iterator[Path]:
 
 
 def drawn(seed: int) -> list[Record]:
-    """Records of five candidates, many of them of races."""
+    """Random records of five candidates, many of them from races."""
     rng = random.Random(seed)
     races = [
         rng.sample(range(5), rng.randint(1, 3)) if rng.random() < 0.3 else None for _ in "x" * 12

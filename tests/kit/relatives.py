@@ -1,4 +1,4 @@
-"""Random candidates with what mutation makes of them."""
+"""Random candidates and their mutations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from autosched.task import Task
 
 
 def with_relatives(task: Task, seed: int, count: int, mutations: int) -> list[tuple[Step, ...]]:
-    """`count` random candidates, then as many that so many mutations each made of them, and as many
-    factors moved to where no search moves them: vectors and virtual threads are often too many."""
+    """`count` random candidates, and as many mutated ones.
+
+    `mutations` times, each of these is mutated and has factors moved beyond what a search does, so
+    that vectors and virtual threads are often too large.
+    """
     rng = np.random.default_rng(seed)
     space = SearchSpace(task)
     found = space.sample(rng, count)[:count]

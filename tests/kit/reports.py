@@ -1,4 +1,4 @@
-"""What tests of the report look for in a page."""
+"""Parts of report pages that tests look at."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def elements(page: str) -> list[Element]:
 
 
 def charts_of(page: str) -> dict[str, Any]:
-    """The charts that the page's script draws, by the name of their place."""
+    """The charts that the page's script draws, by the name of their element."""
     (holder,) = (e for e in elements(page) if e.attributes.get("id") == "charts")
     found: dict[str, Any] = json.loads(holder.text)
     return found

@@ -1,4 +1,4 @@
-"""Random tests that draw all they need from one generator: a loop over fixed seeds."""
+"""Run random tests that draw everything from one generator, in a loop over fixed seeds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ Test = Callable[..., None]
 
 
 def each_seed(count: int) -> Callable[[Test], Test]:
-    """Runs a test with `seed` = 0 ... count - 1; an error says for which it failed.
+    """Run a test with `seed` = 0 ... count - 1; an error names the seed.
 
-    A seed has nothing that hypothesis could shrink, and its draws cost as much as a small test.
+    A seed has nothing that hypothesis could shrink, and hypothesis takes as long to draw one as a
+    small test.
     """
 
     def decorate(test: Test) -> Test:

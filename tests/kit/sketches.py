@@ -1,4 +1,4 @@
-"""The sketches of a task in each space, and whether what is drawn of them is right."""
+"""The sketches of a task in each space, and a check that their samples compute the right result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SPACES: tuple[Space, Space] = ("ansor", "autosched")
 
 
 def sketches_of(task: Task, space: Space, gpu: bool = False) -> tuple[State, ...]:
-    """All that the rules of the space make of the task."""
+    """All sketches that the rules of the space make for the task."""
     options = SearchOptions(space=space)
     return SearchSpace.of(Context(task.dag, task.target.hardware, gpu, options)).sketches
 
 
 def assert_right(task: Task, sketches: Iterable[State], each: int, seed: int = 0) -> None:
-    """`each` samples of every sketch of the space `autosched` compute the reference."""
+    """Assert that `each` samples of every sketch of the space `autosched` are right."""
     inputs = task.inputs(seed=1)
     (want,) = task.reference(inputs)
     space = SearchSpace(task)

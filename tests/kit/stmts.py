@@ -30,7 +30,7 @@ def func_of(
 ) -> PrimFunc:
     """A function called main whose parameters are `buffers` and then `scalars`.
 
-    `te` marks it as coming from a schedule: its buffers are not flat yet.
+    `te` marks the function as coming from a schedule: its buffers are not flat yet.
     """
     params = [Var(f"{b.name}_handle", handle) for b in buffers]
     attrs = {"global_symbol": "main", **attrs}
@@ -40,7 +40,7 @@ def func_of(
 
 
 def as_a(kind: type[T], found: object) -> T:
-    """`found`, which must be of that kind."""
+    """`found`, asserted to be of the type `kind`."""
     assert isinstance(found, kind), f"expected {kind.__name__}, found {found!r}"
     return found
 

@@ -1,4 +1,4 @@
-"""What tests ask of tensors."""
+"""Access to parts of tensors and stages that tests need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kit.tir import value_of
 
 
 def compute_of(what: Tensor | Stage) -> ComputeOp:
-    """The operation of a tensor or a stage that computes it element by element."""
+    """The element-wise operation (ComputeOp) of a tensor or a stage."""
     assert isinstance(what.op, ComputeOp)
     return what.op
 
@@ -28,13 +28,13 @@ def both_axes(tensor: Tensor) -> tuple[IterVar, IterVar]:
 
 
 def factor_of(tensor: Tensor | tuple[Tensor, ...]) -> Tensor:
-    """What `Schedule.rfactor` of a reduction with one result returns."""
+    """The tensor that `Schedule.rfactor` returns for a reduction with one result."""
     assert isinstance(tensor, Tensor)
     return tensor
 
 
 def reduction_of(what: Tensor | Stage) -> Reduce:
-    """The reduction that makes the first value of a tensor."""
+    """The reduction of the first value of a tensor."""
     body = compute_of(what).body[0]
     assert isinstance(body, Reduce)
     return body

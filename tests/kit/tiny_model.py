@@ -1,4 +1,4 @@
-"""A cost model of a few nodes as XGBoost writes it, without training one."""
+"""A tiny cost model in XGBoost's JSON format, without training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def tiny_model(rounds: int = 1, members: int = 8, features: int = 4) -> dict[str, Any]:
-    """The JSON of `rounds` of trees: one comparison, two leaves each."""
+    """The JSON of `rounds` rounds of trees, each with one comparison and two leaves."""
     trees = [_tree(k, features) for k in range(rounds * members)]
     model = {
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},

@@ -1,4 +1,4 @@
-"""Programs seen while they are lowered: what every pass made, and that it is well formed."""
+"""Constants in TIR, and programs during lowering: the function after each pass, verified."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autosched.transform.framework.instruments import BaseInstrument, Verify
 
 
 def value_of(expr: Expr, of_others: int | None = None) -> int:
-    """The value of a constant, or the one given for all that is none."""
+    """The value of an integer constant; `of_others`, if given, for other expressions."""
     if of_others is not None and not isinstance(expr, IntImm):
         return of_others
     assert isinstance(expr, IntImm)
@@ -29,14 +29,14 @@ def number_of(expr: Expr) -> float:
 
 @contextmanager
 def verified_passes() -> Iterator[PassContext]:
-    """A context in which every function that a pass makes must be well formed."""
+    """A context that verifies every function that a pass makes."""
     with PassContext(instruments=[Verify(verify)]) as ctx:
         yield ctx
 
 
 @dataclass
 class Stages(BaseInstrument):
-    """Keeps (pass, function) for every pass that changed something, in order."""
+    """Records (pass, function) for every pass that changed something, in order."""
 
     seen: list[tuple[str, PrimFunc]] = field(default_factory=list)
     _before: list[Program] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Models of PyTorch with kernels that were never tuned in them, for tests of what they compute."""
+"""PyTorch models, and checks that models with untuned kernels compute the same."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def untuned(tasks: Sequence[Task]) -> list[TunedKernel]:
 
 
 def drawn(*shapes: Sequence[int], seed: int = 0) -> tuple[Tensor, ...]:
-    """Normal numbers."""
+    """Tensors of normally distributed numbers."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randn(*shape, generator=generator) for shape in shapes)
 
 
 def filled(model: Any, seed: int = 0) -> Any:
-    """The model in inference, its floating-point parameters and statistics drawn."""
+    """The model in inference mode, with random floating-point parameters and statistics."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
@@ -45,7 +45,7 @@ def filled(model: Any, seed: int = 0) -> Any:
 
 
 class Calls(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """A model that calls a function, of modules it holds where there are some."""
+    """A model that calls a function with the modules it holds, if any, and its inputs."""
 
     def __init__(self, function: Any, *modules: Any) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Calls(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missin
 
 
 class Residual(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """Two convolutions, and the input added, with activations in place."""
+    """Two convolutions plus the input, with in-place activations."""
 
     def __init__(self, channels: int, wider: int, stride: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def small_cnn() -> Any:
 
 
 class Transformer(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """A block of a transformer, its attention of products and a softmax."""
+    """A transformer block whose attention is written as products and a softmax."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class Named(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missin
 
 
 class Causal(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """Weights of an attention whose mask is a buffer."""
+    """The weights of an attention whose mask is a buffer."""
 
     def __init__(self, length: int) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Causal(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missi
 
 
 class Broken(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """A layer whose calls torch.compile cannot put into the graph of a model."""
+    """A layer at which torch.compile breaks the graph of a model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class Broken(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missi
 
 
 class Pieces(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missing
-    """A perceptron of which torch.compile makes two graphs."""
+    """A perceptron that torch.compile splits into two graphs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,10 +177,10 @@ class Pieces(nn.Module):  # type: ignore[misc]  # of Any, where PyTorch is missi
 
 
 def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> Any:
-    """The model with kernels for all of its tasks, which computes what the model does.
+    """The model with kernels for all of its tasks, checked to compute the same as the model.
 
-    PyTorch computes nothing of that any more. The model is traced once for both, which takes most
-    of the time.
+    PyTorch computes none of these tasks any more. The model is traced once for both calls, because
+    tracing takes most of the time.
     """
     graph = exported(model, inputs, named)
     with pytest.MonkeyPatch.context() as patch:
@@ -200,15 +200,15 @@ def agree(model: Any, *inputs: Any, tolerance: float = 1e-5, **named: Any) -> An
 
 
 def computed_by_pytorch(graph: Any) -> set[Any]:
-    """The operations with a kernel that PyTorch computes in this graph."""
+    """The operations of this graph that have a kernel but are computed by PyTorch."""
     return {node.target for node in graph.graph.nodes} & RULES.keys()
 
 
 def nearer(model: Any, dtype: Any, *inputs: Any) -> Any:
-    """The model in `dtype` with kernels for all of its tasks, no farther from float64 than PyTorch.
+    """The model in `dtype` with kernels for all tasks, no farther from float64 than PyTorch.
 
-    An element may be a neighbour of what it is rounded to. On average kernels err by less, but for
-    attention, whose weights are rounded whatever their number.
+    An element may be a neighbour of the correctly rounded value. On average kernels err less than
+    PyTorch, except in attention, whose weights are rounded whatever their number.
     """
     narrow = copy.deepcopy(model).to(dtype).eval()
     given = [x.to(dtype) for x in inputs]

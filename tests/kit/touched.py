@@ -1,4 +1,4 @@
-"""What each store touches under each of its loops, as regions: for reports and tests."""
+"""The regions of buffers that each store touches under each of its loops, for reports and tests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ Region = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TouchedRegions:
-    """One store: its buffer's name, its loops (innermost first) and the extents of the region
-    that each buffer's access covers while that loop and those inside it run through."""
+    """The regions touched by one store.
+
+    `buffer` is the name of the store's buffer, and `loops` has its loops, innermost first.
+    `regions` has, for each accessed buffer, the extents of the region covered while each of the
+    loops and those inside it run through.
+    """
 
     buffer: str
     loops: tuple[str, ...]
@@ -41,7 +45,7 @@ class _Collector:
         self.found.append(TouchedRegions(stmt.buffer.name, tuple(reversed(names)), regions))
 
     def allocation(self, data: Var, info: BufferInfo, extents: list[int], nest: Nest) -> None:
-        """Touches nothing."""
+        """Allocations touch nothing."""
 
 
 def touched_regions(func: PrimFunc) -> list[TouchedRegions]:

@@ -1,4 +1,4 @@
-"""The types of what fixtures of several files give."""
+"""The types of fixtures that several files use."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ BodyText = Callable[[PrimFunc], str]
 
 
 class MakeTask(Protocol):
-    """A small task of a workload, on cpu or cuda."""
+    """Makes a small task of a workload, on cpu or cuda."""
 
     def __call__(self, name: str, target: str = "cpu") -> Task: ...
 
 
 class MakeContext(Protocol):
-    """The context of a task under options of the search."""
+    """Makes the context of a task under search options."""
 
     def __call__(self, task: Task, **options: Any) -> Context: ...
 
 
 class MakeSpace(Protocol):
-    """The search space of a task under options of the search."""
+    """Makes the search space of a task under search options."""
 
     def __call__(self, task: Task, **options: Any) -> SearchSpace: ...
 
 
 class MakeFunc(Protocol):
-    """`kit.stmts.func_of`."""
+    """Makes a function, as `kit.stmts.func_of` does."""
 
     def __call__(
         self,
@@ -66,7 +66,7 @@ class SameResult(Protocol):
 
 
 class MakeKernel(Protocol):
-    """A function whose parameters are the buffers."""
+    """Makes a function whose parameters are the buffers."""
 
     def __call__(self, body: Stmt, buffers: Sequence[Buffer], name: str = "kernel") -> PrimFunc: ...
 
@@ -78,7 +78,7 @@ class RunKernel(Protocol):
 
 
 class Elementwise(Protocol):
-    """out[i] = f(in0[i], in1[i], ...) over n elements, `lanes` at a time."""
+    """Makes out[i] = f(in0[i], in1[i], ...) over n elements, `lanes` at a time."""
 
     def __call__(
         self,

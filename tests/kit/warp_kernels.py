@@ -1,4 +1,4 @@
-"""Matrix products of one warp, written by hand after cuda.md: who holds what, in words of TIR."""
+"""Matrix products of one warp, hand-written in TIR after cuda.md, with explicit lane layouts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class Kernel(NamedTuple):
         return parse_func(self.text)
 
     def arguments(self, seed: int = 0) -> tuple[list[Array], Array]:
-        """Arrays of small integers, and the product in their last one's place."""
+        """Arrays of small integers for A and B, zeros for C, and the expected product."""
         rng = np.random.default_rng(seed)
         left, right, result = (DType(t).numpy for t in (self.left, self.right, self.result))
-        # Of bytes without a sign the sign bit is set where numbers with one are negative.
+        # As unsigned bytes, negative numbers have the sign bit set, so that signed reading would
+        # differ.
         a = rng.integers(-8, 9, (self.m, self.k)).astype(left)
         b = rng.integers(-8, 9, (self.k, self.n)).astype(right)
         want: Array = (a.astype(np.int64) @ b.astype(np.int64)).astype(result).reshape(-1)
@@ -44,7 +45,7 @@ class Kernel(NamedTuple):
 def _mma(
     shape: tuple[int, int, int], types: str, left: str, right: str, result: str, *maps: str
 ) -> Kernel:
-    """Every value of every lane copied by the formulas of the table."""
+    """A product whose lanes copy each of their values by the formulas of the PTX tables."""
     m, n, k = shape
     (a_count, a_row, a_column), (b_count, b_row, b_column) = (x.split("; ") for x in maps)
     zero = "0" if result == "int32" else "0.0"
@@ -103,8 +104,10 @@ MMA: dict[str, Kernel] = {
 
 
 def ldmatrix(a_loads: int = 4, b_loads: int = 2) -> Kernel:
-    """The product of 16-bit floats with operands loaded from shared memory, so many matrices at
-    once: A as it lies there, B by columns."""
+    """The product of 16-bit floats with operands loaded from shared memory by ldmatrix.
+
+    `a_loads` and `b_loads` are the matrices of one load: A as it lies in memory, B by columns.
+    """
     lane = "threadIdx.x"
     a_place = f"({lane} % 16) * 16 + {lane} // 16 * 8"
     if a_loads == 2:
@@ -136,7 +139,7 @@ def main(A: Buffer((256,), float16), B: Buffer((128,), float16), C: Buffer((128,
 
 
 def fragments(a: str = "row_major", b: str = "row_major", c: str = "row_major") -> Kernel:
-    """A product of 16 x 32 x 16 through two fragments of each operand; layouts of the arrays."""
+    """A product of 16 x 32 x 16 by two fragments of each operand, with these array layouts."""
     a_at, a_step = ("k * 16", 32) if a == "row_major" else ("k * 256", 16)
     b_at, b_step = ("k * 256", 16) if b == "row_major" else ("k * 16", 32)
     text = f"""\

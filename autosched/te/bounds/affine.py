@@ -1,8 +1,8 @@
-"""Affine index expressions, a quick way around the Analyzer for most of what bounds consist of.
+"""Affine index expressions: a fast path around the Analyzer, which handles most bounds.
 
 An expression is affine here when it is built from variables and constants by +, - and
-multiplication by constants. About variables of which nothing is known, such a form says at once
-what the Analyzer would find out.
+multiplication by constants. Where nothing is known about the variables, the coefficients alone
+decide simplification and equality, with the Analyzer's results.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from autosched.tir.expr import Add, Expr, IntImm, Mul, Sub, Var
 from autosched.tir.op import add, const, mul, sub
 
 Form = tuple[dict[Var, int], int]
-"""Coefficients, in order of first appearance, and the constant."""
+"""The coefficient of each variable, in order of first appearance, and the constant term."""
 
 
 def affine_form(e: Expr) -> Form | None:
-    """The form of `e`; None when it is not affine."""
+    """The coefficients and the constant term of `e`; None when `e` is not affine."""
     terms: dict[Var, int] = {}
     base = _collect(e, 1, terms)
     return None if base is None else (terms, base)
 
 
 def _collect(e: Expr, scale: int, terms: dict[Var, int]) -> int | None:
-    """Add `scale` times the terms of `e` to `terms`; returns its constant times `scale`."""
+    """Add `scale` times the coefficients of `e` to `terms`; return `scale` times its constant.
+
+    None when `e` is not affine.
+    """
     handler = _HANDLERS.get(e.__class__)
     return None if handler is None else handler(e, scale, terms)
 
@@ -75,10 +78,11 @@ _HANDLERS: dict[type[Expr], Callable[[Any, int, dict[Var, int]], int | None]] = 
 
 
 def simplify_affine(e: Expr) -> Expr | None:
-    """`e` in canonical form, exactly as the Analyzer simplifies it; None when it is not affine.
+    """`e` in canonical form, exactly as the Analyzer simplifies it.
 
-    Terms by falling coefficient (else in order of appearance), the constant before the
-    subtracted terms when it is positive, else last.
+    Terms are sorted by decreasing coefficient, ties in order of appearance. A positive constant
+    stands before the subtracted terms, a negative one last. None when `e` is not an affine index,
+    and when the result would begin with a minus: the Analyzer has another form for that.
     """
     if not e.dtype.is_index:
         return None
@@ -91,7 +95,7 @@ def simplify_affine(e: Expr) -> Expr | None:
     ordered = sorted((t for t in terms.items() if t[1]), key=_falling)
     result: Expr | None = None
     if ordered and ordered[0][1] < 0 and base <= 0:
-        return None  # starts with a minus: the general form
+        return None  # the result would begin with a minus: leave it to the Analyzer
     for var, scale in ordered:
         if scale > 0:
             term = mul(var, scale)
@@ -111,7 +115,7 @@ def _falling(term: tuple[Var, int]) -> int:
 
 
 def equal_affine(a: Expr, b: Expr) -> bool | None:
-    """Whether a equals b for all values of the variables; None when one is not affine."""
+    """Whether `a` equals `b` for all values of the variables; None when either is not affine."""
     left = affine_form(a)
     right = affine_form(b)
     if left is None or right is None:
@@ -123,9 +127,9 @@ def equal_affine(a: Expr, b: Expr) -> bool | None:
 
 
 class Unbound:
-    """Simplification and equality when nothing is known of the variables, with a memory.
+    """Memoized simplification and equality proofs without knowledge of the variables' domains.
 
-    In Ansor these are Analyzers made for one question; the answers are the same.
+    Ansor makes a new, empty Analyzer for each question; the answers are the same.
     """
 
     __slots__ = ("_analyzer", "_simplified")
@@ -135,7 +139,7 @@ class Unbound:
         self._simplified: dict[Expr, Expr] = {}
 
     def simplify(self, e: Expr) -> Expr:
-        """`e` as an Analyzer that knows nothing simplifies it."""
+        """`e` as an Analyzer without variable domains simplifies it."""
         if e.__class__ is IntImm or e.__class__ is Var:
             return e
         found = self._simplified.get(e)
@@ -147,7 +151,7 @@ class Unbound:
         return found
 
     def equal(self, a: Expr, b: Expr) -> bool:
-        """True when a == b provably."""
+        """True when `a` and `b` are provably equal."""
         if a is b:
             return True
         if isinstance(b, IntImm):

@@ -1,4 +1,4 @@
-"""The loops that a stage is computed inside of."""
+"""The loops around a stage, found by following where it and its parents are attached."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
 
 Scans = Mapping[Operation, "Stage"]
-"""The stage of the scan whose first steps an operation computes."""
+"""Maps an operation that computes the first steps of a scan to the stage of that scan."""
 
 
 def scans_of_inits(stages: Iterable[Stage]) -> Scans:
-    """The scan of each operation that computes first steps of one among `stages`."""
+    """Map each operation that computes first steps of a scan to the scan's stage in `stages`."""
     found: dict[Operation, Stage] = {}
     for stage in stages:
         if isinstance(stage.op, ScanOp):
@@ -29,10 +29,11 @@ def scans_of_inits(stages: Iterable[Stage]) -> Scans:
 def attach_path(stage: Stage, scans: Scans | None = None) -> list[IterVar]:
     """The loops around `stage`, innermost first; empty at root.
 
-    The first steps of a scan, which `scans` has, are computed where the scan is, inside of its
-    environment threads, wherever their own stage is attached.
+    A stage in `scans`, which computes the first steps of a scan, gets the scan's path: it is
+    computed where the scan is, inside the scan's environment threads, wherever it is attached.
 
-    Raises ScheduleError when the loop the stage is attached to does not exist any more.
+    Raises ScheduleError when the stage, or one around it, is attached at a loop that no longer
+    exists.
     """
     path: list[IterVar] = []
     while True:

@@ -1,7 +1,7 @@
-"""The conditions under which an iteration of a stage's loops is one of the stage's points.
+"""The guards that a stage's stores need: conditions under which an iteration is inside the tensor.
 
-A split that does not divide, and a computed region that sticks out of the tensor, make iterations
-that must be skipped.
+A split whose factor does not divide the extent makes iterations that must be skipped, and so does
+a computed region that exceeds the tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class BoundFacts:
-    """The domains of all loops, as sets and as an Analyzer, both made when first needed."""
+    """The domains of all loops of a stage, and proofs about values over them.
+
+    The forms in which proofs need the domains (sets, an Analyzer, constant intervals) are built
+    when first used.
+    """
 
     __slots__ = ("_analyzer", "_constants", "_sets", "domains")
 
@@ -48,7 +52,10 @@ class BoundFacts:
         return self._analyzer
 
     def constants(self, value: Expr) -> Interval | None:
-        """The smallest and largest value of `value`, when constants suffice to tell."""
+        """The smallest and largest value of `value`, when constant domains suffice to tell.
+
+        None when `value` depends on a symbolic domain, or `ConstIntervals` has no rule for it.
+        """
         if self._constants is None:
             self._constants = ConstIntervals(self.domains.items())
         return self._constants(value)
@@ -77,7 +84,7 @@ class BoundFacts:
 def pass_up_bound_check(
     stage: Stage, dom_map: Mapping[IterVar, Range], analyzer: Analyzer | None = None
 ) -> set[IterVar]:
-    """The axes whose values may leave their domain when the leaf loops run through theirs."""
+    """The axes whose values may exceed their domain while the leaf loops stay within theirs."""
     flagged: set[IterVar] = set()
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
@@ -98,7 +105,11 @@ def pass_up_bound_check(
 def _implied(
     stage: Stage, dom_map: Mapping[IterVar, Range], skip_iter: Collection[IterVar]
 ) -> set[IterVar]:
-    """The axes whose split divides: in their domain where both parts are in theirs."""
+    """The axes whose split divides evenly, so that they need no guard of their own.
+
+    Such an axis is within its domain where both of its parts are within theirs. An axis with a part
+    in `skip_iter`, for which there is no guard, is left out.
+    """
     return {
         relation.parent
         for relation in stage.relations
@@ -127,13 +138,13 @@ def make_bound_check(
     skip_iter: Collection[IterVar],
     facts: BoundFacts | None = None,
 ) -> list[Expr]:
-    """The conditions that cannot be proven, in Ansor's order.
+    """The guards of `stage` that cannot be proven to hold always, in Ansor's order.
 
-    First those of splits that do not divide, over all axes in order of their making (what a split
-    that divides makes of parts that do not follows from their conditions: none for it, unlike
-    Ansor); then, unless
-    `skip_ivar_domain`, those of root axes whose inferred domain differs from the declared one.
-    Axes in `skip_iter` are left out. `facts` may be shared by calls with the same `dom_map`.
+    First come the guards of splits that do not divide evenly, over all axes in the order in which
+    they were made. Unlike in Ansor, an axis whose own split divides evenly gets no guard: the
+    guards of its parts imply it. Then, unless `skip_ivar_domain`, come the guards of root axes
+    whose inferred domain differs from the declared one. Axes in `skip_iter` get none. Calls with
+    the same `dom_map` may share `facts`.
     """
     facts = facts or BoundFacts(dom_map)
     predicates: list[Expr] = []
@@ -169,7 +180,7 @@ def _same_range(a: Range, b: Range) -> bool:
 
 
 def _same(a: Expr, b: Expr) -> bool:
-    """True when a declared and an inferred (so already simplified) number are equal."""
+    """True when the declared `a` equals the inferred `b`, which is simplified already."""
     if a is b:
         return True
     if isinstance(a, IntImm):

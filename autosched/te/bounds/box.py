@@ -1,4 +1,4 @@
-"""Conditions that bound each variable by itself: where they hold is a box."""
+"""Turns conditions on single variables into a box: a closed interval for each variable."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from autosched.tir.linear import combine, linear
 
 Ends = tuple[int, int]
 Box = dict[Expr, Ends]
-"""The first and the last value of variables that are independent of each other."""
+"""The first and the last value of each variable; the variables are independent of each other."""
 
 
 def box_of(conditions: Sequence[Expr], ends: Mapping[Expr, Ends]) -> Box | None:
-    """The values within `ends` for which all conditions hold.
+    """The intervals of the variables, within `ends`, in which all `conditions` hold.
 
-    None where they say more than bounds of single variables do, of a variable without `ends`, or
-    never hold.
+    None when a condition is no bound on a single variable, when it bounds a variable that `ends`
+    lacks, and when the conditions hold nowhere.
 
     >>> from autosched.tir.expr import And, Var
     >>> i, j = Var("i"), Var("j")
@@ -34,13 +34,13 @@ def box_of(conditions: Sequence[Expr], ends: Mapping[Expr, Ends]) -> Box | None:
 
 
 def scaled(ends: Ends, factor: int) -> Ends:
-    """The least and the largest multiple."""
+    """The interval of `factor` times the values within `ends`."""
     first, last = ends[0] * factor, ends[1] * factor
     return min(first, last), max(first, last)
 
 
 def _narrow(box: Box, conjunct: Expr) -> bool:
-    """Leave of the variable what the comparison allows; False where it is none of one variable."""
+    """Intersect `box` with `conjunct`; False unless that is a bound on one variable of `box`."""
     match conjunct:
         case LT(a, b):
             bounds = [(b, a, -1)]
@@ -64,7 +64,7 @@ def _narrow(box: Box, conjunct: Expr) -> bool:
         if var not in box:
             return False
         first, last = box[var]
-        if factor > 0:  # factor * var + constant + less >= 0
+        if factor > 0:  # solve factor * var + constant + less >= 0 for var
             box[var] = max(first, -((constant + less) // factor)), last
         else:
             box[var] = first, min(last, (constant + less) // -factor)

@@ -1,6 +1,6 @@
 """Interval evaluation of index expressions over constant domains, in Python ints.
 
-The quick way for what `eval_set` does in general, with the same results.
+A fast path for `eval_set`, with the same results.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from autosched.tir.expr import (
 )
 
 Interval = tuple[int, int]
-"""Smallest and largest value."""
+"""The smallest and the largest value."""
 
 
 class ConstIntervals:
-    """Evaluates expressions over the constant ones among some domains."""
+    """Evaluates expressions over the variables of `domains` whose domain is constant."""
 
     __slots__ = ("_memo",)
 
@@ -41,7 +41,7 @@ class ConstIntervals:
                 self._memo[iv.var] = (low.value, low.value + extent.value - 1)
 
     def __call__(self, e: Expr) -> Interval | None:
-        """The ends of the values of `e`; None when they are not known here."""
+        """The interval of `e`; None when a variable has no constant domain or no rule fits."""
         memo = self._memo
         if e in memo:
             return memo[e]

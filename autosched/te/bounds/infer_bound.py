@@ -1,7 +1,8 @@
 """InferBound: the domain of every loop of a normalised schedule.
 
-Stages are visited from the last to the first. The axes of a stage get the region that its
-consumers read in one iteration of the loop it is attached to; its loops follow from the axes.
+Stages are visited from the last to the first. The domains of a stage's axes are the region that
+its consumers read in one iteration of the loop that the stage is attached to. The domains of its
+loops follow from those of the axes.
 
 docs/semantics/bounds.md has the rules.
 """
@@ -54,7 +55,7 @@ Domains = dict[IterVar, Range]
 
 
 def infer_bound(sch: Schedule) -> Domains:
-    """The range of every itervar of every stage of the normalised schedule `sch`.
+    """The domain of every itervar of every stage of the normalised schedule `sch`.
 
     Mins and extents are simplified and of the itervar's type; a min may mention the loop
     variables (or thread variables) around the stage. Raises ScheduleError when a stage is attached
@@ -94,15 +95,22 @@ def _declared_domains(stage: Stage, domains: Domains) -> None:
 
 
 WHOLE_TILES = "whole_tiles"
-"""The attribute of an operation of which regions are computed in whole tiles: a multiple for each
-axis, to which its extent is rounded up. The operation must be defined there."""
+"""The attribute of an operation that is computed in whole tiles: a tile size for each axis.
+
+The inferred extent of an axis is rounded up to a multiple of its tile size. The operation must be
+defined on the added elements, too."""
 
 
 def _not_negative(steps: Expr, first: Expr) -> Expr:
-    """`steps` after the first ones, 0 where only some of these are read: all are computed."""
+    """The number of `steps` that a scan runs after its `first` ones, at least 0.
+
+    `steps` is negative where consumers read only some of the first steps, all of which are
+    computed.
+    """
     if isinstance(steps, IntImm):
         return steps if steps.value >= 0 else IntImm(0, steps.dtype)
-    return steps if is_one(first) else max_(steps, 0)  # what is read has one step at least
+    # Consumers read one step at least, so that `steps` is not negative after a single first step.
+    return steps if is_one(first) else max_(steps, 0)
 
 
 def _rounded(dom: Range, multiple: int) -> Range:
@@ -113,7 +121,12 @@ def _rounded(dom: Range, multiple: int) -> Range:
 
 
 class _Context:
-    """What one run of infer_bound knows: the domains so far and who reads what."""
+    """The state of one run of infer_bound: the domains found so far, and facts of the schedule.
+
+    `stage_of` maps the operation of each stage that is not inlined to the stage, `feed` each tensor
+    to the operations that read it, `threads` each bound loop to its thread axis, and `paths` each
+    stage to the loops around it, innermost first.
+    """
 
     def __init__(self, sch: Schedule) -> None:
         active = [s for s in sch.stages if s.attach_type is not AttachType.INLINED]
@@ -137,13 +150,17 @@ class _Context:
         return self.threads.get(iv, iv).thread_tag
 
     def storage(self, stage: Stage) -> int:
-        """The storage rank of what `stage` computes."""
+        """The storage rank of the tensors that `stage` computes."""
         if stage.scope:
             return storage_rank(stage.scope)
         return inferred_storage_rank(map(self.tag, self.paths[stage]))
 
     def relaxed(self, iv: IterVar, found: bool, storage: int) -> bool:
-        """True when all values of loop `iv` belong to one region of the producer."""
+        """True when the producer's region covers all iterations of loop `iv` rather than one.
+
+        `found` says whether the producer is attached at `iv` or inside of it, `storage` is the
+        storage rank of the producer. A thread loop is relaxed where its threads share the storage.
+        """
         tag = self.tag(iv)
         if not tag:
             return not found
@@ -152,7 +169,7 @@ class _Context:
         return storage <= thread_rank(tag)
 
     def root_bounds(self, stage: Stage) -> None:
-        """Put the domains of the axes of `stage` into the map."""
+        """Record the domains of the axes of `stage`, from what its consumers read."""
         outputs = stage.op.outputs
         needed: dict[Tensor, list[list[IntSet]]] = {t: [[] for _ in t.shape] for t in outputs}
         consumers: dict[Operation, None] = {}
@@ -166,7 +183,8 @@ class _Context:
         self, consumer: Operation, stage: Stage, needed: dict[Tensor, list[list[IntSet]]]
     ) -> None:
         reader = self.stage_of[consumer]
-        is_init = self.scans.get(stage.op) is reader  # stands where the scan does, not in its loop
+        # The first steps of a scan are computed before its loop over time, not inside of it.
+        is_init = self.scans.get(stage.op) is reader
         path = self.paths[reader if is_init else stage]
         target = path[0] if path else None
         storage = self.storage(stage)
@@ -211,10 +229,10 @@ class _Context:
         relax: dict[Var, IntSet],
         needed: dict[Tensor, list[list[IntSet]]],
     ) -> None:
-        """What `consumer` reads, its indices written in its loops and simplified.
+        """Append to `needed` the sets that `consumer` reads, from indices in terms of its loops.
 
-        (n * H + h) * W + w of axes that were fused is the fused loop again, of which a block has a
-        part; each axis by itself would have all its values.
+        The index (n * H + h) * W + w of axes that were fused simplifies to the fused loop, of which
+        a block runs a part. Evaluated axis by axis it would cover all values of each axis.
         """
         analyzer = Analyzer()
         for iv, dom in self.domains.items():
@@ -236,10 +254,10 @@ class _Context:
                 needed[load.producer][dim].append(eval_set(place, known))
 
     def check_place(self, stage: Stage, domains: Domains) -> None:
-        """ScheduleError when what is computed depends on a loop that is not around `stage`.
+        """ScheduleError when a domain of `stage` mentions a loop that is not around the stage.
 
-        Threads that do not share the stage's memory are such loops when the stage is outside of
-        them: each would compute its own part, where it is not running yet.
+        Such a loop may be a thread axis whose threads do not share the stage's memory: each thread
+        would need its own part, but the stage is outside of the loop that starts the threads.
         """
         axes = stage.op.root_iter_vars
         ends = [e for iv in axes for e in (domains[iv].min, domains[iv].extent)]
@@ -258,7 +276,10 @@ class _Context:
                 )
 
     def _value(self, reader: Stage, iv: IterVar, dom: Range) -> Expr:
-        """The value of loop `iv` in one iteration: its variable or that of its thread axis."""
+        """The value of loop `iv` in one iteration: its variable, or its thread's plus the min.
+
+        ScheduleError for a loop that is not bound and does not start at 0.
+        """
         thread = self.threads.get(iv)
         if thread is not None:
             return add(dom.min, cast(iv.var.dtype, thread.var))
@@ -272,7 +293,10 @@ class _Context:
     def _axis_sets(
         self, consumer: Operation, sets: dict[IterVar, IntSet], relax: dict[Var, IntSet]
     ) -> dict[IterVar, tuple[Range, IntSet]]:
-        """For each axis of the consumer its range and the set of its values, relaxed."""
+        """For each axis of the consumer its range in one iteration, and the set of its values.
+
+        The set is that range, evaluated over the variables in `relax` that its ends mention.
+        """
         known: dict[IterVar, tuple[Range, IntSet]] = {}
         for iv in consumer.root_iter_vars:
             assert iv.dom is not None
@@ -313,9 +337,9 @@ class _Context:
     def _gather_spatial(
         self, op: ScanOp, needed: dict[Tensor, list[list[IntSet]]]
     ) -> list[IterVar]:
-        """Put the domains of a scan's fixed points into the map; the other axes.
+        """Record the domains of a scan's fixed points; return the axes that keep their domain.
 
-        A state whose first steps are an input, which is copied whole, keeps its domains.
+        The axes of a state whose first steps are an input keep it, too: the input is copied whole.
         """
         fixed = scan_fix_points(op)
         reads: dict[IterVar, list[IntSet]] = {}
@@ -339,13 +363,13 @@ class _Context:
         return rest
 
     def analyzer_for(self, stage: Stage) -> Analyzer:
-        """The shared analyzer; it knows all domains so far when those of `stage` are symbolic."""
+        """The shared analyzer, told all domains found so far if a domain of `stage` is symbolic."""
         if all(isinstance(self.domains[iv].extent, IntImm) for iv in stage.op.root_iter_vars):
             return self._analyzer
         return self._informed()
 
     def _informed(self) -> Analyzer:
-        """The shared analyzer, told all domains but those of fused loops, which Ansor forgets."""
+        """The shared analyzer, told all domains except those of fused loops, which Ansor omits."""
         for iv, dom in islice(self.domains.items(), self._told, None):
             if iv not in self._fused:
                 self._analyzer.bind(iv.var, dom, override=True)
@@ -353,7 +377,7 @@ class _Context:
         return self._analyzer
 
     def final(self, iv: IterVar, dom: Range) -> Range:
-        """`dom` simplified and of the type of `iv`."""
+        """`dom` with min and extent simplified and converted to the type of `iv`."""
         first, length, dtype = dom.min, dom.extent, iv.var.dtype
         if first.__class__ is IntImm and length.__class__ is IntImm:
             if first.dtype is dtype and length.dtype is dtype:
@@ -368,12 +392,13 @@ class _Context:
         e = cast(iv.var.dtype, e)
         if isinstance(e, IntImm):
             return e
-        found = simplify_affine(e)  # which domains do not change: loops that run once are no part
+        # Knowing the domains would change nothing here: `e` has no variable of a loop of extent 1.
+        found = simplify_affine(e)
         return self._informed().simplify(e) if found is None else found
 
     @cached_property
     def _knowing_all(self) -> Analyzer:
-        """An analyzer with all domains, for extents: loops of known length are worth more."""
+        """An analyzer that knows all domains, to find constant extents where Ansor's finds none."""
         analyzer = Analyzer()
         for iv, dom in self.domains.items():
             analyzer.bind(iv.var, dom, override=True)

@@ -1,4 +1,4 @@
-"""How many iterations a loop may have: its variable must be able to count them."""
+"""The largest number of iterations of a loop: its variable's type must be able to count them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
 
 MOST_ITERATIONS = int(int32.max_value)
-"""Of a loop whose variable is an int32, as those of every task are."""
+"""The limit of a loop whose variable is an int32, as the loop variables of every task are."""
 
 
 def can_count(iv: IterVar, length: int) -> bool:
-    """Whether the variable of `iv` has `length` among its values."""
+    """Whether the type of the variable of `iv` can hold `length`."""
     return length <= iv.var.dtype.max_value
 
 
 def too_long(stage: Stage, iv: IterVar, length: int, what: str, remedy: str) -> ScheduleError:
-    """The error that `what` made a loop of so many iterations (raise it)."""
+    """The error that `what` makes loop `iv` run `length` iterations; the caller raises it."""
     dtype = iv.var.dtype
     return ScheduleError(
         f"infer_bound: stage {stage.op.name}, loop {iv.var.name}: {what} makes {length} "

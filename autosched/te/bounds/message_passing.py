@@ -1,8 +1,8 @@
-"""What is known of some loops of a stage, passed along its split/fuse/rebase relations.
+"""Message passing along the split, fuse and rebase relations between the loops of a stage.
 
-Down is from the root axes to the leaf loops, up is the other way. Domains (Range) are passed
-down, sets of values (IntSet) up, index expressions both ways. The rules and the form of the
-expressions are Ansor's; constants are handled as Python ints.
+Down is from the root axes to the leaf loops, up is from the leaf loops to the root axes. Domains
+(Range) are passed down, sets of values (IntSet) up, index expressions both ways. The rules and the
+form of the expressions are Ansor's; constants are handled as Python ints.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ Masks = dict[IterVar, int]
 def pass_down_domain(
     stage: Stage, state: Domains, analyzer: Analyzer, allow_missing: bool = False
 ) -> None:
-    """Complete `state`, which has the root axes, with the domains of all other loops.
+    """Complete `state`, which holds the domains of the root axes, with those of all other loops.
 
-    A split part is tightened to the extent of its parent when no thread hangs on it (and not with
-    `allow_missing`, where the schedule is still being made). A bound thread axis gets the domain
-    of its loop. Raises ScheduleError for a thread axis used with two extents, and for a loop of
-    more iterations than its variable can count.
+    A part of a split gets at most the extent of its parent, unless a loop that derives from the
+    part is bound to a thread. With `allow_missing`, for schedules that are still being made, parts
+    are not reduced so. A thread axis gets the domain of the loop that is bound to it. Raises
+    ScheduleError for a thread axis used with two extents, and for a loop of more iterations than
+    its variable can count.
     """
     threaded = _thread_bound(stage)
     for relation in stage.relations:
@@ -131,7 +132,7 @@ def _split_domain(
             part = total
         rest = -(-total // size.value)
         last = part * rest - 1
-        if not can_count(split.parent, last):  # a guard would compare what has wrapped
+        if not can_count(split.parent, last):  # a guard would compare a value that has wrapped
             cut = f"cutting it into {rest} by {part}"
             remedy = "take a factor that divides its length"
             raise too_long(stage, split.parent, last + 1, cut, remedy)
@@ -167,7 +168,7 @@ def set_range(stage: Stage, state: Domains, iv: IterVar, extent: Expr, analyzer:
 def _thread_bound(stage: Stage) -> set[IterVar]:
     """The axes from which a loop that is bound to a thread derives.
 
-    One that was bound and then split or fused is a loop no more, and binds nothing.
+    Only leaf loops count: a loop that was bound and then split or fused no longer exists.
     """
     attrs = stage.iter_var_attrs
     leaves = [iv for iv in stage.leaf_iter_vars if iv in attrs]
@@ -180,10 +181,11 @@ def _thread_bound(stage: Stage) -> set[IterVar]:
 def pass_up_index(
     stage: Stage, dom_map: Domains, state: Values, allow_missing: bool = False
 ) -> None:
-    """Complete `state`, which has values of the leaf loops, with those of all other axes.
+    """Complete `state`, which holds the values of the leaf loops, with those of all other axes.
 
-    A value is in terms of whatever the leaf values are; a split gives inner + outer * extent.
-    With `allow_missing` relations of loops without value are passed over.
+    The values are expressions in terms of the given leaf values; the parent of a split gets
+    inner + outer * extent(inner). With `allow_missing` relations whose loops have no value are
+    skipped.
     """
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
@@ -215,9 +217,9 @@ def pass_up_index(
 def pass_down_index(
     stage: Stage, dom_map: Domains, state: Values, allow_missing: bool = False
 ) -> None:
-    """Complete `state`, which has values of the root axes, with those of all other loops.
+    """Complete `state`, which holds the values of the root axes, with those of all other loops.
 
-    The domains must start at 0; other ones are a ScheduleError.
+    ScheduleError when the domain of an axis that is split, fused or rebased does not start at 0.
     """
     for relation in stage.relations:
         if isinstance(relation, Split):
@@ -259,7 +261,7 @@ def _check_starts_at_zero(stage: Stage, dom_map: Domains, iv: IterVar) -> None:
 def pass_up_domain(
     stage: Stage, dom_map: Domains, state: Sets, unbound: Unbound | None = None
 ) -> None:
-    """Complete `state`, which has sets of the leaf loops, with those of all other axes."""
+    """Complete `state`, which holds the value sets of the leaf loops, with those of the axes."""
     unbound = unbound or Unbound()
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
@@ -332,7 +334,7 @@ def _up_fuse(
 
 
 def _matches(values: IntSet, dom: Range, unbound: Unbound) -> bool:
-    """True when `values` are provably all of `dom`."""
+    """True when `values` provably covers exactly the range `dom`."""
     low, high, extent = values.min_value, values.max_value, dom.extent
     if not (values.has_lower_bound and values.has_upper_bound):
         return False
@@ -346,14 +348,14 @@ def _matches(values: IntSet, dom: Range, unbound: Unbound) -> bool:
 
 
 def pass_down_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:
-    """Give every loop the bits of all it derives from."""
+    """Or into the mask of every loop the masks of all axes that it derives from."""
     for relation in stage.relations:
         sources, targets = _ends(relation)
         _pass_mask(stage, state, sources, targets, allow_missing)
 
 
 def pass_up_bit_mask(stage: Stage, state: Masks, allow_missing: bool = False) -> None:
-    """Give every axis the bits of all that derives from it."""
+    """Or into the mask of every axis the masks of all loops that derive from it."""
     for relation in reversed(stage.relations):
         targets, sources = _ends(relation)
         _pass_mask(stage, state, sources, targets, allow_missing)

@@ -1,4 +1,4 @@
-"""Where operations read tensors, and which reads leave them."""
+"""The reads of tensors by operations, and the detection of reads out of bounds."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from autosched.tir.walk import rewrite_expr
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """`op` reads an axis of `tensor`, of length `size`, at `index`.
+    """A read by `op` of one axis of `tensor`, of length `size`, at `index`.
 
-    `conditions` hold where it is read: those of the branches in which it stands.
+    `conditions` are the conditions of the branches around the read: all hold where it is executed.
     """
 
     op: ComputeOp
@@ -40,13 +40,13 @@ class Read:
 
     @property
     def guarded(self) -> bool:
-        """Whether it stands in a branch, whose condition may keep it inside."""
+        """Whether the read stands in a branch, whose condition may keep it in bounds."""
         return bool(self.conditions)
 
     def refusal(self) -> str:
-        """What is wrong with a read that leaves the tensor, where no condition keeps it inside.
+        """The text that says why the read is out of bounds; empty when it is not known to be.
 
-        Empty where that is not known, as of most indices that are data.
+        A read whose index is data (loaded from a tensor) is rarely known to be out of bounds.
         """
         constant, terms = linear(self.index)
         if any(map(_is_empty, _axes(self.op))):
@@ -72,7 +72,7 @@ class Read:
 
 
 def reads_of(ops: Iterable[Operation]) -> Iterator[Read]:
-    """Every read of a tensor with constant sizes, axis by axis."""
+    """Every read by `ops`, one for each tensor axis of constant size."""
     for op in ops:
         if isinstance(op, ComputeOp):
             for body in op.body:
@@ -97,7 +97,7 @@ def _reads(op: ComputeOp, e: Expr, conditions: tuple[Expr, ...]) -> Iterator[Rea
 
 
 def range_of(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[int, int]:
-    """Bounds of `constant` plus multiples of terms, over the domain of `op`."""
+    """The bounds of `constant` plus the sum of factor * term, over the domain of `op`."""
     analyzer = analyzer_of(op)
     low = high = constant
     for term, factor in terms.items():
@@ -108,12 +108,12 @@ def range_of(op: ComputeOp, constant: int, terms: Mapping[Expr, int]) -> tuple[i
 
 
 def _as_select(e: Expr) -> Expr | None:
-    """The Select with the values of an if_then_else, of which analyzers, as TVM's, know nothing."""
+    """An if_then_else call as a Select: analyzers, as TVM's, have bounds of a Select only."""
     return Select(*e.args) if isinstance(e, Call) and e.op == "if_then_else" else None
 
 
 def analyzer_of(op: ComputeOp) -> Analyzer:
-    """An analyzer that knows the domain of `op`."""
+    """An analyzer that knows the domains of the axes of `op`."""
     analyzer = Analyzer()
     for axis in _axes(op):
         if axis.dom is not None:
@@ -126,7 +126,7 @@ def _axes(op: ComputeOp) -> tuple[IterVar, ...]:
 
 
 def _ends(op: ComputeOp) -> Box:
-    """The first and last value of each axis of which both are known."""
+    """The first and last value of each axis of `op` whose domain is constant."""
     found: Box = {}
     for axis in _axes(op):
         match axis.dom:

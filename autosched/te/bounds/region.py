@@ -1,7 +1,7 @@
-"""Regions of tensors: from the sets of index values that consumers read to ranges.
+"""Regions of tensors: sets of index values that consumers read, and the ranges that cover them.
 
-All simplification here is without knowledge of the variables' domains, as in Ansor, where it
-decides in which form a region is written.
+As in Ansor, ranges are simplified without knowledge of the variables' domains: knowing them would
+give other, equivalent expressions than Ansor's.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Needed = dict["Tensor", list[list[IntSet]]]
 
 
 class Regions:
-    """Covers and unions of sets."""
+    """Ranges that cover sets of values, simplified without knowledge of the variables' domains."""
 
     def __init__(self, unbound: Unbound | None = None) -> None:
         self.unbound = unbound or Unbound()
         self.simplify = self.unbound.simplify
 
     def cover(self, values: IntSet, default: Range) -> Range:
-        """The range from the smallest to the largest value; `default` when there is none."""
+        """The range from the smallest to the largest value; `default` when a bound is missing."""
         if not (values.has_lower_bound and values.has_upper_bound):
             return default
         low, high = values.min_value, values.max_value
@@ -49,7 +49,7 @@ class Regions:
         return Range(self.simplify(low), self.simplify(sub(add(high, 1), low)))
 
     def union(self, sets: Iterable[IntSet], default: Range) -> Range:
-        """The range that covers all `sets`; `default` when it is unbounded or there are none."""
+        """The range that covers all `sets`; `default` when one is unbounded or there are none."""
         unique = list(sets)
         if not unique:
             return default
@@ -69,10 +69,10 @@ class Regions:
 def record_reads(
     op: Operation, known: AxisSets, needed: Needed, loops: Mapping[IterVar, Range] | None = None
 ) -> None:
-    """Append to `needed` the index sets, per dimension, at which `op` reads those tensors.
+    """Append to `needed`, per tensor and dimension, the sets of indices at which `op` reads it.
 
-    `known` has, for each axis of `op`, its range and the set of its values; `loops` the domains
-    of the loops whose variables these mention.
+    Only tensors that are keys of `needed` count. `known` holds, for each axis of `op`, its range
+    and the set of its values; `loops` the domains of the loops whose variables `known` mentions.
     """
     if isinstance(op, ComputeOp):
         _record_compute(op, known, needed, loops or {})
@@ -129,7 +129,10 @@ def _record_tensor_compute(
 
 
 def _knowing(known: AxisSets, loops: Mapping[IterVar, Range]) -> Analyzer:
-    """What signs and the preference of a tensor's own shape are proven with."""
+    """An analyzer that knows the ranges of the axes in `known`, and the loops that these mention.
+
+    It proves signs, and (in `_within`) that a tensor's shape is within the set that is read.
+    """
     analyzer = Analyzer(as_ansor=True)
     mentioned: set[Var] = set()
     for dom, values in known.values():
@@ -143,8 +146,7 @@ def _knowing(known: AxisSets, loops: Mapping[IterVar, Range]) -> Analyzer:
 
 
 def _mentions(values: IntSet, dom: dict[Var, IntSet]) -> bool:
-    """True for the values of an axis whose range depends on another axis, or on memory: a ragged
-    reduction."""
+    """True when the ends of `values` depend on another axis or on memory (a ragged reduction)."""
     ends = values.min_value, values.max_value
     if not (free_vars(ends[0]) | free_vars(ends[1])).isdisjoint(dom):
         return True
@@ -156,7 +158,7 @@ def _is_constant(values: IntSet) -> bool:
 
 
 def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
-    """`values`, or [0, extent) when that is known to be the smaller set."""
+    """`values`, or [0, extent) when that is provably contained in `values` or nothing is known."""
     values = _as_numbers(values, extent.dtype)
     lower, upper = values.has_lower_bound, values.has_upper_bound
     zero, last = const(0, extent.dtype), sub(extent, 1)
@@ -173,14 +175,17 @@ def _within(values: IntSet, extent: Expr, analyzer: Analyzer | None) -> IntSet:
         return IntSet.interval(zero, last)
     analyzer = analyzer or Analyzer(as_ansor=True)
     if analyzer.const_int_bound(low).max_value > 0:
-        return values  # a proof would fail
+        return values  # `low` may be positive: the proof below would fail
     if analyzer.can_prove(ge(zero, low)) and analyzer.can_prove(le(last, high)):
         return IntSet.interval(zero, last)
     return values
 
 
 def _as_numbers(values: IntSet, dtype: DType) -> IntSet:
-    """`values` of an index without a sign, or of few bits, as `dtype`: beside -1 it would wrap."""
+    """`values` of an index that is unsigned or of few bits, cast to `dtype`.
+
+    In the index's own type an expression such as `low - 1` would wrap.
+    """
     low, high = values.min_value, values.max_value
     if low.dtype.is_index and high.dtype.is_index:
         return values

@@ -1,9 +1,9 @@
-"""Fixed points of a scan: axes along which an element depends on its own place in earlier steps.
+"""Fixed points of a scan: axes along which an element depends on its own index in earlier steps.
 
     step = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])     i is a fixed point
-    step = te.compute((m, n), lambda t, i: state[t - 1, n - 1 - i])       i is none
+    step = te.compute((m, n), lambda t, i: state[t - 1, n - 1 - i])       i is not a fixed point
 
-Who reads only a part of the scan along a fixed point needs only that part of every step.
+A consumer that reads a part of the scan along a fixed point needs only that part of every step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from autosched.tir.expr import IterVar, ProducerLoad, Var
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Dimension `dim` of state number `state`; anything else an index may be is `_ELSEWHERE`."""
+    """Dimension `dim` of state number `state` of a scan.
+
+    `_ELSEWHERE` stands for an index that is not the axis of such a dimension.
+    """
 
     state: int
     dim: int
@@ -28,16 +31,16 @@ class _Place:
 
 _ELSEWHERE = _Place(-1, -1)
 Labels = dict[Tensor, list[set[_Place]]]
-"""For each dimension of a tensor: where the elements of the update lie that it is read for."""
+"""For each dimension of a tensor: the dimensions of the updates whose axis indexes its reads."""
 
 
 def scan_fix_points(op: ScanOp) -> dict[IterVar, frozenset[IterVar]]:
-    """The axes of `op.spatial_axis` that are fixed points, each with those that belong to it.
+    """The axes of `op.spatial_axis` that are fixed points, each with the group that it belongs to.
 
     An axis is a fixed point when element i along it reads the states, through all operations of a
-    step, at index i of this axis or of another one only (that of another state, which then belongs
-    to it: whoever needs a range of one needs the same range of all). All of them have the same
-    extent. Axes that are not in the result need their whole domain.
+    step, only at index i of the same axis or of an axis of another state. Axes that read each other
+    so form a group: a consumer that needs a range of one needs the same range of all. The axes of
+    a group have the same extent. Axes that are not in the result are needed whole.
     """
     places = list(_places(op))
     axes = dict(zip(places, op.spatial_axis, strict=True))
@@ -59,14 +62,14 @@ def scan_fix_points(op: ScanOp) -> dict[IterVar, frozenset[IterVar]]:
 
 
 def _places(op: ScanOp) -> Iterable[_Place]:
-    """What the spatial axes are, in their order; dimension 0 is the time."""
+    """The dimension that each spatial axis is, in the order of the axes; dimension 0 is time."""
     for k, state in enumerate(op.state):
         for dim in range(1, state.ndim):
             yield _Place(k, dim)
 
 
 def _alike(group: list[tuple[_Place, IterVar]]) -> bool:
-    """True for axes of different states that have the same extent."""
+    """True when the axes of `group` belong to different states and have the same extent."""
     if len({place.state for place, _ in group}) < len(group):
         return False
     domains = [iv.dom for _, iv in group if iv.dom is not None]
@@ -75,7 +78,7 @@ def _alike(group: list[tuple[_Place, IterVar]]) -> bool:
 
 
 def _labels(op: ScanOp) -> Labels:
-    """The labels of all tensors of a step and of the states, readers before what they read."""
+    """The labels of all tensors of a step and of the states, passed from readers to producers."""
     labels: Labels = {}
 
     def label(tensor: Tensor, dim: int, origins: set[_Place]) -> None:
@@ -99,7 +102,7 @@ def _labels(op: ScanOp) -> Labels:
 
 
 def _own_labels(op: Operation, labels: Labels) -> dict[Var, set[_Place]]:
-    """The label of each data axis of `op`: that of the dimension in all its outputs."""
+    """The labels of each data axis of `op`: those of its dimension in all outputs of `op`."""
     assert isinstance(op, ComputeOp)
     own: dict[Var, set[_Place]] = {iv.var: set() for iv in op.axis}
     for tensor in op.outputs:

@@ -1,4 +1,4 @@
-"""Storage scopes and thread tags as ranks: who shares what with whom.
+"""Storage scopes and thread tags as ranks, which say whether threads share a buffer.
 
 A buffer of storage rank s is private to each thread of thread rank t unless s <= t: global memory
 is shared by all, shared memory by the threads of a block, local memory by none.
@@ -31,12 +31,12 @@ def storage_rank(scope: str) -> int:
 
 
 def thread_rank(tag: str) -> int:
-    """0 for blockIdx.*, 1 for threadIdx.*, vthread* and cthread."""
+    """The rank of thread tag `tag`: 0 for blockIdx.*, 1 for threadIdx.*, vthread* and cthread."""
     return 0 if tag.startswith("blockIdx") else 1
 
 
 def is_virtual_thread(tag: str) -> bool:
-    """True for threads that are unrolled into one real thread."""
+    """True for a tag of virtual threads, whose iterations one real thread runs unrolled."""
     return tag.startswith("vthread") or tag == "cthread"
 
 

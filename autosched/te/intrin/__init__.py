@@ -1,1 +1,1 @@
-"""Tensor instructions of processors, as data, and their statements."""
+"""Tensor instructions of processors: their description as data, and the TIR that issues them."""

@@ -1,4 +1,4 @@
-"""What a tensor instruction of a processor is, as data."""
+"""The description of a tensor instruction as data: shapes, types, layouts and requirements."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.dtype import DType
 
 Layout = tuple[tuple[str, int], ...]
-"""Axes of a tile as they lie in memory, outermost first. An axis that stands there twice is cut:
-(("k", 16), ("n", 16), ("k", 4)) is a tile of 64 k and 16 n, four k of one n side by side."""
+"""The axes of a tile in memory order, outermost first, each with its extent.
+
+An axis that occurs twice is split: (("k", 16), ("n", 16), ("k", 4)) is a tile of 64 k by 16 n in
+which four consecutive k of one n are adjacent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """The tile of a matrix that one call reads or adds to.
+    """The tile of a matrix that one call of an instruction reads or accumulates into.
 
-    `scope` is the storage scope of the register that holds it between calls: "local" is an
-    ordinary vector register, "" is memory, read by the call itself. `lanes` is an array (threads,
-    values of a thread, 2) of rows and columns, where the threads of a warp share the tile.
-    `wide` is the type to which elements are converted as they are packed, where the call takes
-    another one than the matrix has: int8 as int16, bfloat16 as float32. Every value fits, once an
+    `dtype` is the type of the matrix and `layout` the order of the tile in memory.
+    `scope` is the storage scope of the register that holds the tile between calls: "local" is an
+    ordinary vector register, "" is memory that the call itself reads.
+    `lanes`, for a tile that the threads of a warp share, is an array (threads, values of a thread,
+    2) of rows and columns.
+    `wide` is the type to which packing converts the elements where the call takes another type
+    than the matrix has: int8 as int16, bfloat16 as float32. It holds every value, once the
     instruction's `offset` is added.
     """
 
@@ -36,33 +40,36 @@ class Operand:
 
     @property
     def held(self) -> DType:
-        """The type that the call takes."""
+        """The element type that the call takes."""
         return self.wide or self.dtype
 
     def extent(self, axis: str) -> int:
-        """The size of the tile along `axis`, 1 when it does not have it."""
+        """The size of the tile along `axis`; 1 when the tile lacks the axis."""
         return int(np.prod([size for name, size in self.layout if name == axis]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """C[m, n] += A[m, k] * B[k, n] on tiles, products and sums in the type of C.
+    """An instruction that computes C[m, n] += A[m, k] * B[k, n] on tiles, in the type of C.
 
-    `kind` is the target's, `triple` the beginning of LLVM's name of the machine ("" is any), and
-    `features` what it must have: LLVM's names ("avx512vnni"), or of a GPU the least
-    architecture ("sm_80"), the only one ("sm_90a"), and what its user allows ("tf32").
-    `calls` are the calls of the TIR that it is made of, by LLVM's or PTX's name: the interpreter
-    and the code generator know each.
-    `registers` is how many registers there are for accumulators and operands together, `between`
-    how many hold what one instruction of a call hands to the next.
-    `parts` is into how many numbers of the type that the calls take each element of A and B is cut
-    as it is packed: each part of A is multiplied with each of B, the sum of the parts is exact.
-    `offset` is added to each element of A as it is packed (128 where the call takes unsigned bytes
-    for signed ones); what the sums have too much then, `offset` times the sum of a column of B, is
-    computed once for all rows by the statements "excess" and taken off.
-    `declare` makes its statements, each a TensorIntrin whose operation describes it as a tensor
-    expression. Each instruction has "compute"; one whose B is packed, "pack_b"; one with registers
-    of its own may have "fill", "load_a", "load_b", "load_c" and "store" beside them.
+    `kind` is the kind of the target ("cpu", "cuda"), `triple` a prefix of LLVM's target triple (""
+    fits any). `features` is what the target must have: LLVM's feature names ("avx512vnni"); for a
+    GPU the minimum architecture ("sm_80") or the only one ("sm_90a"), and numerics that its user
+    must allow ("tf32").
+    `a`, `b` and `c` are the tiles of one call.
+    `calls` are the TIR calls that make up one call of the instruction, by LLVM's or PTX's name; the
+    interpreter and the code generator implement each.
+    `registers` is the number of registers for accumulators and operands together, `between` the
+    number of registers for intermediate results within a call.
+    `parts` is the number of values, of the type that the calls take, into which packing splits each
+    element of A and B; their sum is exactly the element. Each part of A is multiplied by each of B.
+    `offset` is added to each element of A when A is packed (128 where the call takes unsigned bytes
+    and A is signed). The sums are then too large by `offset` times the sum of a column of B; the
+    statement "excess" computes that once for all rows, and it is subtracted.
+    `declare` makes the statements of the instruction by name, each a TensorIntrin whose operation
+    describes it as a tensor expression. Each instruction has "compute"; one whose B is packed has
+    "pack_b"; one with registers of its own may also have "fill", "load_a", "load_b", "load_c" and
+    "store".
     """
 
     name: str
@@ -80,17 +87,17 @@ class Instruction:
     offset: int = 0
 
     def extent(self, axis: str) -> int:
-        """The size of one call along m, n or k."""
+        """The extent of one call along `axis`: "m", "n" or "k"."""
         return max(operand.extent(axis) for operand in (self.a, self.b, self.c))
 
     @property
     def mixes_rows(self) -> bool:
-        """Whether several rows of C share an ordinary vector, which no stages are made for."""
+        """Whether one vector register holds several rows of C; scheduling does not support that."""
         return self.extent("m") > 1 and self.c.scope == "local"
 
     @property
     def multiply_adds(self) -> int:
-        """Products that one call adds up, of whole elements."""
+        """The number of multiply-adds of whole (unsplit) elements in one call."""
         return self.extent("m") * self.extent("n") * self.extent("k") // self.parts**2
 
     @property

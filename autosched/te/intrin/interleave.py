@@ -1,4 +1,4 @@
-"""Packing of B: k rows of a few columns each become the order that a dot product reads.
+"""Packing of B for dot products: interleaves k rows, so that the k of a column are adjacent.
 
 P[l] = B[l % k, l // k]
 
@@ -22,7 +22,10 @@ from autosched.tir.stmt import BufferStore, Stmt
 def declare_interleave(
     name: str, dtype: DType, k: int, lanes: int, wide: DType | None = None
 ) -> TensorIntrin:
-    """The statement of P[l] = B[l % k, l // k] for `lanes` columns, P in the type `wide`."""
+    """The intrinsic that packs P[l] = B[l % k, l // k] for `lanes` columns.
+
+    P has the type `wide`, or that of B (`dtype`) where `wide` is None.
+    """
     b = placeholder((k, lanes), dtype.name, "b")
     to = (wide or dtype).name
     packed = compute((lanes * k,), lambda i: b[i % k, i // k].astype(to), "p")

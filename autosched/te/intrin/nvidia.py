@@ -3,8 +3,9 @@
 C[16, 8] += A[16, k] * B[k, 8]      held by the 32 lanes of a warp (`tir/warp_matrix.py`)
 
 A, B and C are fragments: storage of scope wmma.matrix_a, wmma.matrix_b and wmma.accumulator, of
-which each lane holds the 32nd part. Operands come out of shared memory, where a row of `k` (mk, nk)
-or of m or n (km, kn) lies in one piece; a step of B are two fragments, 16 columns.
+which each lane holds 1/32. Operands are loaded from shared memory, in one of the layouts mk or km
+for A and kn or nk for B, the second letter being the contiguous axis. One load of B fills two
+fragments, 16 columns.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from autosched.tir.stmt import Evaluate, Stmt, seq
 from autosched.tir.warp_matrix import ATOMS, short_names
 
 TF32 = "tf32"
-"""What a target has whose user allows factors of float32 to be rounded (`Target.tf32`)."""
+"""The feature of a target whose user allows rounding float32 factors to TF32 (`Target.tf32`)."""
 ROWS_OF_A, COLUMNS_OF_B = 16, 16
-"""What one ldmatrix loads of A (by k columns) and of B (by k rows)."""
+"""The extent that one ldmatrix loads: 16 rows by k columns of A, k rows by 16 columns of B."""
 
 
 def _instruction(shape: str, a: str, b: str) -> Instruction:
@@ -47,18 +48,18 @@ def _instruction(shape: str, a: str, b: str) -> Instruction:
 
 
 def layouts(it: Instruction) -> tuple[str, ...]:
-    """The layouts of A and B in shared memory that ldmatrix can load; it transposes 16 bits."""
+    """The layouts of A and B that ldmatrix can load; only 16-bit elements can be transposed."""
     return ("mk", "km", "kn", "nk") if it.a.dtype.bits == 16 else ("mk", "nk")
 
 
 def declare_mma(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """compute, store, and load:LAYOUT for each layout of A and B in shared memory."""
+    """The statements "compute", "store", and "load:LAYOUT" for each shared-memory layout."""
     loads = {f"load:{layout}": _load(it, layout) for layout in layouts(it)}
     return {"compute": _compute(it), "store": store_result(it), **loads}
 
 
 def _lane_offset(buffer: Buffer) -> Expr:
-    """Where the values of a lane begin that lie in a fragment."""
+    """The position of a fragment's first element within the storage of one lane."""
     assert buffer.elem_offset is not None
     return floordiv(buffer.elem_offset, WARP)
 
@@ -107,7 +108,7 @@ def _compute(it: Instruction) -> TensorIntrin:
 
 
 def store_result(it: Instruction) -> TensorIntrin:
-    """16 x 8 sums that a warp holds, to rows of shared memory."""
+    """The intrinsic that stores a warp's 16 x 8 accumulators to rows of shared memory."""
     m, n = it.extent("m"), it.extent("n")
     c = placeholder((m, n), it.c.dtype.name, "c")
     d: Tensor = compute((m, n), lambda i, j: c[i, j], "d")
@@ -124,7 +125,11 @@ def store_result(it: Instruction) -> TensorIntrin:
 
 
 def _load(it: Instruction, layout: str) -> TensorIntrin:
-    """Four matrices of 8 rows of 16 bytes by one ldmatrix, in the order of the lanes' values."""
+    """The intrinsic that loads a fragment from shared memory of `layout` by one ldmatrix.x4.
+
+    The instruction loads four matrices of 8 rows of 16 bytes; each lane gives the address of one
+    row, so that the matrices arrive in the order of the lanes' values in the fragment.
+    """
     k, n = it.extent("k"), it.extent("n")
     operand = it.a if "m" in layout else it.b
     dtype, piece = operand.dtype.name, 16 // operand.dtype.bytes

@@ -1,4 +1,4 @@
-"""Where a tensor instruction fits a reduction: C[.., m, n] = sum(A[.., m, k] * B[.., k, n])."""
+"""Recognises a reduction as a matrix product: C[.., m, n] = sum(A[.., m, k] * B[.., k, n])."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from autosched.tir.walk import free_vars
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """A reduction as a product of matrices: the loads of both, and the axes in their roles.
+    """The reduction `op` as a matrix product: the loads of both factors, and the roles of the axes.
 
-    `m` moves A alone, `n` is the last axis of the result and one index of B alone, and `k` is one
-    index of both. The other axes stay loops around the product.
+    `m` occurs in indices of A only. `n` is the last axis of the result and by itself one index of
+    B, absent from A. `k` is by itself one index of A and one of B. The other axes stay loops around
+    the product.
     """
 
     op: ComputeOp
@@ -33,13 +34,16 @@ class Product:
         return data, [iv for iv in self.op.reduce_axis if iv is not self.k]
 
     def k_is_last(self) -> bool:
-        """Whether consecutive k of A lie side by side."""
+        """Whether consecutive k of A are adjacent in memory."""
         return self.a.indices[-1] is self.k.var and all(
             self.k.var not in free_vars(index) for index in self.a.indices[:-1]
         )
 
     def rows(self) -> tuple[int, int] | None:
-        """The one index of A in which m is, and how far a row moves it; None for any other use."""
+        """The position of the only index of A with m, and the coefficient of m there.
+
+        None when m is in several indices, in a non-linear term, or has no positive coefficient.
+        """
         found = [d for d, i in enumerate(self.a.indices) if self.m.var in free_vars(i)]
         terms = [linear(self.a.indices[d])[1] for d in found]
         step = terms[0].get(self.m.var, 0) if len(found) == 1 else 0
@@ -49,9 +53,11 @@ class Product:
         return (found[0], step) if alone else None
 
     def over(self) -> IterVar | None:
-        """The axis whose steps are the tiles of a column where rows are few: h beside a short w.
+        """The axis h of A[.., h, m, ..] along which tiles can be stacked when the rows m are few.
 
-        It and `m` each move one index of A by one, the index of `over` right before that of `m`.
+        In a convolution it is the image height beside a short width m. The axis and `m` each occur
+        in one index of A with coefficient 1, the index of the axis right before that of `m`. None
+        when there is no such axis.
         """
         at = self.rows()
         others = [
@@ -67,7 +73,7 @@ class Product:
 
 
 def extent(iv: IterVar) -> int:
-    """The constant extent of an axis that starts at 0; 0 when it is none."""
+    """The extent of an axis that starts at 0 and has a constant extent; 0 for any other axis."""
     dom = iv.dom
     if dom is None or not isinstance(dom.extent, IntImm) or not isinstance(dom.min, IntImm):
         return 0
@@ -75,7 +81,7 @@ def extent(iv: IterVar) -> int:
 
 
 def as_product(op: ComputeOp, it: Instruction) -> Product | None:
-    """`op` as a product of matrices of the types of `it`; None when it is none."""
+    """`op` as a matrix product in the types of the instruction `it`; None when it is not one."""
     if len(op.body) != 1 or len(op.axis) < 2:
         return None
     body = op.body[0]
@@ -103,7 +109,7 @@ def _is_sum(body: Reduce) -> bool:
 
 
 def _load(e: Expr, dtype: str) -> ProducerLoad | None:
-    """The load of which `e` is the value, in the type of the product."""
+    """The load of type `dtype` that `e` is, or that `e` casts; None for anything else."""
     value = e.value if isinstance(e, Cast) else e
     if not isinstance(value, ProducerLoad) or value.dtype.name != dtype:
         return None
@@ -118,14 +124,14 @@ def _roles(op: ComputeOp, a: ProducerLoad, b: ProducerLoad) -> Iterator[Product]
         return
     rows = [iv for iv in op.axis if iv.var in of_a and iv.var not in of_b]
     steps = [iv for iv in op.reduce_axis if _is_one_index(iv, a) and _is_one_index(iv, b)]
-    # Consecutive k of A side by side are read as they are.
+    # Prefer a k that is the last index of A: its elements are adjacent, so A needs no packing.
     steps.sort(key=lambda iv: a.indices[-1] is not iv.var)
     if rows and steps:
         yield Product(op, a, b, rows[-1], n, steps[0])
 
 
 def _is_one_index(iv: IterVar, load: ProducerLoad) -> bool:
-    """Whether `iv` is exactly one of the indices, and in no other."""
+    """Whether `iv` is by itself one of the indices of `load` and occurs in no other index."""
     return sum(iv.var in free_vars(index) for index in load.indices) == 1 and any(
         index is iv.var for index in load.indices
     )

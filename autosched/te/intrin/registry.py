@@ -1,4 +1,4 @@
-"""The tensor instructions by name, and those that a target has."""
+"""All tensor instructions by name, and the selection of those that a target has."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from autosched.te.operations.tensor_intrin import TensorIntrin
 from autosched.tir.dtype import DType
 
 INSTRUCTIONS: dict[str, Instruction] = {it.name: it for it in (*X86, *ARM, *WARPGROUP, *NVIDIA)}
-"""All, best first among those of the same types."""
+"""All instructions by name; among those with the same types the best comes first."""
 
 
 def instruction(name: str) -> Instruction:
-    """The instruction of this name; ConfigError when there is none."""
+    """The instruction called `name`; ConfigError when there is none."""
     found = INSTRUCTIONS.get(name)
     if found is None:
         raise ConfigError(
@@ -31,7 +31,7 @@ def instruction(name: str) -> Instruction:
 
 @cache
 def statements(name: str) -> Mapping[str, TensorIntrin]:
-    """What `Instruction.declare` makes, once for each name; ConfigError for an unknown one."""
+    """The statements of the instruction called `name`, declared once; ConfigError when unknown."""
     it = instruction(name)
     return it.declare(it)
 
@@ -53,7 +53,7 @@ def _has(feature: str, has: set[str], arch: str) -> bool:
     if not feature.startswith("sm_"):
         return feature in has
     number = arch.removeprefix("sm_").rstrip("af")
-    if feature.endswith("a"):  # no later architecture has it
+    if feature.endswith("a"):  # architecture-specific: no later architecture has the feature
         return number == feature.removeprefix("sm_").rstrip("a")
     return number.isdecimal() and int(number) >= int(feature.removeprefix("sm_"))
 

@@ -1,14 +1,15 @@
-"""Products of float16 by AMX's tiles of bfloat16: each number is the sum of two, exactly.
+"""Products of float16 by AMX's bfloat16 tiles: each float16 is split exactly into two bfloat16.
 
     x = high + low      high = the upper 16 bits of float32(x), low = those of x - high
 
-float16 has 11 bits of mantissa, bfloat16 8 and more exponents: three bits are left for `low`, and
-no part is denormal. The four products of parts are exact in float32, so that the sum of products is
-that of float16 in float32, rounded in another order. An infinite factor has no such parts: NaN.
+float16 has 11 bits of mantissa, bfloat16 has 8 and a larger exponent range: three bits are left for
+`low`, and neither part is denormal. The four products of parts are exact in float32, so that their
+sum equals the sum of float16 products in float32, up to the order of rounding. An infinite factor
+cannot be split: the result is NaN.
 
     for step in range(depth / 32):
-        A.high, B.high: 4 products      operands in four tiles, one of which is loaded anew
-        B.low:          4 products      for each change of parts
+        A.high, B.high: 4 products      operands are in four tiles; each change of a part
+        B.low:          4 products      reloads the tiles of that operand only
         A.low:          4 products
         B.high:         4 products
 """
@@ -41,23 +42,23 @@ from autosched.tir.tiles import CONFIGURE, LOAD, ROW_BYTES, ROWS, ZERO
 PART = "bfloat16"
 HIGH, LOW = 0, 1
 _ORDER = ((HIGH, HIGH), (HIGH, LOW), (LOW, LOW), (LOW, HIGH))
-"""Parts of A and B: one changes at a time."""
+"""The order of (part of A, part of B): only one operand changes from one pair to the next."""
 
 
 def part_of(value: Expr, half: Expr) -> Expr:
-    """The part of a float16 whose number is `half`: the high one is 0, the low one 1."""
+    """Part number `half` of the float16 `value`, as bfloat16: 0 is the high part, 1 the low one."""
     bits, rest = _bits_of(value)
     return _narrow(select(eq(half, const(HIGH)), bits, rest))
 
 
 def parts_of(value: Expr) -> tuple[Expr, Expr]:
-    """Both parts of a float16, or of lanes of them."""
+    """The high and the low part of a float16, or of a vector of float16, as bfloat16."""
     high, low = map(_narrow, _bits_of(value))
     return high, low
 
 
 def _bits_of(value: Expr) -> tuple[Expr, Expr]:
-    """Both parts as bits of float32, of which the upper 16 count."""
+    """The high and the low part as float32 bits, of which only the upper 16 are used."""
     lanes = value.dtype.lanes
     wide, word = (DType(name).with_lanes(lanes) for name in ("float32", "uint32"))
     whole = cast(wide, value)
@@ -68,7 +69,7 @@ def _bits_of(value: Expr) -> tuple[Expr, Expr]:
 
 
 def _narrow(bits: Expr) -> Expr:
-    """The upper 16 bits of words as bfloat16."""
+    """The upper 16 bits of each 32-bit word, reinterpreted as bfloat16."""
     lanes = bits.dtype.lanes
     amount = const(16, "uint32")
     upper = call("shift_right", bits, Broadcast(amount, lanes) if lanes > 1 else amount)
@@ -77,7 +78,10 @@ def _narrow(bits: Expr) -> Expr:
 
 
 def declare_split_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements for each of BLOCKS, and the packing of B by rows of n or of k."""
+    """The statements "compute" and "store" for each of BLOCKS, and the packing of B.
+
+    "pack_b" packs a B whose rows run along n, "turn_b" one whose rows run along k.
+    """
     found: dict[str, TensorIntrin] = {}
     for over, suffix in ((False, ""), (True, ".over")):
         found |= {f"compute{suffix}.{m}x{n}": _declare(it, m, n, over) for m, n in BLOCKS}
@@ -153,7 +157,7 @@ def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntr
 
 
 def _declare_pack(it: Instruction) -> TensorIntrin:
-    """P[h, g, l] = part h of B[2 * g + l % 2, l // 2]: a tile of each part."""
+    """The intrinsic for P[h, g, l] = part h of B[2 * g + l % 2, l // 2]: one tile for each part."""
     b = placeholder((2 * ROWS, ROWS), it.b.dtype.name, "b")
     packed = compute((2, ROWS, 2 * ROWS), lambda h, g, i: part_of(b[g * 2 + i % 2, i // 2], h), "p")
 
@@ -176,7 +180,7 @@ def _declare_pack(it: Instruction) -> TensorIntrin:
 
 
 def _declare_turn(it: Instruction) -> TensorIntrin:
-    """P[h, g, l] = part h of B[l // 2, 2 * g + l % 2]."""
+    """The intrinsic for P[h, g, l] = part h of B[l // 2, 2 * g + l % 2]: B is transposed."""
     b = placeholder((ROWS, 2 * ROWS), it.b.dtype.name, "b")
     packed = compute((2, ROWS, 2 * ROWS), lambda h, g, i: part_of(b[i // 2, g * 2 + i % 2], h), "p")
     at, kind = Ramp(IntImm(0), IntImm(1), 2 * ROWS), DType(PART).with_lanes(2 * ROWS)
@@ -212,7 +216,7 @@ def _declare_turn(it: Instruction) -> TensorIntrin:
 
 
 def _joined(values: Sequence[Expr]) -> Expr:
-    """Vectors of 16 bits an element, one behind the other, as words."""
+    """Concatenate two vectors of 16-bit elements and reinterpret the result as 32-bit words."""
     lanes = values[0].dtype.lanes
     bits = tuple(Call(DType("uint16").with_lanes(lanes), "reinterpret", (v,)) for v in values)
     order = tuple(IntImm(k) for k in range(len(bits) * lanes))

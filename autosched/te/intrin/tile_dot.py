@@ -1,15 +1,15 @@
-"""Products of AMX tiles: `rows` by `columns` tiles of sums at a time, over a whole reduction.
+"""Products of AMX tiles: `rows` by `columns` accumulator tiles at a time, over a whole reduction.
 
     C[mt, nt, 0:16, 0:16] += A[mt * 16 + 0:16, :] * B[:, nt]
 
-    compute:  tilezero(0); ...                       sums in tiles 0 to rows * columns - 1
+    compute:  tilezero(0); ...                       sums are in tiles 0 to rows * columns - 1
               for step in range(depth / 64):
-                  tileloadd(4, A); tileloadd(6, B)   operands in those after them, loaded a
-                  tdpbusd(0, 4, 6); ...              step ahead (tile_pipeline.py)
+                  tileloadd(4, A); tileloadd(6, B)   operands are in the tiles after the sums,
+                  tdpbusd(0, 4, 6); ...              loaded one step ahead (tile_pipeline.py)
     store:    tilestored(0, D); ...                  D[m, n] = C[m / 16, n / 16, m % 16, n % 16]
 
-Sums stay in the registers until they are stored, whatever loops of the reduction are around the
-product: nothing else uses tiles in between, and C has no memory.
+The sums stay in tile registers until they are stored, across all reduction loops around the
+product: nothing else uses tiles in between, and no memory is allocated for C.
 """
 
 from __future__ import annotations
@@ -37,14 +37,19 @@ from autosched.tir.stmt import Evaluate, Stmt, seq
 from autosched.tir.tiles import CONFIGURE, LOAD, RELEASE, ROW_BYTES, ROWS, STORE, TILES, ZERO
 
 BLOCKS = ((2, 2), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
-"""Tiles of sums, down and across, that fit eight tiles with a row and a column of operands."""
+"""The blocks of accumulator tiles, (rows, columns), that fit AMX's eight tiles.
+
+Beside its accumulators a block needs `rows` tiles of A and `columns` tiles of B."""
 
 _READ, _WRITE = 1, 2
-"""What a pointer is for, as tvm_access_ptr says it."""
+"""The access masks of tvm_access_ptr."""
 
 
 def declare_tile_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements for each of BLOCKS, and the packing of B by rows of n or of k."""
+    """The statements "compute" and "store" for each of BLOCKS, and the packing of B.
+
+    "pack_b" packs a B whose rows run along n, "turn_b" one whose rows run along k.
+    """
     k = 4 // it.a.dtype.bytes
     parts: dict[str, TensorIntrin] = {}
     for over, suffix in ((False, ""), (True, ".over")):
@@ -112,12 +117,15 @@ def _declare(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntr
 
 
 def rows_at(tile: Expr, row: Expr, over: bool) -> tuple[Expr, ...]:
-    """The indices of a row of a tile: of one axis, or the tile's `over` another axis."""
+    """The indices of row `row` of tile `tile`: one axis for both, or with `over` one for each."""
     return (tile, row) if over else (add(mul(tile, ROWS), row),)
 
 
 def row_strides(over: bool) -> tuple[tuple[Expr | int, ...], Expr]:
-    """The strides of such rows of elements, and how far apart tiles are."""
+    """The strides of a buffer indexed by `rows_at` and a column, and the distance of tiles.
+
+    Both are in elements; the pitch of rows, and with `over` the distance, are fresh variables.
+    """
     pitch = var("pitch")
     if not over:
         return (pitch, 1), mul(pitch, ROWS)
@@ -126,7 +134,7 @@ def row_strides(over: bool) -> tuple[tuple[Expr | int, ...], Expr]:
 
 
 def declare_store(it: Instruction, rows: int, columns: int, over: bool) -> TensorIntrin:
-    """The statement that stores `rows` by `columns` tiles of sums."""
+    """The intrinsic that stores `rows` by `columns` accumulator tiles to memory."""
     dtype, size = it.c.dtype.name, it.c.dtype.bytes
     c = placeholder((rows, columns, ROWS, ROWS), dtype, "c")
     d: Tensor
@@ -163,14 +171,14 @@ def declare_store(it: Instruction, rows: int, columns: int, over: bool) -> Tenso
 
 
 def tile_call(name: str, *args: Expr | int) -> Stmt:
-    """One call of AMX; tiles by number."""
+    """A statement that calls the AMX intrinsic `name`; tiles are given by number."""
     values = tuple(IntImm(x) if isinstance(x, int) else x for x in args)
     return Evaluate(Call(DType("int32"), "call_llvm_intrin", (StringImm(name), *values)))
 
 
 def tile_address(buffer: Buffer, at: Expr, extent: Expr, access: int = _READ) -> Expr:
-    """The address of `extent` elements from `at` on, counted from the buffer's first."""
-    kind = const(0, f"uint{buffer.dtype.bits}")  # elements are bits: none is ever converted
+    """The address of the `extent` elements from `at` on, relative to the buffer's first element."""
+    kind = const(0, f"uint{buffer.dtype.bits}")  # raw bits: AMX never converts elements
     offset = at if buffer.elem_offset is None else add(buffer.elem_offset, at)
     return Call(
         DType("handle"), "tvm_access_ptr", (kind, buffer.data, offset, extent, IntImm(access))

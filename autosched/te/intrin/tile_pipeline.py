@@ -1,7 +1,7 @@
-"""The order of loads and products of AMX tiles: each load right behind the last use of its tile.
+"""Software pipelining of AMX tiles: each tile is reloaded right after the last product of it.
 
-AMX does not rename its tiles: a load waits for the products that read what the tile held before,
-and what follows waits with it. A tile is loaded for the next step as soon as it is free:
+AMX does not rename its tiles: a load waits for the products that read the tile's old contents, and
+later instructions wait for the load. A tile is loaded for the next step as soon as it is free:
 
     before:                                   after:
         for step in range(steps):                 load 4, 6, 7, 5 of step 0
@@ -28,7 +28,7 @@ from autosched.tir.stmt import For, ForKind, Stmt, seq
 
 @dataclass(frozen=True, slots=True)
 class TileLoad:
-    """A tile that is loaded, and the load of a step."""
+    """A load of tile number `tile`; `of_step(step)` is the statement that loads it for a step."""
 
     tile: int
     of_step: Callable[[Expr], Stmt]
@@ -36,14 +36,17 @@ class TileLoad:
 
 @dataclass(frozen=True, slots=True)
 class TileProduct:
-    """A product, and the tiles of operands that it reads."""
+    """A product, and the numbers of the two operand tiles that it reads."""
 
     reads: tuple[int, int]
     stmt: Stmt
 
 
 def pipelined(step: Sequence[TileLoad | TileProduct], steps: Expr) -> Stmt:
-    """`steps` (one or more) times the loads and products of a step; it loads all that it reads."""
+    """The statement that runs the loads and products of `step` `steps` times, pipelined.
+
+    `steps` is at least 1. Every tile that a product reads must be loaded in `step`.
+    """
     products = [each for each in step if isinstance(each, TileProduct)]
     behind: list[list[TileLoad]] = [[] for _ in products]
     ahead: list[list[TileLoad]] = [[] for _ in products]

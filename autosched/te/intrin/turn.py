@@ -1,10 +1,10 @@
-"""Packing of B whose rows run along k: a tile of words of 32 bits is turned.
+"""Packing of a B whose rows run along k: transposes a 16 by 16 tile of 32-bit words.
 
-P[g, l] = B[l // K, g * K + l % K]                 K consecutive k of one column are a word
+P[g, l] = B[l // K, g * K + l % K]                 K consecutive k of one column make a word
 P[g, t, l] = B[t * 16 + l // K, g * K + l % K]     several tiles side by side
 
-Four rounds, each of which interleaves row i with row i + 8 of sixteen vectors: the words that
-differ in one bit of their row and column change places.
+The transposition takes four rounds. Each interleaves row i with row i + 8 of the sixteen vectors,
+which exchanges one bit of the row number with one of the column number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BITS = DType("uint32").with_lanes(WORDS)
 
 
 def declare_turn(name: str, dtype: DType) -> TensorIntrin:
-    """The statement of P[g, l] = B[l // K, g * K + l % K] for a tile of 16 by 16 words."""
+    """The intrinsic for P[g, l] = B[l // K, g * K + l % K] on a tile of 16 by 16 words."""
     group = 4 // dtype.bytes
     b = placeholder((WORDS, WORDS * group), dtype.name, "b")
     packed = compute((WORDS, WORDS * group), lambda g, i: b[i // group, g * group + i % group], "p")
@@ -48,24 +48,27 @@ def declare_turn(name: str, dtype: DType) -> TensorIntrin:
 
 
 TILES = (1, 2, 4, 8)
-"""How many tiles side by side are turned at a time."""
+"""The numbers of tiles side by side that one statement can transpose."""
 
 
 def turn_of(tiles: int) -> str:
-    """The name of the statements that turn so many."""
+    """The name of the statement that transposes `tiles` tiles side by side."""
     return f"turn_b.{tiles}"
 
 
 def declare_turns(name: str, dtype: DType, wide: DType | None) -> dict[str, TensorIntrin]:
-    """The statements that turn several tiles, by their names among those of the instruction `name`.
+    """The transposing statements of the instruction `name`, one for each of TILES, by `turn_of`.
 
-    Elements are converted to `wide` as they are turned, where that is a type.
+    Unless `wide` is None, the elements are converted to it.
     """
     return {turn_of(n): _declare(f"{name}.{turn_of(n)}", dtype, wide or dtype, n) for n in TILES}
 
 
 def _declare(name: str, dtype: DType, held: DType, tiles: int) -> TensorIntrin:
-    """P[g, t, l] = B[t * 16 + l // K, g * K + l % K] for `tiles` tiles, as `held`."""
+    """The intrinsic for P[g, t, l] = B[t * 16 + l // K, g * K + l % K] on `tiles` tiles.
+
+    B has the type `dtype`, P the type `held`.
+    """
     group = 4 // held.bytes
     b = placeholder((tiles * WORDS, WORDS * group), dtype.name, "b")
     packed = compute(
@@ -98,7 +101,7 @@ def _declare(name: str, dtype: DType, held: DType, tiles: int) -> TensorIntrin:
 
 
 def rows_of(shape: Sequence[Expr], dtype: DType) -> Buffer:
-    """Rows of B, any number of elements apart."""
+    """A buffer for rows of B of `shape`, with any offset and any distance between rows."""
     return decl_buffer(
         shape,
         dtype,
@@ -110,7 +113,10 @@ def rows_of(shape: Sequence[Expr], dtype: DType) -> Buffer:
 
 
 def turned(rows: Sequence[Expr], body: Callable[[Sequence[Expr]], Stmt]) -> Stmt:
-    """`body` of the columns of sixteen vectors of words, each bound to a variable."""
+    """`body(columns)`, where `columns` are the transposed sixteen `rows` of sixteen words.
+
+    Every intermediate vector is bound to a variable around the body.
+    """
     lets: list[tuple[Var, Expr]] = []
 
     def named(values: Sequence[Expr], prefix: str) -> list[Expr]:

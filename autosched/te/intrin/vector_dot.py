@@ -1,6 +1,6 @@
-"""Dot products in vector registers: one row of A for all lanes, or A and B of the same lanes.
+"""Dot-product instructions on vector registers, which add K products to each 32-bit lane of C.
 
-C[n] += sum(A[k] * B[n * K + k])      n a lane of 32 bits, k one of the K products that it adds
+C[n] += sum(A[k] * B[n * K + k])      n is a lane, k one of the K products of a lane
 
 C[0:16] = vpdpbusd(C[0:16], broadcast(reinterpret(A[0:4], int32), 16), reinterpret(B[0:64]))
 """
@@ -23,15 +23,16 @@ from autosched.tir.op import const
 from autosched.tir.stmt import BufferStore, Stmt
 
 _OFFSET = -0x7F7F7F80
-"""The bits 0x80808080: 128 in each byte."""
+"""A word with 128 in each byte: the bits 0x80808080."""
 
 
 def dot_operands(
     a: str, b: str, c: str, lanes: int, wide: str = ""
 ) -> tuple[Operand, Operand, Operand]:
-    """A, B and C of a dot product with `lanes` accumulators of 32 bits.
+    """The operands A, B and C of a dot product with `lanes` accumulators of 32 bits.
 
-    A and B are converted to `wide` as they are packed, where that is another type.
+    `a`, `b` and `c` are their types. Packing converts A and B to `wide`, unless they have that type
+    or `wide` is empty.
     """
     k = 32 // DType(wide or a).bits
     to_a, to_b = (DType(wide) if wide not in ("", each) else None for each in (a, b))
@@ -43,10 +44,11 @@ def dot_operands(
 
 
 def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements of C[n] += A[k] * B[n * K + k] by one instruction.
+    """The statements of an instruction that computes C[n] += A[k] * B[n * K + k].
 
-    vpdpbusd multiplies unsigned by signed bytes. Signed ones of A are packed with 128 more; the sum
-    of 128 * B[n * K + k] is what that adds, "excess", by the same instruction.
+    vpdpbusd multiplies unsigned by signed bytes. A signed A is packed with 128 added to each
+    element; the statement "excess" computes the sum of 128 * B[n * K + k], by which the result is
+    then too large, with the same instruction.
     """
     lanes, k = it.extent("n"), it.extent("k")
     a = placeholder((k,), it.a.held.name, "a")
@@ -78,7 +80,7 @@ def declare_vector_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
 def _declare_excess(
     it: Instruction, b: Tensor, dot: Callable[[Expr, Expr, Expr], Expr]
 ) -> TensorIntrin:
-    """E[n] += offset * B[n * K + k]."""
+    """The intrinsic for E[n] += offset * B[n * K + k]."""
     lanes, k = it.extent("n"), it.extent("k")
     zero = Broadcast(const(0, it.c.dtype), lanes)
     offset = Broadcast(const(_OFFSET, "int32"), lanes)
@@ -94,14 +96,14 @@ def _declare_excess(
 def started(
     out: Buffer, at: tuple[Expr], zero: Expr, plus_product: Callable[[Expr], Expr]
 ) -> tuple[Stmt, Stmt, Stmt]:
-    """The first step of a sum, its start, and a further step."""
+    """The statements of a sum in `out`: its first step, its initialisation, a further step."""
     values = plus_product(zero), zero, plus_product(BufferLoad(out, at))
     first, start, more = (BufferStore(out, value, at) for value in values)
     return first, start, more
 
 
 def description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:
-    """C[n] = sum(A[k] * B[n * K + k]) in `dtype`."""
+    """The tensor C[n] = sum(A[k] * B[n * K + k]), computed in `dtype`."""
     axis = reduce_axis((0, k), "k")
     c: Tensor = compute(
         (lanes,),
@@ -112,7 +114,7 @@ def description(a: Tensor, b: Tensor, dtype: str, lanes: int, k: int) -> Tensor:
 
 
 def excess(b: Tensor, dtype: str, lanes: int, k: int, offset: int) -> Tensor:
-    """E[n] = sum(offset * B[n * K + k]) in `dtype`."""
+    """The tensor E[n] = sum(offset * B[n * K + k]), computed in `dtype`."""
     axis = reduce_axis((0, k), "k")
     e: Tensor = compute(
         (lanes,),
@@ -123,12 +125,14 @@ def excess(b: Tensor, dtype: str, lanes: int, k: int, offset: int) -> Tensor:
 
 
 def vector(lanes: int) -> Expr:
-    """The indices 0 to lanes - 1."""
+    """The vector of indices 0 to lanes - 1."""
     return Ramp(IntImm(0), IntImm(1), lanes)
 
 
 def declare_matrix_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements of C[m * 2 + n] += A[m * K + k] * B[n * K + k], two rows of each in a vector.
+    """The statements of C[m * 2 + n] += A[m * K + k] * B[n * K + k], where m and n are 0 or 1.
+
+    Each vector holds two rows of its matrix.
 
     C[0:4] = bfmmla(C[0:4], A[0:8], B[0:8])
     """
@@ -166,6 +170,6 @@ def _as_bytes(e: Expr) -> Expr:
 
 
 def words(e: Expr) -> Expr:
-    """The bits of a vector as integers of 32."""
+    """The bits of the vector `e`, reinterpreted as int32 lanes."""
     lanes = e.dtype.lanes * e.dtype.bits // 32
     return Call(DType("int32").with_lanes(lanes), "reinterpret", (e,))

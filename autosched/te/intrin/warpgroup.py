@@ -1,10 +1,10 @@
-"""Matrix products of four warps on NVIDIA's sm_90: wgmma, which reads shared memory by itself.
+"""Matrix products of four warps on NVIDIA's sm_90: wgmma, which reads operands from shared memory.
 
-C[64, n] += A[64, k] * B[k, n]      16 rows of A and C for each of the four warps
+C[64, n] += A[64, k] * B[k, n]      each of the four warps has 16 rows of A and C
 
-What a warp does is described (`tir/warpgroup_matrix.py`): C is an accumulator, of which each lane
-holds the 32nd part, A and B are tiles in shared memory whose rows have 128 bytes and are swizzled.
-No fragments of operands are loaded, and the products run while the warps go on.
+The statements describe the part of one warp (`tir/warpgroup_matrix.py`). C is an accumulator, of
+which each lane holds 1/32; A and B are tiles in shared memory with swizzled rows of 128 bytes. No
+operand fragments are loaded, and the products run asynchronously.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def _instruction(left: str, right: str) -> Instruction:
 
 
 def is_of_warpgroup(it: Instruction) -> bool:
-    """Whether four warps compute together, straight from shared memory."""
+    """Whether `it` is a wgmma, which four warps execute together."""
     return it.name.startswith(PREFIX)
 
 
 def compute_name(layout_a: str, layout_b: str, columns: int) -> str:
-    """The statement that multiplies tiles of these layouts."""
+    """The name of the statement that multiplies tiles of these layouts into `columns` columns."""
     return f"compute:{layout_a}:{layout_b}:{columns}"
 
 
 def declare_wgmma(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """store, and compute:A:B:COLUMNS for each pair of layouts and number of columns."""
+    """The statements "store", and "compute:A:B:COLUMNS" for all layouts and numbers of columns."""
     known = layouts(it)
     products = {
         compute_name(a, b, n): _compute(it, a, b, n)
@@ -81,7 +81,7 @@ def declare_wgmma(it: Instruction) -> Mapping[str, TensorIntrin]:
 
 
 def _rows(tensor: Tensor, slabs: bool = False) -> Buffer:
-    """A tile in rows of 128 bytes, several of them `slab` elements apart."""
+    """A buffer for a tile with rows of 128 bytes; `slabs` adds an outer axis of any stride."""
     first = (Var(f"{tensor.name}_slab"),) if slabs else ()
     return decl_buffer(
         tensor.shape,

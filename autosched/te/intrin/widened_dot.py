@@ -1,4 +1,4 @@
-"""Products of vectors whose operands have the type of the sums, or half of it.
+"""Vector products by a multiply and an add, whose operands packing widens where they are narrower.
 
 C[n] += A[2 k] * B[n, 2 k] + A[2 k + 1] * B[n, 2 k + 1]          int16 in int32, two k at a time
 C[n] += A[k] * B[n, k]                                           float32, one k at a time
@@ -6,8 +6,8 @@ C[n] += A[k] * B[n, k]                                           float32, one k 
 C[0:8] = C[0:8] + pmadd.wd(broadcast(A[0:2], 8), B[0:16])
 C[0:8] = fma(broadcast(A[0], 8), B[0:8], C[0:8])
 
-Narrower elements are converted as they are packed: bytes to int16, 16-bit floats to float32. The
-loop over k then has no conversion, and loads nothing that it does not multiply.
+Packing converts narrower elements: bytes to int16, 16-bit floats to float32. The loop over k then
+has no conversions, and every load feeds a multiplication.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ PlusProduct = Callable[[Expr, Sequence[Buffer]], Expr]
 
 
 def declare_pair_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements of C[n] += A[k] * B[n * 2 + k] by a product of pairs and a sum.
+    """The statements of C[n] += A[k] * B[n * 2 + k] by a pairwise multiply-add and an addition.
 
-    A pair adds up to 2**31 only where all four factors are -2**15, which then wraps as every sum of
-    int32 does. Bytes of either sign are int16 as they are.
+    The sum of a pair overflows only where all four factors are -2**15: 2**31 wraps, as every int32
+    sum does. Signed and unsigned bytes fit int16 exactly.
     """
     lanes = it.extent("n")
 
@@ -48,7 +48,7 @@ def declare_pair_dot(it: Instruction) -> Mapping[str, TensorIntrin]:
 
 
 def declare_multiply_add(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """The statements of C[n] += A[0] * B[n], the product and the sum rounded once."""
+    """The statements of C[n] += A[0] * B[n] by a fused multiply-add, which rounds once."""
     lanes = it.extent("n")
 
     def plus_product(total: Expr, ins: Sequence[Buffer]) -> Expr:
@@ -60,7 +60,7 @@ def declare_multiply_add(it: Instruction) -> Mapping[str, TensorIntrin]:
 
 
 def _turns(it: Instruction) -> Mapping[str, TensorIntrin]:
-    """B's packing where its rows run along k, in registers of sixteen words."""
+    """The statements that pack a B whose rows run along k; empty unless a vector has 16 words."""
     return declare_turns(it.name, it.b.dtype, it.b.wide) if it.extent("n") == WORDS else {}
 
 

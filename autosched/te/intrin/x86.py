@@ -19,7 +19,7 @@ _PAIRS = {
     256: ("avx2", "llvm.x86.avx2.pmadd.wd"),
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
 }
-"""What has the products of pairs of int16, by the bits of its registers, and LLVM's name."""
+"""For each register width in bits: the feature that has pmaddwd, and LLVM's intrinsic."""
 
 _PAIR_TYPES = {
     "": ("int16", "int16"),
@@ -28,7 +28,7 @@ _PAIR_TYPES = {
     ".s8.u8": ("int8", "uint8"),
     ".u8": ("uint8", "uint8"),
 }
-"""Types of A and B, every number of which is one of int16."""
+"""The types of A and B by name suffix; int16 holds every value of each type."""
 
 
 def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int) -> Instruction:
@@ -45,7 +45,7 @@ def _dot(name: str, features: str, call: str, a: str, b: str, c: str, bits: int)
 
 
 def _signed(unsigned: Instruction) -> Instruction:
-    """The same of a signed A, packed with 128 more."""
+    """The instruction `unsigned` for a signed A, which is packed with 128 added."""
     a = replace(unsigned.a, dtype=DType("int8"), wide=unsigned.a.dtype)
     return replace(unsigned, name=f"{unsigned.name}.s8", a=a, offset=128)
 
@@ -70,7 +70,7 @@ def _tiles(
 
 
 def _pairs(bits: int) -> tuple[Instruction, ...]:
-    """Products of pairs of int16, of bytes that are packed as such too; another one adds them."""
+    """pmaddwd for int16, and for bytes packed as int16; a separate instruction adds its result."""
     feature, call = _PAIRS[bits]
     return tuple(
         Instruction(
@@ -89,7 +89,7 @@ def _pairs(bits: int) -> tuple[Instruction, ...]:
 
 
 def _multiply_add(bits: int, dtype: str, suffix: str) -> Instruction:
-    """Products of 16-bit floats that are packed as float32: what has no narrower ones."""
+    """A float32 fused multiply-add for 16-bit floats that are packed as float32."""
     lanes = bits // 32
     return Instruction(
         f"vfmadd.{_REGISTERS[bits]}.{suffix}",
@@ -119,7 +119,7 @@ X86: tuple[Instruction, ...] = (
     _BYTES,
     _signed(_BYTES),
     _dot("vpdpwssd", "avx512vnni", "avx512.vpdpwssd", "int16", "int16", "int32", 512),
-    # LLVM writes them with the prefix {vex} where the machine has no AVX512-VNNI.
+    # Without AVX512-VNNI, LLVM encodes these intrinsics with the prefix {vex} (AVX-VNNI).
     _SHORT_BYTES,
     _signed(_SHORT_BYTES),
     _dot("vpdpwssd", "avxvnni", "avx512.vpdpwssd", "int16", "int16", "int32", 256),

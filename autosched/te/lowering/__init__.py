@@ -1,1 +1,1 @@
-"""ScheduleOps: a schedule becomes a PrimFunc."""
+"""ScheduleOps: the lowering of a schedule to a PrimFunc."""

@@ -1,8 +1,8 @@
-"""Hand-written statements over buffers of their own, put on regions of the tensors' buffers.
+"""Binds the buffers of hand-written statements to regions of the tensors' storage.
 
-External operations and tensor intrinsics are written before it is known where their data lies.
-Here loads, stores, pointers, element offsets and symbolic shapes and strides of the declared
-buffers become those of the storage (Ansor keeps both until the storage is flattened).
+External operations and tensor intrinsics are written over declared buffers, before the storage of
+their data is known. Here their loads, stores, pointers, element offsets and symbolic shapes and
+strides are replaced by those of the storage (Ansor keeps both until the storage is flattened).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autosched.tir.walk import map_children, map_expr_children, unique_exprs
 
 
 def whole(tensor: Tensor) -> tuple[Range, ...]:
-    """The region that is all of `tensor`."""
+    """The region that covers all of `tensor`."""
     return tuple(Range(const(0, extent.dtype), extent) for extent in tensor.shape)
 
 
@@ -34,9 +34,9 @@ def bind_scope(declared: Buffer, tensor: Tensor, region: Sequence[Range], body: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """Where a tensor lies: `buffer`, of which the part from `mins` on is stored with `strides`.
+    """The storage of a region of a tensor in `buffer`.
 
-    Mins are indices of the tensor, strides elements.
+    `mins` are the tensor indices of the region's first element, `strides` are in elements.
     """
 
     buffer: Buffer
@@ -47,7 +47,11 @@ class Storage:
 def storage_of(
     buffer: Buffer, bounds: Sequence[Range], aligned: Sequence[tuple[int, int, int]] = ()
 ) -> Storage:
-    """The storage of the region `bounds`, compact but for the (dim, factor, offset) alignments."""
+    """The storage of the region `bounds` of `buffer`, compact except for alignments.
+
+    `aligned` are (dim, factor, offset): the stride of `dim` becomes a multiple of `factor` plus
+    `offset`.
+    """
     wanted = {dim: (factor, offset) for dim, factor, offset in aligned}
     strides: list[Expr] = []
     step: Expr = IntImm(1)
@@ -62,9 +66,10 @@ def storage_of(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """The buffer `declared` stands for `region` (tensor indices) of `storage`.
+    """A declared buffer and the region of a tensor that it stands for.
 
-    It may lack leading dimensions, in which the region is one element.
+    `region` has a range of tensor indices for each dimension of the tensor in `storage`. `declared`
+    may lack leading dimensions, along which the region must have extent 1.
     """
 
     declared: Buffer
@@ -73,11 +78,11 @@ class Binding:
 
     @property
     def skipped(self) -> int:
-        """How many leading dimensions of the region the declared buffer lacks."""
+        """The number of leading dimensions of the region that the declared buffer lacks."""
         return len(self.region) - len(self.declared.shape)
 
     def indices(self, within: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The tensor's indices of element `within` of the declared buffer."""
+        """The tensor indices of the element at indices `within` of the declared buffer."""
         head = [r.min for r in self.region[: self.skipped]]
         tail = self.region[self.skipped :]
         return (*head, *(add(r.min, i) for r, i in zip(tail, within, strict=True)))
@@ -93,9 +98,10 @@ class Binding:
 
 
 def bind_buffers(stmt: Stmt, bindings: Sequence[Binding], where: str) -> Stmt:
-    """`stmt` over the storage of `bindings`; `where` names the operation in errors.
+    """`stmt` with the declared buffers of `bindings` replaced by their storage.
 
-    ScheduleError when a declared shape, stride or offset cannot be that of the region.
+    `where` names the operation in errors. ScheduleError when a declared shape, stride, offset,
+    scope or alignment does not fit the region.
     """
     table = {b.declared: b for b in bindings}
     values: dict[Var, Expr] = {}
@@ -125,7 +131,11 @@ def bind_buffers(stmt: Stmt, bindings: Sequence[Binding], where: str) -> Stmt:
 
 
 def _bind(binding: Binding, values: dict[Var, Expr], where: str, by_pointer: bool) -> None:
-    """Check `binding` and record what the variables of its declared buffer stand for."""
+    """Check `binding` and record in `values` the values of its declared buffer's variables.
+
+    `by_pointer` says that the statement uses the buffer's data pointer, so that the region must
+    begin at that pointer unless an element offset is declared.
+    """
     declared, storage = binding.declared, binding.storage
     if binding.skipped < 0:
         raise ScheduleError(

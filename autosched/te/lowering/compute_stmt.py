@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def make_compute_stmt(stage: Stage, op: ComputeOp, building: Building) -> Stmt:
-    """The statement that computes `op`, the operation of `stage`, on all its outputs."""
+    """The statement that computes all outputs of `op`, the operation of `stage`."""
     position = tensorized_position(stage)
     if position is not None:
         return make_tensorized(stage, op, building, position)
@@ -61,7 +61,7 @@ def _is_cross_thread(stage: Stage) -> bool:
 
 
 def main_conditions(stage: Stage, building: Building, values: Values) -> Level:
-    """The open `if`s around the stores: bound checks marked likely, then the store predicate."""
+    """The `if`s around the stores, bodies open: bound checks marked likely, the store predicate."""
     checks = make_bound_check(stage, building.domains, values, False, (), building.facts)
     if ragged_axes(stage, building.domains):
         checks = [substitute(c, substitution(values)) for c in checks]
@@ -72,7 +72,7 @@ def main_conditions(stage: Stage, building: Building, values: Values) -> Level:
 
 
 def stores(op: ComputeOp, elements: Sequence[Expr], table: dict[Var, Expr]) -> list[ProducerStore]:
-    """One store per output, at the axes' values."""
+    """One store for each output of `op`, of `elements` at the axes, with `table` substituted."""
     indices = tuple(substitute(iv.var, table) for iv in op.axis)
     return [
         ProducerStore(tensor, substitute(e, table), indices)
@@ -124,7 +124,9 @@ def _make_init(
     own = {iv: values[iv] for iv in stage.leaf_iter_vars[:common]}
     nest = make_loop_nest(stage, building, common, True, skip, own)
     start = reduce.init or reduce.combiner.identity
-    anywhere = not any(map(may_fail, start))  # as in Ansor, also where nothing is reduced
+    # As in Ansor, elements outside of the declared domain are initialised too, unless computing
+    # the start value there may fail.
+    anywhere = not any(map(may_fail, start))
     checks = make_bound_check(stage, building.domains, own, anywhere, skip, building.facts)
     nest.append(guards([likely(c) for c in checks]))
     elements = [start[r.value_index] for r in op.body if isinstance(r, Reduce)]

@@ -1,4 +1,4 @@
-"""Reductions shared by the threads of a block.
+"""Lowering of reductions that the threads of a block compute together.
 
 for k.outer: if ...: normal_reduce_temp0[0] = combine(normal_reduce_temp0[0], source)
 tvm_thread_allreduce(1, normal_reduce_temp0[0], True, reduce_temp0[0], threadIdx.x)
@@ -50,11 +50,11 @@ _ZERO = (IntImm(0),)
 
 
 def make_cross_thread_reduction(stage: Stage, op: ComputeOp, building: Building) -> Stmt:
-    """The statement of a reduction of which at least one loop is bound to threads.
+    """The statement of a reduction that has at least one loop bound to threads.
 
-    Ansor ignores guards on data axes and on a reduction without loops of its own; here they are
-    kept. ScheduleError for a reduction with an init, one over other threads than those of a block,
-    and one whose loops are fused with data axes.
+    Ansor drops the guards on data axes, and those on a reduction all of whose loops are bound;
+    here they are kept. ScheduleError for a reduction with an init, one bound to threads other than
+    threadIdx, and one whose loops are fused with data axes.
     """
     reduces = [body for body in op.body if isinstance(body, Reduce)]
     if reduces[0].init:
@@ -109,7 +109,7 @@ def _bound_reduction_axes(stage: Stage) -> dict[IterVar, IterVar]:
 
 
 def _check_axes(stage: Stage, op: ComputeOp, values: Values, bound: dict[IterVar, IterVar]) -> None:
-    """ScheduleError unless threads of one block reduce, each all of the same elements."""
+    """ScheduleError unless bound loops run on threadIdx and are not fused with data axes."""
     for iv, thread in bound.items():
         if not thread.thread_tag.startswith("threadIdx."):
             raise ScheduleError(
@@ -137,7 +137,7 @@ def _accumulate(
     partial: Sequence[Buffer],
     nest: Sequence[Level],
 ) -> list[Stmt]:
-    """Each thread's own share of the reduction: the initialisation, then the loops."""
+    """The statements of one thread's part of the reduction: initialisation, then the loops."""
     combiner = reduces[0].combiner
     parts = [r.value_index for r in reduces]
     current: list[Expr] = list(combiner.lhs)
@@ -177,7 +177,7 @@ def _store_results(
     results: Sequence[Buffer],
     threads: list[IterVar],
 ) -> Stmt:
-    """The first thread stores the results, inside the bounds of the data axes."""
+    """The statement in which the first thread stores the results within the data axes' bounds."""
     reducing = {iv for iv in stage.all_iter_vars if iv.kind == IterKind.REDUCE}
     conditions = make_bound_check(stage, building.domains, values, False, reducing, building.facts)
     table = {iv.var: value for iv, value in values.items()}

@@ -1,9 +1,9 @@
-"""The statements of tensor intrinsics inside the loops of a stage.
+"""Lowering of tensor intrinsics: their statements inside the loops of a stage.
 
     for i: for k: <intrinsic on C[i, 0:8], A[i, 0:8], ...>
 
-For operations that call an intrinsic themselves, and (`tensorize.py`) for stages whose inner loops
-one replaces.
+Serves operations that call an intrinsic in te.compute, and stages whose inner loops are replaced by
+an intrinsic (`tensorize.py`).
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 Bound = tuple[Buffer, Tensor, Sequence[Range]]
 Bind = Callable[[Values, Stmt], Stmt]
-"""Puts a statement of an intrinsic on the tensors' regions, given the values of the axes."""
+"""Binds the buffers of an intrinsic's statement to tensor regions, given the values of the axes."""
 
 
 def bind_all(bindings: Iterable[Bound], body: Stmt) -> Stmt:
-    """`body` with the intrinsic's buffers standing for regions of tensors."""
+    """`body` inside an attribute for each binding of a declared buffer to a tensor region."""
     for declared, tensor, region in bindings:
         body = bind_scope(declared, tensor, region, body)
     return body
 
 
 def conditions_of(stage: Stage, checks: Sequence[Expr], values: Values) -> list[Expr]:
-    """The bound `checks`, marked likely, then the stage's store predicate."""
+    """The guards of a stage: the bound `checks`, marked likely, then its store predicate."""
     conditions = [likely(check) for check in checks]
     if stage.store_predicate is not None:
         conditions.append(substitute(stage.store_predicate, substitution(values)))
@@ -74,9 +74,10 @@ def around_loops(
 ) -> Stmt:
     """The intrinsic's statements inside the first `position` loops of `nest`.
 
-    Without reduction loops among these it is the body alone. Otherwise reduce_init comes before
-    them (without it, the body in their first iteration), and reduce_update inside. ScheduleError,
-    beginning with `where`, when the intrinsic has none.
+    Without reduction loops among these, it is the intrinsic's body alone. Otherwise reduce_init
+    comes before the reduction loops and reduce_update inside of them; an intrinsic without
+    reduce_init runs its body in their first iteration instead. ScheduleError, beginning with
+    `where`, when the intrinsic has no reduce_update.
     """
     leaves = stage.leaf_iter_vars
     common, reducing = split_point(stage, op)
@@ -157,7 +158,7 @@ def make_intrin_calls(stage: Stage, op: TensorComputeOp, building: Building) -> 
 
 
 def _outputs(op: TensorComputeOp, values: Values) -> list[Bound]:
-    """The region of each output that one call fills, for each of the intrinsic's buffers."""
+    """The binding of each output buffer of the intrinsic to the region that one call fills."""
     point = [Range.of(const(1, iv.var.dtype), values[iv]) for iv in op.axis]
     buffers = op.call.intrin.buffers[len(op.call.regions) :]
     return [

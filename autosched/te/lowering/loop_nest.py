@@ -1,4 +1,4 @@
-"""The loops of one stage, outermost first."""
+"""Builds the loop nest of one stage as statements whose bodies are still open."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Building:
-    """What is shared by the stages while the statement of a schedule is made.
+    """The state that all stages share while the statement of a schedule is built.
 
-    `markers` has the attribute that marks the inside of each loop made so far, where other stages
-    are put; `values` the variables that have no loop of their own: those of loops of extent 1, of
-    loops that do not start at 0, and of loops bound to threads.
+    `domains` are the domains of all itervars, `facts` proofs about them. `markers` maps each loop
+    built so far to the attribute inside of it, where attached stages are inserted. `values` maps
+    variables without a loop of their own to their values: variables of loops of extent 1, of loops
+    that do not start at 0, and of loops bound to threads.
     """
 
     domains: Domains
@@ -49,12 +50,12 @@ class Building:
     values: dict[Var, Expr] = field(default_factory=dict)
 
     def let(self, var: Var, value: Expr) -> None:
-        """Give `var` a value in place of a loop; earlier such variables are replaced in it."""
+        """Record `value` as that of `var`, which has no loop, with known variables substituted."""
         self.values[var] = substitute(value, self.values)
 
 
 def wrap(level: Sequence[AttrStmt | For | IfThenElse], body: Stmt) -> Stmt:
-    """`body` inside the statements of `level`, whose bodies are still open."""
+    """`body` inside the statements of `level`, the first one outermost; sets their bodies."""
     for stmt in reversed(level):
         if isinstance(stmt, IfThenElse):
             stmt.then_case = body
@@ -65,12 +66,12 @@ def wrap(level: Sequence[AttrStmt | For | IfThenElse], body: Stmt) -> Stmt:
 
 
 def wrap_all(levels: Iterable[Level], body: Stmt) -> Stmt:
-    """`body` inside all levels, the first one outermost."""
+    """`body` inside the statements of all levels, the first level outermost."""
     return wrap([stmt for level in levels for stmt in level], body)
 
 
 def guards(conditions: Iterable[Expr]) -> Level:
-    """An open `if` for every condition."""
+    """An `if` with open body for every condition."""
     return [IfThenElse(condition, nop()) for condition in conditions]
 
 
@@ -82,11 +83,11 @@ def make_loop_nest(
     skip: Collection[IterVar],
     values: Values,
 ) -> list[Level]:
-    """The leaf loops of `stage` from position `first` on, one level of open statements each.
+    """The leaf loops of `stage` from position `first` on: one level of open statements for each.
 
-    `values` receives the values of these loops and then of all axes above them. The loops of a
-    reduction's initialisation (`is_init`) get variables of their own and no markers, and leave out
-    those in `skip`.
+    `values` receives the values of these loops, and then of all axes that they derive from. With
+    `is_init`, for the initialisation of a reduction, the loops get fresh variables and no markers.
+    Loops in `skip` get an empty level.
     """
     nest: list[Level] = []
     attrs = stage.iter_var_attrs
@@ -122,7 +123,7 @@ def make_loop_nest(
 
 
 def ragged_axes(stage: Stage, domains: Domains) -> frozenset[Var]:
-    """The axes of the operation that the extents of its reduction mention; mostly none."""
+    """The data axes that the domains of the reduction axes mention; empty if it is not ragged."""
     op = stage.op
     if not isinstance(op, ComputeOp) or not op.reduce_axis:
         return frozenset()
@@ -134,7 +135,7 @@ def ragged_axes(stage: Stage, domains: Domains) -> frozenset[Var]:
 
 
 def _resolve_ragged(stage: Stage, building: Building, nest: list[Level], values: Values) -> None:
-    """Give the loops of a ragged reduction extents in terms of the loops around them.
+    """Rewrite the extents of a ragged reduction's loops in terms of the loops around them.
 
     ScheduleError when such a loop is not inside all the loops that its extent depends on.
     """
@@ -163,7 +164,7 @@ def _resolve_ragged(stage: Stage, building: Building, nest: list[Level], values:
 
 
 def _where_inside(stage: Stage, building: Building, values: Values, extent: Expr) -> Expr:
-    """`extent`, which is read from memory; 0 outside the stage's points, where there is nothing."""
+    """`extent`, which loads memory, or 0 where the data axes are outside of their domain."""
     reducing = [iv for iv in stage.all_iter_vars if iv.kind == IterKind.REDUCE]
     checks = make_bound_check(stage, building.domains, values, False, reducing, building.facts)
     return if_then_else(all_(*checks), extent, const(0, extent.dtype)) if checks else extent
@@ -177,7 +178,7 @@ def _loop(
     building: Building,
     is_init: bool,
 ) -> Expr:
-    """Append the loop `iv` to `level`; returns the value of the itervar in it."""
+    """Append the loop `iv` to `level` and return the value of `iv` inside of it."""
     var = Var(f"{iv.var.name}.init", iv.var.dtype) if is_init else iv.var
     for key, value in attr.pragmas:
         level.append(AttrStmt(iv, f"pragma_{key}", const(1) if value is None else value, nop()))
@@ -203,7 +204,11 @@ def _loop(
 
 
 def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level) -> Expr:
-    """Append the attribute of a loop run by threads; returns the value of the itervar."""
+    """Append to `level` the attribute of a loop bound to `thread`; return the value of `iv` in it.
+
+    ScheduleError for virtual threads without a constant extent, and when the iterations on
+    different threads would fill memory that each thread has for itself.
+    """
     tag, extent = thread.thread_tag, dom.extent
     extent = cast(thread.var.dtype, extent)
     value = add(dom.min, cast(iv.var.dtype, thread.var))
@@ -236,5 +241,5 @@ def _thread(stage: Stage, iv: IterVar, thread: IterVar, dom: Range, level: Level
 
 
 def substitution(values: Values) -> dict[Var, Expr]:
-    """The values of itervars as a table for their variables (those that stay are left out)."""
+    """The substitution of itervars' variables by `values`, without those that stay as they are."""
     return {iv.var: value for iv, value in values.items() if value is not iv.var}

@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 def post_process(stmt: Stmt, sch: Schedule, values: dict[Var, Expr]) -> Stmt:
     """`stmt` with attach markers removed and `values` substituted for their variables.
 
-    An attribute of a thread axis that is open already is dropped. Tensors of operations that
-    caching or inlining rewrote become those of the original operations, and the init, update and
-    state tensors of a scan its outputs.
+    A thread attribute nested inside one of the same axis is dropped. Tensors of operations that
+    caching or inlining rewrote become the tensors of the original operations; the init, update and
+    state tensors of a scan become the scan's outputs.
     """
     return _PostProcess(original_tensors(sch), values).stmt(stmt)
 
 
 def original_tensors(sch: Schedule) -> dict[Tensor, Tensor]:
-    """For every tensor that stands for another one in the schedule, that other tensor."""
+    """Map each tensor to the one that replaces it in the final statement.
+
+    Covers the tensors of rewritten operations, and the init, update and state tensors of scans.
+    """
     table: dict[Tensor, Tensor] = {}
-    for op, stage in sch.stage_map.items():  # earlier operations too, which a prefetch may name
+    for op, stage in sch.stage_map.items():  # all earlier rewrites, as a prefetch may name them
         if op is not stage.origin_op:
             table.update(zip(op.outputs, stage.origin_op.outputs, strict=True))
     for stage in sch.stages:
@@ -38,7 +41,7 @@ def original_tensors(sch: Schedule) -> dict[Tensor, Tensor]:
                 table.update(zip(parts, outputs, strict=True))
             for init in stage.op.init:
                 if isinstance(init.op, PlaceholderOp):
-                    del table[init]  # an input, copied rather than stored by a stage
+                    del table[init]  # an input is copied into the scan's output, so it stays
     return table
 
 

@@ -1,4 +1,4 @@
-"""Reductions: where the loops split, and the step that combines one more source element."""
+"""Parts of lowering a reduction: where its loops begin, and the update by one source element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _DATA, _REDUCE = 1, 2
 
 
 def split_point(stage: Stage, op: ComputeOp | TensorComputeOp) -> tuple[int, set[IterVar]]:
-    """The number of loops outside of all reduction loops, and the purely reducing itervars."""
+    """The number of leaf loops outside of all reduction loops, and the pure reduction itervars.
+
+    A pure reduction itervar derives from reduction axes only.
+    """
     masks = dict.fromkeys(op.reduce_axis, _REDUCE)
     masks.update(dict.fromkeys(op.axis, _DATA))
     pass_down_bit_mask(stage, masks)
@@ -45,10 +48,10 @@ def assignments(op: ComputeOp, reduce: Reduce) -> Stmt:
 def store_in_order(
     updates: Sequence[ProducerStore | BufferStore], elements: Sequence[Expr]
 ) -> Stmt:
-    """The `updates` in sequence; `elements[k]` is the load of what update k overwrites.
+    """The `updates` in sequence; `elements[k]` is the load of the element that update k overwrites.
 
-    When a later value reads an element overwritten by then, all values are computed first (Ansor
-    does not do that, and gets such reductions wrong).
+    When the value of an update reads an element that an earlier update overwrites, all values are
+    computed before the first store. (Ansor does not do that and miscompiles such reductions.)
     """
     overwritten: set[Expr] = set()
     clash = False

@@ -1,4 +1,4 @@
-"""The steps of a scan on the threads of one kernel, which wait where they read each other's states.
+"""Inserts barriers between the steps of a scan where threads read each other's states.
 
 before:
     launch(threadIdx.x, 8)
@@ -12,9 +12,9 @@ after:
         tvm_storage_sync("shared")
         s[t + 1, threadIdx.x] = s[t, (threadIdx.x + 1) % 8] + X[t + 1, threadIdx.x]
 
-This is about states in global memory; ThreadSync places the barriers of shared memory, and what
-threads have for themselves no other one reads. A barrier orders what the threads of a block do in
-global memory, too, but nothing makes blocks wait for each other.
+This concerns states in global memory: ThreadSync places the barriers for shared memory, and memory
+private to a thread needs none. A barrier also orders the accesses of a block's threads to global
+memory, but nothing makes blocks wait for each other.
 """
 
 from __future__ import annotations
@@ -41,28 +41,33 @@ from autosched.tir.walk import (
 )
 
 STEP = "scan_step"
-"""The key of the attribute around the updates of one step."""
+"""The key of the attribute around the update stages of one step."""
 
 _BARRIER = Evaluate(Call(int32, "tvm_storage_sync", (StringImm("shared"),)))
 Indices = tuple[Expr, ...]
 
 
 def order_steps(s: Stmt, conditional: Collection[Tensor]) -> Stmt:
-    """`s` with a barrier, where one is needed, in place of each mark of a step.
+    """`s` with each STEP attribute replaced by a barrier, or by nothing where none is needed.
 
-    `conditional` are tensors that are stored only where a predicate of the user's holds, so that a
-    thread may not have stored what it reads. ScheduleError where blocks would have to wait for each
-    other.
+    `conditional` are tensors that are stored only where a user's store predicate holds, so that the
+    element a thread reads may have been stored by another one. ScheduleError where blocks would
+    have to wait for each other.
     """
     if isinstance(s, AttrStmt) and s.key == "thread_extent":
         return _Kernel(s, conditional).ordered(s)
-    if isinstance(s, AttrStmt) and s.key == STEP:  # each step starts kernels of its own
+    if isinstance(s, AttrStmt) and s.key == STEP:  # outside of a kernel: launches order the steps
         return order_steps(s.body, conditional)
     return map_children(s, lambda child: order_steps(child, conditional))
 
 
 class _Kernel:
-    """What the threads of one kernel do to the tensors that are stored outside of it."""
+    """The stores that the threads of one kernel make to tensors realized outside of the kernel.
+
+    `tags` maps each thread variable to its tag, `same` each further variable of a tag to the first
+    one. `stores` holds the index tuples of all stores, by tensor. `uncertain` are tensors of which
+    a thread may not have stored the elements that its indices say.
+    """
 
     def __init__(self, region: AttrStmt, conditional: Collection[Tensor]) -> None:
         self.uncertain = set(conditional)
@@ -87,7 +92,7 @@ class _Kernel:
                 case ProducerRealize():
                     own.add(s.producer)
                 case AttrStmt(key="buffer_bind_scope", node=(_, tensor)):
-                    if isinstance(tensor.op, ScanOp):  # an instruction stores or reads a state
+                    if isinstance(tensor.op, ScanOp):  # an intrinsic stores or reads a state
                         self.uncertain.add(tensor)
                         self.stores.setdefault(tensor, []).append(_first_element(s))
                 case ProducerStore():
@@ -100,7 +105,7 @@ class _Kernel:
         }
 
     def _on_axes(self, indices: Indices) -> Indices:
-        """`indices`, simplified, in one variable for each axis of threads."""
+        """`indices`, simplified, with one variable for all thread axes of the same tag."""
         return tuple(self.analyzer.simplify(substitute(e, self.same)) for e in indices)
 
     def ordered(self, s: Stmt) -> Stmt:
@@ -110,7 +115,10 @@ class _Kernel:
         return seq(_BARRIER, body) if self._must_wait(s) else body
 
     def _must_wait(self, step: AttrStmt) -> bool:
-        """Whether a thread reads in `step` what another thread of its block has stored, too."""
+        """Whether a thread may read in `step` an element that another thread of its block stored.
+
+        ScheduleError when another block may have stored it.
+        """
         wait = False
         for tensor, indices in _reads(step):
             read = self._on_axes(indices)
@@ -123,13 +131,16 @@ class _Kernel:
         return wait
 
     def _missed(self, store: Indices) -> list[str]:
-        """The axes along which all threads store the same elements."""
+        """The tags of the thread axes that `store` does not depend on, without virtual threads.
+
+        All threads along such an axis store the same elements.
+        """
         stored = set().union(*map(free_vars, store))
         axes = self.tags.keys() - self.same.keys() - stored
         return sorted(self.tags[v] for v in axes if not is_virtual_thread(self.tags[v]))
 
     def _check_alike(self, step: AttrStmt, tensor: Tensor, missed: Sequence[str]) -> None:
-        """ScheduleError where all blocks store the states, each for itself."""
+        """ScheduleError when `missed` has a block index: all blocks would store the same state."""
         tags = " and ".join(tag for tag in missed if thread_rank(tag) == 0)
         if tags:
             raise ScheduleError(
@@ -139,20 +150,21 @@ class _Kernel:
             )
 
     def _on_threads(self, indices: Iterable[Expr]) -> list[int]:
-        """The dimensions whose indices depend on threads."""
+        """The dimensions whose indices depend on a thread variable."""
         return [d for d, e in enumerate(indices) if not free_vars(e).isdisjoint(self.tags)]
 
     def _is_own(self, store: Indices, read: Indices) -> bool:
-        """True when each thread has stored what it reads.
+        """True when each thread has itself stored the elements that it reads.
 
-        Where threads decide, it reads at the indices that it stores at, in loops of the same
-        lengths. The other indices take all their values in each thread: axes are independent.
+        In the dimensions that depend on threads, the read must have the indices of the store, in
+        loops of the same ranges. In the other dimensions each thread stores all indices, as axes
+        are independent.
         """
         dims = sorted({*self._on_threads(store), *self._on_threads(read)})
         return self._renamed([store[d] for d in dims]) == self._renamed([read[d] for d in dims])
 
     def _renamed(self, indices: Sequence[Expr]) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
-        """`indices` in variables that number their loops in order, and the ranges of these."""
+        """`indices` with loop variables renamed in order of occurrence, and those loops' ranges."""
         table: dict[Var, Expr] = {}
         ranges: list[tuple[Expr, Expr]] = []
         for var in (part for e in indices for part in pre_order(e) if isinstance(part, Var)):
@@ -163,7 +175,7 @@ class _Kernel:
         return [substitute(e, table) for e in indices], ranges
 
     def _check_blocks(self, step: AttrStmt, tensor: Tensor, store: Indices, read: Indices) -> None:
-        """ScheduleError unless each block reads what it has stored itself."""
+        """ScheduleError unless each block has itself stored the elements that it reads."""
         blocks = {v for v, tag in self.tags.items() if thread_rank(tag) == 0 and v not in self.same}
         stored = set().union(*map(free_vars, store))
         apart = set() if tensor in self.uncertain else blocks - stored
@@ -180,7 +192,10 @@ class _Kernel:
             )
 
     def _is_of_block(self, store: Expr, read: Expr, blocks: set[Var]) -> bool:
-        """True when the indices are equal in the same block only: b * n + what is less than n."""
+        """True when equal indices imply the same block.
+
+        Both must be b * n + rest, with one block index b and 0 <= rest < n.
+        """
         (a, in_store), (b, in_read) = linear(store), linear(read)
         own = {v: c for v, c in in_store.items() if v in blocks}
         if len(own) != 1 or own != {v: c for v, c in in_read.items() if v in blocks}:
@@ -202,7 +217,7 @@ class _Kernel:
 
 
 def _reads(step: Stmt) -> Iterator[tuple[Tensor, Indices]]:
-    """The tensors that `step` reads, and where; those of an instruction at their first elements."""
+    """The tensors that `step` reads, with indices; an intrinsic's are where its regions begin."""
     for s in stmts(step):
         if isinstance(s, AttrStmt) and s.key == "buffer_bind_scope":
             yield s.node[1], _first_element(s)
@@ -212,6 +227,6 @@ def _reads(step: Stmt) -> Iterator[tuple[Tensor, Indices]]:
 
 
 def _first_element(scope: AttrStmt) -> Indices:
-    """The first element of the region that an instruction is given."""
+    """The indices of the first element of the region in a "buffer_bind_scope" attribute."""
     assert isinstance(scope.value, Call)
     return scope.value.args[::2]

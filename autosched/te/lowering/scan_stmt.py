@@ -1,4 +1,4 @@
-"""The loop over time of a scan, into which its init and update stages are put."""
+"""Lowering of a scan: its loop over time, and the places for its init and update stages."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 
 def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
-    """Environment threads, the place of the init stages, the time loop, that of the updates.
+    """The statement of a scan: environment threads, and inside of them init stages and time loop.
 
-    Blocks among the threads do not wait for each other: the first steps that are inputs are copied
-    by a kernel before theirs. The two places are recorded in `building.markers` under (operation,
-    "init" | "update").
+    The places for the init and update stages are recorded in `building.markers` under (operation,
+    "init") and (operation, "update"). First steps that are inputs are copied before the time loop;
+    if the environment threads include blocks, which cannot wait for each other, by kernels of their
+    own.
     """
     op = stage.op
     assert isinstance(op, ScanOp)
@@ -51,15 +52,15 @@ def make_scan_stmt(stage: Stage, building: Building) -> Stmt:
     step = AttrStmt(op, STEP, IntImm(1), update)
     loops = wrap_all([*nest, guards(checks)], step)
     blocks = any(thread_rank(thread.thread_tag) == 0 for thread in stage.env_thread_axes)
-    if blocks and not real_threads(stage):  # which would all store the first steps
+    if blocks and not real_threads(stage):  # inside the kernel, all blocks would copy everything
         return seq(*_copies(op, "blockIdx.x"), wrap_all([[*threads, init]], loops))
     return wrap_all([[*threads, init]], seq(*_copies(op), loops))
 
 
 def _copies(op: ScanOp, tag: str = "") -> list[Stmt]:
-    """The first steps of states whose init is an input rather than computed by a stage.
+    """The copies of the first steps of states whose init is an input, not computed by a stage.
 
-    With `tag` each is a kernel of its own, whose blocks share the second dimension out.
+    With a thread `tag`, each copy is a kernel of its own, whose second dimension is bound to `tag`.
     """
     return [
         _copy(init, output, tag)

@@ -1,7 +1,7 @@
-"""ScheduleOps: from a normalised schedule and its bounds to one statement.
+"""ScheduleOps: lowers a normalised schedule and its bounds to one statement.
 
-Stages are visited from the last to the first. Each is put in front of what has been made so far,
-at the place where it is attached, inside the realization of the storage it fills.
+Stages are visited from the last to the first. The statement of each is inserted where the stage is
+attached, before the statements that are there already, inside the realization of its storage.
 
 docs/semantics/bounds.md has the rules.
 """
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 
 
 def schedule_ops(sch: Schedule, bounds: Domains) -> Stmt:
-    """The statement, over tensors, that computes the normalised `sch`; `bounds` of infer_bound.
+    """The statement over tensors that computes the normalised `sch` with `bounds` of infer_bound.
 
-    Outputs are realized too. Raises ScheduleError for annotations that do not fit the domains, and
-    where threads of a kernel would have no memory, or no length, in common.
+    Outputs are realized, too. Raises ScheduleError for annotations that do not fit the domains, for
+    iterations on different threads that would fill memory which each thread has for itself, and for
+    loops of one kernel that bind one thread axis with different lengths.
     """
     building = Building(bounds, BoundFacts(bounds))
     scan_inits = {
@@ -74,7 +75,7 @@ def schedule_ops(sch: Schedule, bounds: Domains) -> Stmt:
 
 
 def _conditional(sch: Schedule) -> list[Tensor]:
-    """The tensors of which only some elements are stored, by a predicate of the user's."""
+    """The tensors whose stores have a user's predicate, so that elements may stay unstored."""
     original = original_tensors(sch)
     stages = [stage for stage in sch.stages if stage.store_predicate is not None]
     return [original.get(tensor, tensor) for stage in stages for tensor in stage.op.outputs]
@@ -93,14 +94,14 @@ def _no_marker(stage: Stage, spec: Stage) -> ScheduleError:
 def _pipeline(
     stage: Stage, consumer: Stmt, building: Building, scan_inits: dict[Operation, ScanOp]
 ) -> Stmt:
-    """The computation of `stage` followed by `consumer`, inside the storage they share."""
+    """The statement of `stage`, then `consumer`, both inside the realization of its outputs."""
     body = _provide(stage, building)
     if stage.is_double_buffered:
         body = AttrStmt(stage.op, "double_buffer_scope", IntImm(1), body)
     if not is_nop(consumer):
         body = seq(body, consumer)
     if stage.op in scan_inits or stage.attach_type is AttachType.SCAN_UPDATE:
-        return body  # these store into the scan's own tensors
+        return body  # init and update stages store into the scan's tensors, realized by the scan
     check_global(stage)
     return _realize(stage, body, building.domains)
 

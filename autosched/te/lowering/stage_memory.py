@@ -1,6 +1,6 @@
-"""Which memory a stage fills when it names none: it follows from the real threads around it.
+"""The memory that a stage fills: its own scope, or one inferred from the real threads around it.
 
-Virtual threads do not count: they become repeated statements of one thread.
+Virtual threads do not count: lowering repeats their statements within one thread.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def filled_rank(stage: Stage) -> int:
     if stage.scope:
         return storage_rank(stage.scope)
     if stage.attach_type is AttachType.SCAN_UPDATE and stage.attach_stage is not None:
-        return filled_rank(stage.attach_stage)  # an update stores into the scan's own tensors
+        return filled_rank(stage.attach_stage)  # an update stores into the scan's tensors
     return inferred_storage_rank(real_threads(stage))
 
 
 def realized_scope(stage: Stage) -> str:
-    """The scope of the realized tensors of `stage`; empty when lowering infers it as here.
+    """The scope of the realized tensors of `stage`; empty when ThreadScopePropagate infers it.
 
-    Lowering goes by the innermost thread (ThreadScopePropagate); when that is a block inside of
-    the threads of another loop, each thread still has memory of its own.
+    That pass looks at the innermost thread axis only. If it is a block index inside a loop bound to
+    threads, the memory is still private to each thread, and the scope must be explicit.
     """
     if stage.scope:
         return stage.scope
@@ -46,10 +46,9 @@ def realized_scope(stage: Stage) -> str:
 
 
 def check_global(stage: Stage) -> None:
-    """ScheduleError where `stage` is to fill global memory inside of threads.
+    """ScheduleError when `stage` is set to global memory but computed inside of threads.
 
-    All of them, or all blocks, would store the same elements, and no kernel has such memory to
-    give.
+    All threads around it would store the same elements, and a kernel cannot allocate global memory.
     """
     if not stage.scope or storage_rank(stage.scope) != GLOBAL:
         return

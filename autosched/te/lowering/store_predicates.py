@@ -1,4 +1,4 @@
-"""Conditions of stores that a user gave (set_store_predicate): what they use must be there."""
+"""Checks user-given store predicates (set_store_predicate): their variables must be in scope."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def check_store_predicates(body: Stmt, sch: Schedule, known: Iterable[Var]) -> None:
-    """ScheduleError where a store's condition uses a thread or loop that is not around it.
+    """ScheduleError where a store predicate uses a thread or loop that is not around the store.
 
-    `body` is the statement of `sch`, `known` are variables that the function's arguments give.
+    `body` is the statement of `sch`; `known` are the variables defined by the function's arguments.
     """
     used: dict[Var, Stage] = {}
     for stage in sch.stages:

@@ -1,9 +1,10 @@
-"""Stages whose inner loops are done by a tensor intrinsic.
+"""Lowering of stages whose inner loops a tensor intrinsic replaces.
 
     for i: for j.outer: <intrinsic on C[i, j.outer*8 : +8], A[i, ...], ...>
 
-The stage's body over the tensorized loops must be the intrinsic's, with its axes for the last
-axes of the region and values that do not change inside for its scalar parameters.
+Over the tensorized loops, the stage must compute what the intrinsic computes: the last axes of the
+stage's region stand for the intrinsic's axes, and values that are invariant in these loops stand
+for its scalar parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def tensorized_position(stage: Stage) -> int | None:
-    """The position of the tensorized loop among the leaves, None when there is none."""
+    """The position of the tensorized loop among the leaf loops; None when there is none."""
     for position, iv in enumerate(stage.leaf_iter_vars):
         attr = stage.iter_var_attrs.get(iv)
         if attr is not None and attr.iter_kind == IterKind.TENSORIZED:
@@ -39,9 +40,10 @@ def tensorized_position(stage: Stage) -> int | None:
 
 
 def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: int) -> Stmt:
-    """The statement of a stage tensorized from loop `position` inwards.
+    """The statement of a stage whose leaf loops from `position` inwards are tensorized.
 
-    ScheduleError when the loops do not compute what the intrinsic does, or only partly.
+    ScheduleError when the loops do not compute what the intrinsic computes, or need a guard inside
+    of it.
     """
     leaves = stage.leaf_iter_vars
     axis = leaves[position]
@@ -84,7 +86,7 @@ def make_tensorized(stage: Stage, op: ComputeOp, building: Building, position: i
 def _inner_domains(
     stage: Stage, building: Building, values: Values, position: int
 ) -> dict[IterVar, Range]:
-    """The part of each root axis that the tensorized loops run through."""
+    """The range of each root axis within one execution of the tensorized loops."""
     domains = building.domains
     sets: dict[IterVar, IntSet] = {}
     for k, iv in enumerate(stage.leaf_iter_vars):

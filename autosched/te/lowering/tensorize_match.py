@@ -1,4 +1,4 @@
-"""Whether the inner loops of a stage compute what a tensor intrinsic computes, and on what."""
+"""Matches the inner loops of a stage against the computation of a tensor intrinsic."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ Bound = tuple[Buffer, Tensor, Sequence[Range]]
 
 
 class Match:
-    """The intrinsic's axes, inputs and outputs in terms of a stage's; ScheduleError if it differs.
+    """The match of an intrinsic with `op`, the operation of a stage; ScheduleError if they differ.
 
-    `region` has the range that the tensorized loops run through for each axis of `op`. Leading
-    axes that the intrinsic lacks must have extent 1 in it.
+    `region` is the range of each axis of `op` within the tensorized loops. Leading axes that the
+    intrinsic lacks must have extent 1 in it. After construction, `values` maps the variables of
+    `op` to expressions in the intrinsic's axes, `sizes` the intrinsic's symbolic sizes to extents,
+    `loads` each input of the intrinsic to a load of `op`, and `scalars` its scalar parameters to
+    values.
     """
 
     def __init__(
@@ -116,7 +119,7 @@ class Match:
             self._same(substitute(mine, self.values), substitute(theirs, self.sizes))
 
     def _same(self, mine: Expr, theirs: Expr) -> None:
-        """Check that both are the same computation, and record which loads correspond."""
+        """Check that both expressions compute the same; record matching loads and scalars."""
         if theirs in self.intrin.scalar_params:
             assert isinstance(theirs, Var)
             self._scalar(mine, theirs)
@@ -140,7 +143,10 @@ class Match:
             raise self._differs(mine, theirs)
 
     def _pair_up(self, operands: list[Expr], others: list[Expr], mine: Expr, theirs: Expr) -> None:
-        """Find an order of the operands in which each is the same computation as its partner."""
+        """Find an order of `operands` in which each computes the same as its partner in `others`.
+
+        ScheduleError when there is none. `mine` and `theirs` are the whole expressions, for errors.
+        """
         if len(operands) != len(others):
             raise self._differs(mine, theirs)
         if not operands:
@@ -161,7 +167,10 @@ class Match:
         raise refusal
 
     def _scalar(self, mine: Expr, param: Var) -> None:
-        """Let the scalar parameter stand for `mine`, which does not change inside."""
+        """Record `mine` as the value of scalar parameter `param`.
+
+        ScheduleError when it varies with the intrinsic's axes, or has another type or value.
+        """
         inside = {iv.var for iv in self.intrin.op.root_iter_vars}
         if mine.dtype is not param.dtype or not free_vars(mine).isdisjoint(inside):
             raise self._refuse(
@@ -196,7 +205,7 @@ class Match:
                 )
 
     def _read(self, load: ProducerLoad) -> list[Range]:
-        """The region `load` runs through while the intrinsic's axes run through theirs."""
+        """The region that `load` covers while the intrinsic's axes cover their domains."""
         assert isinstance(self.intrin.op, ComputeOp)
         sets = {iv.var: IntSet.from_range(self._domain(iv)) for iv in self.intrin.op.root_iter_vars}
         regions = Regions()
@@ -211,14 +220,14 @@ class Match:
         return Range(substitute(iv.dom.min, self.sizes), substitute(iv.dom.extent, self.sizes))
 
     def bindings(self) -> Iterator[Bound]:
-        """What each buffer of the intrinsic stands for."""
+        """The tensor and region that each buffer of the intrinsic stands for."""
         for tensor, buffer in zip(self.intrin.inputs, self.intrin.buffers, strict=False):
             load = self.loads[tensor]
             yield buffer, load.producer, self._read(load)
         yield from self.output_bindings(self.region)
 
     def output_bindings(self, region: Mapping[IterVar, Range]) -> Iterator[Bound]:
-        """What the output buffers stand for when the axes run through `region`."""
+        """The tensor and region that each output buffer stands for, with the axes in `region`."""
         outputs = self.intrin.buffers[len(self.intrin.inputs) :]
         for tensor, buffer in zip(self.op.outputs, outputs, strict=True):
             yield buffer, tensor, [region[iv] for iv in self.op.axis]
@@ -228,7 +237,7 @@ _COMMUTATIVE = (Add, Mul, Min, Max, EQ, NE, And, Or)
 
 
 _MAX_EXCHANGED = 6
-"""Longer sums are compared in their order: there are too many others."""
+"""Operations with more operands are compared in the given order: there are too many others."""
 
 
 def _reads(e: Expr) -> bool:
@@ -236,9 +245,9 @@ def _reads(e: Expr) -> bool:
 
 
 def _operands(e: Expr) -> list[Expr]:
-    """The operands of a commutative operation; of nested sums and products of integers, all.
+    """The operands of a commutative operation; nested integer sums and products are flattened.
 
-    Floats are exchanged but not regrouped, which would round differently.
+    Floats are not flattened: operands may be exchanged, but regrouping would round differently.
     """
     assert isinstance(e, BinaryExpr)
     if not isinstance(e, Add | Mul) or not e.dtype.is_integral:
@@ -250,5 +259,5 @@ def _operands(e: Expr) -> list[Expr]:
 
 
 def _label(e: Expr) -> object:
-    """What distinguishes nodes of one class beyond type and children."""
+    """The name of a call's function; None for nodes that class, type and children identify."""
     return getattr(e, "op", None)

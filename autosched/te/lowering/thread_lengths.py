@@ -1,11 +1,11 @@
-"""One length for each axis of threads of a kernel: a launch has no other.
+"""Checks that all loops of a kernel bound to one thread axis have the launch's one length.
 
     launch(blockIdx.x, 4)
     with launch(threadIdx.x, 64):        # C, whose loop of 64 is bound
         C[...] = ...
     launch(threadIdx.x_1, 32)            # D, whose loop of 32 is bound: refused
 
-Kernels beside each other have launches of their own.
+Separate kernels are separate launches and may differ.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
     from autosched.te.schedule.stage import Stage
 
 Bound = tuple["Stage", IterVar, IterVar, int]
-"""A stage, one of its loops, the threads that run it, and how many there are."""
+"""A stage, one of its loops, the thread axis that runs the loop, and the loop's extent."""
 
 
 def check_thread_lengths(body: Stmt, sch: Schedule, bounds: Domains) -> None:
     """Raise ScheduleError where loops of one kernel bound to one axis have different lengths.
 
-    `body` is the statement of the normalised `sch`, `bounds` those of infer_bound.
+    `body` is the statement of the normalised `sch`, `bounds` the result of infer_bound.
     """
     bound = [found for stage in sch.stages for found in _loops_on_threads(stage, bounds)]
     lengths = {(thread.thread_tag, length) for _, _, thread, length in bound}
-    if len(lengths) > len({tag for tag, _ in lengths}):  # seldom: kernels need not be looked for
+    # Only if a tag has two lengths anywhere (rarely) do the kernels need to be told apart.
+    if len(lengths) > len({tag for tag, _ in lengths}):
         _check_kernels(body, bound)
 
 
 def _loops_on_threads(stage: Stage, bounds: Domains) -> Iterator[Bound]:
-    """The loops of `stage` that real threads run."""
+    """The loops of `stage` that real threads run, if their extent is constant."""
     loops = [*stage.env_thread_axes, *stage.leaf_iter_vars]
     for iv in loops:
         attr = stage.iter_var_attrs.get(iv)

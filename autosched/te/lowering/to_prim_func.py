@@ -1,4 +1,4 @@
-"""From a schedule to a function over buffers."""
+"""Lowers a schedule to a function over buffers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _check_variables(sch: Schedule, args: Sequence[Tensor | Var], name: str) -> 
 
 
 def _known(args: Sequence[Tensor | Var]) -> set[Var]:
-    """The variables that arguments give a value."""
+    """The variables that the arguments define: scalars, and variables in tensor shapes."""
     known = {arg for arg in args if isinstance(arg, Var)}
     for arg in args:
         if isinstance(arg, Tensor):
@@ -92,10 +92,10 @@ def _is_aligned(stage: Stage) -> bool:
 
 
 def to_prim_func(body: Stmt, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
-    """`body`, a statement over tensors, as the function `name` of `args`.
+    """The function `name` of `args` with `body`, a statement over tensors, turned to buffers.
 
-    ScheduleError when an argument, or the part of a tensor that is stored, has more elements than
-    an int32 index can tell apart.
+    ScheduleError when an argument, or the realized part of a tensor, has more elements than an
+    int32 can index.
     """
     params: list[Var] = []
     buffer_map: dict[Var, Buffer] = {}
@@ -120,8 +120,10 @@ def _check_elements(
     extents: Sequence[Expr],
     aligned: Sequence[tuple[int, int, int]] = (),
 ) -> None:
-    """Refuse what flat indices would wrap in; `aligned` are the (dim, factor, offset) of
-    `storage_of`."""
+    """ScheduleError when flat int32 indices into `extents` would wrap.
+
+    `aligned` are the (dim, factor, offset) of `storage_of`.
+    """
     wanted = {dim: (factor, offset) for dim, factor, offset in aligned}
     elements = 1
     for dim, extent in reversed(list(enumerate(extents))):
@@ -139,7 +141,7 @@ def _check_elements(
 
 
 class _Convert:
-    """Replaces tensors by buffers."""
+    """Rewrites statements over tensors to statements over buffers."""
 
     def __init__(self, name: str, buffers: dict[Tensor, Buffer]) -> None:
         self.name = name
@@ -192,7 +194,8 @@ class _Convert:
         return map_children(s, self.stmt, self.expr)
 
     def _tensor_attr(self, tensor: Tensor, s: AttrStmt) -> Stmt:
-        body = self.stmt(s.body)  # the attribute may stand around the realization
+        # Convert the body first: it may hold the realization that defines the tensor's buffer.
+        body = self.stmt(s.body)
         return AttrStmt(self.buffer(tensor), s.key, self.expr(s.value), body)
 
     def _align(self, tensor: Tensor, value: Expr) -> None:

@@ -1,1 +1,1 @@
-"""What is computed: tensors, operations, reductions, intrinsics."""
+"""The declaration of tensor programs: tensors, operations, reductions, intrinsics."""

@@ -32,7 +32,7 @@ from autosched.tir.walk import free_vars, loads, pre_order
 Shape = Sequence[Expr | int] | Expr | int | np.ndarray[Any, Any]
 
 MAX_NESTING = 1200
-"""Levels of an expression: a sum written as a + b + c + ... has one for each term."""
+"""The deepest nesting of an expression; a sum a + b + c + ... has one level for each term."""
 
 
 def var(name: str = "tindex", dtype: TypeLike = "int32") -> Var:
@@ -48,7 +48,8 @@ def size_var(name: str = "size", dtype: TypeLike = "int32") -> SizeVar:
 def as_shape(shape: Shape) -> tuple[Expr, ...]:
     """`shape` as a tuple of integer expressions; a single extent means one dimension.
 
-    Numbers of 8 or 16 bits become int32, which indices are; ValueError for variables of them.
+    Constants of 8 or 16 bits become int32, the type of indices; variables of such types are a
+    ValueError.
     """
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
@@ -94,10 +95,10 @@ def reduce_axis(dom: Range | Sequence[Operand], name: str = "rv") -> IterVar:
 
 
 def as_range(dom: Range | Sequence[Operand], what: str) -> Range:
-    """`dom` as a Range; a pair is (lo, hi), hi exclusive. What has 8 or 16 bits becomes int32.
+    """`dom` as a Range; a pair is (lo, hi), hi exclusive. Ends of 8 or 16 bits become int32.
 
-    ValueError, for `what`, when the domain ends before it begins or has more values than a variable
-    of its type can count.
+    ValueError, beginning with `what`, when the domain is not a pair of integers, ends before it
+    begins, or has more values than a variable of its type can count.
     """
     if isinstance(dom, Range):
         low, extent = _wide(dom.min), _wide(dom.extent)
@@ -128,7 +129,7 @@ def _check_count(what: str, values: int, dtype: DType) -> None:
 
 
 def _wide(e: Expr) -> Expr:
-    """`e`, as an int32 if it is a smaller integer: what is made of loop variables would wrap."""
+    """`e`, cast to int32 if it is a smaller integer, in which index arithmetic would wrap."""
     return cast(int32, e) if e.dtype.is_int and e.dtype.bits < int32.bits else e
 
 
@@ -153,10 +154,10 @@ def thread_axis(
 
 
 def axis_names(fcompute: Callable[..., Any], ndim: int) -> list[str]:
-    """Names of the axes: the parameters of `fcompute`; `*i` gives i0, i1 and so on.
+    """The names of the axes: the parameters of `fcompute`; `*i` gives i0, i1 and so on.
 
-    They may be fewer than the `ndim` dimensions of the result, not more but for those that have
-    defaults: `lambda i, j, size=size: ...`.
+    There may be fewer than `ndim`, the number of dimensions of the result. More are a ValueError,
+    except for trailing parameters with defaults, which are no axes: `lambda i, j, size=size: ...`.
     """
     if not callable(fcompute):
         raise TypeError(
@@ -234,7 +235,10 @@ _axis_names = axis_names
 
 
 def _check_ragged(name: str, reduce: Reduce) -> None:
-    """Refuse extents of reduction axes that no loop can have."""
+    """ValueError for domains of reduction axes that no loop can have.
+
+    A domain must not depend on another reduction axis, nor read a tensor that is computed.
+    """
     own = {iv.var for iv in reduce.axis}
     for iv in reduce.axis:
         assert iv.dom is not None, "te.reduce_axis has a domain"
@@ -255,7 +259,7 @@ def _check_ragged(name: str, reduce: Reduce) -> None:
 
 
 def _nesting(e: Expr) -> int:
-    """The nodes on the longest path down from `e`, without recursion."""
+    """The number of nodes on the longest path from `e` to a leaf, found without recursion."""
     depth: dict[Expr, int] = {}
     stack = [e]
     while stack:
@@ -270,7 +274,10 @@ def _nesting(e: Expr) -> int:
 
 
 def check_body(name: str, body: Sequence[Expr]) -> None:
-    """Refuse (ValueError) reductions that are nested, incomplete or differ between outputs."""
+    """ValueError for bodies that are empty, too deeply nested, or text, and for illegal reductions.
+
+    A reduction must be the whole body, and that of several outputs one reduction with all parts.
+    """
     if not body:
         raise ValueError(f"te.compute {name}: the function returned no value")
     depth = max(map(_nesting, body))

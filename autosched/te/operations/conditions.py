@@ -1,7 +1,7 @@
-"""Conditions that are asked in turn, each only where those before it hold.
+"""Short-circuit conditions: each is evaluated only where those before it hold.
 
-An `and` computes both of its sides. Where a schedule makes loops longer than an axis, the user's
-own condition of a reduction must not be computed beyond it: there it may read outside of memory.
+An `and` evaluates both of its sides. Where a schedule makes loops longer than an axis, the user's
+condition of a reduction must not be evaluated beyond the axis: it may read out of bounds there.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from autosched.tir.walk import pre_order
 
 
 def within(predicates: Sequence[Expr], condition: Expr) -> Expr:
-    """`condition` where all `predicates` hold; false, and not computed, elsewhere."""
+    """`condition` where all `predicates` hold; elsewhere it is false and not evaluated."""
     if not predicates:
         return condition
     return if_then_else(likely(all_(*predicates)), condition, IntImm(0, bool_))
 
 
 def in_turn(condition: Expr) -> list[Expr]:
-    """The conditions of nested statements `if` in place of one with `condition`."""
+    """The conditions of nested `if` statements that are equivalent to one `if` with `condition`."""
     parts = []
     while (
         isinstance(condition, Call)
@@ -46,7 +46,7 @@ def in_turn(condition: Expr) -> list[Expr]:
 
 
 def may_fail(condition: Expr) -> bool:
-    """Whether `condition` reads memory, calls something, or divides by what might be zero."""
+    """Whether `condition` reads memory, calls a function, or divides by a non-constant."""
     return any(map(_fails, pre_order(condition)))
 
 

@@ -15,10 +15,10 @@ from autosched.tir.expr import Expr, Scalar, Var
 
 
 def combine(name: str, fold: Callable[..., Expr], *operands: Tensor | Expr | Scalar) -> Tensor:
-    """The tensor `T_<name>` of `fold` over the operands, element by element.
+    """The tensor `T_<name>` whose elements are `fold` of the operands' elements.
 
-    Shapes are aligned at their last dimensions; a dimension of 1 is repeated. Raises ValueError for
-    shapes that do not fit, and what `fold` raises for types without that operation.
+    Shapes are aligned at their last dimensions; a dimension of 1 is broadcast. Raises ValueError
+    for shapes that do not fit, and whatever `fold` raises for types it does not take.
     """
     tensors = [t for t in operands if isinstance(t, Tensor)]
     shape = _broadcast_shape(name, tensors)
@@ -35,7 +35,7 @@ def _names(ndim: int) -> list[str]:
 
 
 def _at(tensor: Tensor, axes: Sequence[Var]) -> Expr:
-    """The element of `tensor` that belongs to the result's element at `axes`."""
+    """The element of `tensor` that is broadcast to the result's element at `axes`."""
     own = axes[len(axes) - tensor.ndim :]
     zero = op.const(0)
     pairs = zip(tensor.shape, own, strict=True)
@@ -63,5 +63,5 @@ def _broadcast_shape(name: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...]:
     return tuple(shape)
 
 
-# Tensors compute with this module, which is built on them.
+# The operators of Tensor need this module, which imports Tensor: it cannot import this one itself.
 vars(tensor_module)["_elementwise"] = sys.modules[__name__]

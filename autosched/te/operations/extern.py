@@ -24,7 +24,7 @@ def extern(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Tensors of `shape` filled by what `fcompute(input buffers, output buffers)` returns.
+    """Tensors of `shape` filled by the statement of `fcompute(input buffers, output buffers)`.
 
     `shape` is one shape, or a list of shapes for several outputs; `dtype` one type or a list,
     by default that of the inputs when they agree. The function returns a statement or a call.

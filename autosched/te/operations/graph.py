@@ -1,4 +1,4 @@
-"""The graph of operations: who reads what, in which order, and replacing what is read."""
+"""The graph of operations: its producers and readers, its order, and replacing inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def post_order_ops(outputs: Sequence[Operation]) -> list[Operation]:
 
 
 def feed_graph(ops: Iterable[Operation]) -> dict[Tensor, list[Operation]]:
-    """For each tensor the operations among `ops` that read it, in their order."""
+    """Map each tensor to the operations among `ops` that read it, in the order of `ops`."""
     feed: dict[Tensor, list[Operation]] = {}
     for op in ops:
         for tensor in op.inputs:
@@ -53,8 +53,8 @@ def sub_graph(
 ) -> list[Operation]:
     """The operations from `inputs` to `outputs`, producers first.
 
-    The operations of `inputs` themselves belong to it only with `include_inputs`, and whatever
-    does not depend on an input is left out.
+    The operations of `inputs` themselves are included only with `include_inputs`. Operations that
+    do not depend on an input are left out.
     """
     boundary = {tensor.op for tensor in inputs}
     reached: dict[Operation, bool] = {}
@@ -80,7 +80,7 @@ def sub_graph(
 
 
 def rewrite_body(op: ComputeOp, fn: Callable[[Expr], Expr | None]) -> ComputeOp:
-    """`op` with `fn` applied bottom-up to its bodies; itself when nothing changed."""
+    """`op` with `fn` applied bottom-up to its bodies; `op` itself when nothing changes."""
     body = tuple(rewrite_expr(e, fn) for e in op.body)
     if all(a is b for a, b in zip(body, op.body, strict=True)):
         return op
@@ -88,7 +88,7 @@ def rewrite_body(op: ComputeOp, fn: Callable[[Expr], Expr | None]) -> ComputeOp:
 
 
 def replace_inputs(op: Operation, table: Mapping[Tensor, Tensor]) -> Operation:
-    """`op` reading `table[t]` wherever it read `t`; itself when it reads none of them.
+    """`op` reading `table[t]` wherever it reads `t`; `op` itself when it reads no key of `table`.
 
     The new operation shares the axes of the old one and has new output tensors.
     """

@@ -1,4 +1,4 @@
-"""Elementwise functions of expressions, as they are named in `te`."""
+"""Elementwise functions of expressions, under their names in `te`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.tir.op import Operand
 Unary = Callable[[Operand], Expr]
 Binary = Callable[[Operand, Operand], Expr]
 Takes = tuple[str, Callable[[DType], bool]]
-"""What an operation is for, in words, and whether a type is that."""
+"""The types that a function takes: in words, and as a predicate of types."""
 
 _FLOAT: Takes = ("a float", lambda dtype: dtype.is_float)
 _INTEGER: Takes = ("an integer", lambda dtype: dtype.is_integral and not dtype.is_bool)

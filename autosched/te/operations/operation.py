@@ -17,15 +17,15 @@ from autosched.tir.stmt import Stmt
 from autosched.tir.walk import post_order, pre_order
 from autosched.words import count
 
-LAYOUT_FREE = "layout_free_placeholders"  # attribute: tensors that may be stored otherwise
+LAYOUT_FREE = "layout_free_placeholders"  # attribute: inputs whose memory layout may be changed
 CONST_TENSOR_ATTR = "auto_scheduler_simplify_const_tensor_indices"
-"""Attribute: the axes along which a matrix of constants is read, to be unrolled."""
+"""Attribute: the axes that index a matrix of constants, whose loops are to be unrolled."""
 CONST_MATRIX = "const_matrix"
-"""Attribute of such a matrix: reading it costs nothing, its values do not change features."""
+"""Attribute of such a matrix: reading it costs nothing, so features are extracted with it as 1."""
 
 
 class Operation(OtherNames):
-    """Base of all operations: a name, a tag, attributes, and output tensors.
+    """The base of all operations: a name, a tag, attributes, and output tensors.
 
     `attrs` holds Ansor's hints, e.g. auto_scheduler_no_split_at_inner or LAYOUT_FREE.
     """
@@ -48,7 +48,7 @@ class Operation(OtherNames):
 
     @property
     def root_iter_vars(self) -> tuple[IterVar, ...]:
-        """Data axes, then reduce axes."""
+        """The data axes, then the reduction axes."""
         return ()
 
     def output(self, index: int = 0) -> Tensor:
@@ -76,10 +76,10 @@ class PlaceholderOp(Operation):
 
 
 class ComputeOp(Operation):
-    """`outputs[axis...] = body[...]`; several outputs share the axes.
+    """The operation `outputs[k][axis...] = body[k]`; several outputs share the axes.
 
-    A body is a plain expression or, for every output alike, a Reduce over `reduce_axis`.
-    `reads_inside`: it is known to read no tensor outside of it (create_schedule asks once).
+    The bodies are either all plain expressions or all Reduce over `reduce_axis`. `reads_inside` is
+    set once create_schedule has checked that all reads of tensors are in bounds.
     """
 
     __slots__ = ("_inputs", "_loads", "_roots", "axis", "body", "reads_inside", "reduce_axis")
@@ -111,15 +111,18 @@ class ComputeOp(Operation):
 
     @property
     def loads(self) -> tuple[ProducerLoad, ...]:
-        """All loads of the bodies; see `tensor_loads`."""
+        """All tensor loads in the bodies, in the order of `tensor_loads`."""
         if self._loads is None:
             self._loads = tuple([load for body in self.body for load in tensor_loads(body)])
         return self._loads
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that the bodies read, in order; those read for an index before what is read
-        there, as in TVM, which numbers stages in this order."""
+        """The tensors that the bodies and the reduction domains read, in order of first occurrence.
+
+        A tensor that is read to compute an index comes before the tensor indexed, as in TVM, whose
+        stages are numbered in this order.
+        """
         if self._inputs is None:
             domains = (iv.dom for iv in self.reduce_axis if iv.dom is not None)
             ends = (e for dom in domains for e in (dom.min, dom.extent))
@@ -163,12 +166,12 @@ class ScanOp(Operation):
 
     @property
     def root_iter_vars(self) -> tuple[IterVar, ...]:
-        """The axis of time, then those of space, state by state."""
+        """The time axis, then the spatial axes, state by state."""
         return (self.scan_axis, *self.spatial_axis)
 
 
 class ExternOp(Operation):
-    """Outputs filled by a hand-written statement over buffers."""
+    """An operation whose outputs a hand-written statement over buffers fills."""
 
     __slots__ = ("body", "input_buffers", "input_tensors", "output_buffers")
 

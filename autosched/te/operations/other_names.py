@@ -1,4 +1,4 @@
-"""What to write for names that TVM's te and NumPy have, and that are others here."""
+"""Remedies for names of TVM's te and NumPy that do not exist here: what to write instead."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OF_TE = {
     "tag_scope": "te.compute(..., tag=...)",
     "where": "te.if_then_else(condition, a, b)",
 }
-"""Of the module `autosched.te`."""
+"""Remedies for attributes of the module `autosched.te`."""
 
 OF_TENSORS = {
     "T": "te.compute((n, m), lambda i, j: A[j, i])",
@@ -69,16 +69,16 @@ OF_SCHEDULES = {
     "set_axis_separators": "te.decl_buffer(..., axis_separators=[1])",
     "transform_layout": "a te.compute with the axes in that order",
 }
-"""Of schedules and their stages."""
+"""Remedies for attributes of schedules and their stages."""
 
 
 class OtherNames:
-    """Base of what says, where a name of `other_names` is asked for, what to write for it."""
+    """The base of classes whose AttributeError says what to write for a name in `other_names`."""
 
     __slots__ = ()
     other_names: ClassVar[Mapping[str, str]] = {}
 
-    if not TYPE_CHECKING:  # which is to find names that there are not
+    if not TYPE_CHECKING:  # a type checker shall still report names that do not exist
 
         def __getattr__(self, name: str) -> object:
             what = f"{type(self).__name__!r} object"
@@ -86,6 +86,6 @@ class OtherNames:
 
 
 def missing(what: str, name: str, others: Mapping[str, str]) -> AttributeError:
-    """The error of `what`, which has no such name."""
+    """The AttributeError that `what` has no attribute `name`, with the remedy in `others`."""
     remedy = f"; write {others[name]}" if name in others else ""
     return AttributeError(f"{what} has no attribute {name!r}{remedy}", name=name)

@@ -1,4 +1,4 @@
-"""Reductions: sum, max, min, prod, and those made of a combiner and an identity."""
+"""Reductions: sum, max, min, prod, and user-defined ones of a combiner and an identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autosched.tir.operators import Operators
 
 
 class Reducer:
-    """A reduction over any dtype; calling it makes the Reduce expression.
+    """A reduction for operands of any dtype; calling it makes the Reduce expression.
 
     `combine(x, y)` and `identity(dtype)` work on single values, or on tuples when several values
     are reduced together (`combine((x0, x1), (y0, y1))`, `identity(dtype0, dtype1)`).
@@ -38,10 +38,10 @@ class Reducer:
     ) -> Any:
         """The reduction of `expr` (one expression or a tuple) over `axis` where `where` holds.
 
-        `init` replaces the identity. A sum of truth values is whether one of them is true; cast
-        them to an integer to count. The axis, and then these, may come without their names. With
-        expressions in place of the axis all are combined directly: `te.max(a, b, c)`. A tuple gives
-        a tuple of components.
+        `init` replaces the identity as the start value. The sum of bools is a bool: whether any is
+        true; cast them to an integer to count. `axis`, `where` and `init` may be given by position.
+        With expressions in place of the axis, all expressions are combined directly: `te.max(a, b,
+        c)`. A tuple `expr` gives a tuple with a Reduce for each component.
         """
         if operands and axis is None and not isinstance(operands[0], IterVar | list | tuple):
             return self._combined((expr, *operands), where, init)
@@ -67,7 +67,7 @@ class Reducer:
         return parts if several else parts[0]
 
     def _start(self, source: Sequence[Expr], init: Any) -> tuple[Expr, ...]:
-        """The values to begin with, in the types of what is reduced."""
+        """The start values `init`, cast to the types of the expressions in `source`."""
         inits = tuple(init if isinstance(init, tuple | list) else (init,))
         if len(inits) != len(source):
             raise ValueError(
@@ -81,7 +81,7 @@ class Reducer:
         )
 
     def _combined(self, operands: Sequence[Any], where: Any, init: Any) -> Any:
-        """The operands combined with each other, without an axis."""
+        """The operands combined with each other, without a reduction over an axis."""
         if where is not None or init is not None:
             raise ValueError(
                 f"te.{self.name}: where= and init= are of a reduction over te.reduce_axis, found "
@@ -90,7 +90,10 @@ class Reducer:
         return reduce(self.combine, map(op.as_expr, operands))
 
     def _by_position(self, given: Sequence[Any], named: tuple[Any, Any, Any]) -> list[Any]:
-        """Axis, condition and start, of which `given` are the first."""
+        """Axis, condition and init: the first ones from `given`, the rest from `named`.
+
+        TypeError when an argument is given twice.
+        """
         if len(given) > len(named) or any(x is not None for x in named[: len(given)]):
             raise TypeError(
                 f"te.{self.name} takes an expression, axis, where and init, each once; found "
@@ -99,7 +102,7 @@ class Reducer:
         return [*given, *named[len(given) :]]
 
     def reducer(self, several: bool, dtypes: tuple[DType, ...]) -> CommReducer:
-        """The CommReducer on values of `dtypes`, made once for each."""
+        """The CommReducer on values of `dtypes`, cached; `several` passes them as tuples."""
         key = (several, dtypes)
         found = self._reducers.get(key)
         if found is None:
@@ -125,7 +128,7 @@ class Reducer:
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Reducer:
-    """A commutative reduction of one's own.
+    """A user-defined commutative reduction.
 
     >>> from autosched import te
     >>> def larger(x, y):

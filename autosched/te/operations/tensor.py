@@ -165,7 +165,11 @@ class Tensor(NumpyFunctions, OtherNames):
         return _elementwise.combine("abs", op.abs_, self)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are one object; TypeError where that is not what was meant."""
+        """Whether both are the same tensor object.
+
+        TypeError for a comparison with a number or an expression, and, while a tensor is declared,
+        with another tensor: there an elementwise comparison was meant.
+        """
         if isinstance(other, Number | Operators) or (
             isinstance(other, Tensor) and other is not self and is_declaring()
         ):
@@ -193,7 +197,7 @@ class Tensor(NumpyFunctions, OtherNames):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRegion:
-    """A box of `tensor`: one range for each dimension."""
+    """A box-shaped region of `tensor`: one range for each dimension."""
 
     in_expressions: ClassVar[str] = (
         "regions are arguments of tensor intrinsics; sum over a te.reduce_axis k, of A[i, k]"

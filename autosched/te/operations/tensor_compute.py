@@ -19,9 +19,9 @@ from autosched.tir.walk import free_vars, pre_order, rewrite_expr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntrinCall:
-    """`intrin` on regions of tensors, one for each input, and values of its scalars.
+    """A call of `intrin`: a tensor region for each input, and a value for each scalar parameter.
 
-    The axes of `reduce_axis` are run through around the call, which accumulates.
+    The call runs inside loops over `reduce_axis`, across which it accumulates.
     """
 
     intrin: TensorIntrin
@@ -45,10 +45,10 @@ class IntrinCall:
 
 
 class TensorComputeOp(Operation):
-    """`outputs[axis..., :]`, each a region of what is left of the shape, filled by `call`.
+    """An operation whose `call` fills the region `outputs[axis..., :]` at each point of `axis`.
 
-    `shape` is that of every output; its first dimensions are those of `axis`, the others those of
-    the intrinsic's outputs.
+    `shape` is the shape of every output: first the extents of `axis`, then the shape of the
+    intrinsic's outputs.
     """
 
     __slots__ = ("axis", "call", "reduce_axis", "shape")
@@ -77,13 +77,13 @@ class TensorComputeOp(Operation):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors of the regions, then those that indices and scalars read."""
+        """The tensors of the regions, then those that the indices and scalars load."""
         found = dict.fromkeys(r.tensor for r in self.call.regions)
         found.update(dict.fromkeys(load.producer for load in self.loads()))
         return tuple(found)
 
     def loads(self) -> list[ProducerLoad]:
-        """The single elements that the scalars and the indices of the regions read."""
+        """The loads of single elements in the scalars and in the indices of the regions."""
         ends = (e for r in self.call.regions for i in r.ranges for e in (i.min, i.extent))
         return [load for e in (*self.call.scalars, *ends) for load in tensor_loads(e)]
 
@@ -106,8 +106,8 @@ def call_intrin(
 ) -> IntrinCall:
     """The call of `intrin` on `args`: regions (`A[i, 0:8]`) or whole tensors, and scalars.
 
-    Raises ValueError for a number, type or shape of arguments other than the intrinsic's, and
-    for a reduction that it cannot go on with.
+    Raises ValueError for arguments whose number, types or shapes are not the intrinsic's, and for
+    a `reduce_axis` that it cannot accumulate over.
     """
     where = f"intrinsic {intrin.name}"
     axes = (reduce_axis,) if isinstance(reduce_axis, IterVar) else tuple(reduce_axis)
@@ -185,7 +185,10 @@ def _check_extents(
     shape: Sequence[Expr],
     sizes: dict[Var, Expr],
 ) -> None:
-    """ValueError unless `extents` are ones followed by `shape`; `sizes` receives its variables."""
+    """ValueError unless `extents` are ones followed by `shape`.
+
+    A variable in `shape` stands for the extent that it meets first, recorded in `sizes`.
+    """
     missing = len(extents) - len(shape)
     expected = [*([IntImm(1)] * missing), *shape]
     analyzer = Analyzer()
@@ -208,9 +211,10 @@ def tensor_compute(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> TensorComputeOp:
-    """The operation whose every point of `axis` is `call`; `shape` is that of its outputs.
+    """The operation with outputs of `shape` that runs `call` at every point of `axis`.
 
-    Raises ValueError where what is left of `shape` is not that of the intrinsic's outputs.
+    Raises ValueError when the dimensions of `shape` after those of `axis` are not the shape of the
+    intrinsic's outputs.
     """
     where = f"te.compute {name}: intrinsic {call.intrin.name}"
     sizes: dict[Var, Expr] = {}
@@ -232,5 +236,5 @@ def tensor_compute(
     return TensorComputeOp(name, axis, shape, call, tag, attrs)
 
 
-# Intrinsics are called through this module, which is built on them.
+# TensorIntrin's __call__ needs this module, which imports it: it cannot import this one itself.
 vars(tensor_intrin_module)["_calls"] = sys.modules[__name__]

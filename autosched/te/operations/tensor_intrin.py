@@ -1,4 +1,4 @@
-"""Tensor intrinsics: a small tensor program and the statement that does it in hardware."""
+"""Tensor intrinsics: a small tensor program, and statements that compute it in hardware."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _BUFFER_PARAMS = frozenset(("strides", "elem_offset", "offset_factor", "data_ali
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorIntrin:
-    """What `op` computes from `inputs`, as statements over `buffers` (inputs, then outputs).
+    """The computation of `op` from `inputs`, as statements over `buffers` (inputs, then outputs).
 
-    `body` does it all. A reduction may also have `reduce_init` (set the result to the identity)
-    and `reduce_update` (accumulate); without them the whole reduction must be tensorized.
-    `scalar_params` are variables of the statements that a call gives values to.
+    `body` computes the whole operation. A reduction may also have `reduce_init` (set the result to
+    the identity) and `reduce_update` (accumulate); without them the whole reduction must be
+    tensorized. `scalar_params` are variables in the statements to which a call gives values.
 
-    Called in te.compute, it fills a region of the tensor at every point of the axes; its arguments
-    are regions for the inputs and values for the scalars, in their order:
+    A call in te.compute fills a region of the tensor at every point of the axes. Its arguments are
+    regions for the inputs and values for the scalars, in their order:
 
         te.compute((m, 8), lambda i: vadd(A[i, 0:8], B[i, 0:8]))
         te.compute((m, 8), lambda i: gemv(W[i, k, 0:8, :], x[k, :], reduce_axis=k))
@@ -51,7 +51,7 @@ class TensorIntrin:
         *args: TensorRegion | Tensor | Expr | int | float,
         reduce_axis: IterVar | Sequence[IterVar] = (),
     ) -> IntrinCall:
-        """The call for te.compute; ValueError where the arguments are not the intrinsic's."""
+        """The call for use in te.compute; ValueError for arguments that do not fit it."""
         return _calls.call_intrin(self, args, reduce_axis)
 
 
@@ -63,14 +63,14 @@ def decl_tensor_intrin(
     scalar_params: Sequence[Var] = (),
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
-    """The intrinsic that does `op`; `fcompute(input buffers, output buffers)` writes it.
+    """The intrinsic that computes `op` by statements of `fcompute(input buffers, output buffers)`.
 
-    It returns one statement (or call), or (body, reduce_init, reduce_update). `binds` gives
-    buffers of one's own (te.decl_buffer); the others are compact, with an element offset of their
-    own so that they can lie anywhere within the tensors they stand for, and with the
-    `default_buffer_params` of te.decl_buffer: strides, elem_offset, offset_factor, data_alignment,
-    scope. With `scalar_params` (te.var), which the statements may mention, `fcompute` has a third
-    argument, their list. Raises ValueError for what does not fit together.
+    `fcompute` returns one statement (or call), or (body, reduce_init, reduce_update). `binds` gives
+    buffers (te.decl_buffer) for some tensors. The other buffers are compact and have a symbolic
+    element offset, so that they can stand for any place within a tensor; `default_buffer_params`
+    sets their te.decl_buffer arguments: strides, elem_offset, offset_factor, data_alignment, scope.
+    With `scalar_params` (te.var), which the statements may mention, `fcompute` gets their list as
+    third argument. Raises ValueError for arguments that do not fit together.
     """
     if not isinstance(op, ComputeOp):
         raise ValueError(f"decl_tensor_intrin {name}: expected a te.compute, found {op!r}")
@@ -115,7 +115,7 @@ def decl_tensor_intrin(
 
 
 def _check_bind(name: str, tensors: Sequence[Tensor], tensor: Tensor, buffer: Buffer) -> None:
-    """Refuse a buffer that no input or output needs, or of another type or rank than it."""
+    """ValueError unless `tensor` is one of `tensors` and `buffer` has its type and rank."""
     where = f"decl_tensor_intrin {name}: binds"
     if tensor not in tensors:
         names = ", ".join(t.name for t in tensors)
@@ -125,11 +125,14 @@ def _check_bind(name: str, tensors: Sequence[Tensor], tensor: Tensor, buffer: Bu
 
 
 def intrin_buffer(tensor: Tensor, name: str, **params: Any) -> Buffer:
-    """A buffer for `tensor` by te.decl_buffer, at any element offset unless `params` has one."""
+    """A buffer for `tensor` with a symbolic element offset, unless `params` has one.
+
+    `params` are arguments of te.decl_buffer.
+    """
     params.setdefault("elem_offset", Var(f"{name}_offset"))
     return decl_buffer(tensor.shape, tensor.dtype, name, **params)
 
 
 def as_stmt(value: Stmt | Expr) -> Stmt:
-    """`value` as a statement: a call is evaluated."""
+    """`value` as a statement: an expression becomes an Evaluate."""
     return value if isinstance(value, Stmt) else Evaluate(as_expr(value))

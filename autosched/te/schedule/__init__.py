@@ -1,1 +1,1 @@
-"""How it is computed: the schedule, its stages and primitives."""
+"""Schedules: how a tensor program is computed, with stages and schedule primitives."""

@@ -1,6 +1,6 @@
-"""Primitives that say what a loop of a stage is: bound, vectorized, unrolled, and so on.
+"""Primitives that annotate a loop of a stage: bound, vectorized, unrolled, and so on.
 
-The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
+The examples show `B[i, j] = A[i, j] * 2` over 16 x 16.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _changed(stage: Stage, iv: IterVar) -> IterVarAttr:
-    """A copy of the attributes of `iv`, already put in place, for the caller to fill in."""
+    """Replace the attributes of `iv` by a copy, and return it for the caller to change."""
     old = stage.iter_var_attrs.get(iv)
     new = IterVarAttr() if old is None else old.copy()
     stage.iter_var_attrs[iv] = new
@@ -55,7 +55,7 @@ def bind(stage: Stage, iv: IterVar, thread: IterVar) -> None:
 
 
 def _check_loop(primitive: str, stage: Stage, iv: IterVar) -> None:
-    """ScheduleError unless `iv` is one of the stage's loops."""
+    """ScheduleError unless `iv` is a leaf loop of the stage, and not an axis of a scan."""
     leaf_position(primitive, stage, iv)
     if iv.kind == IterKind.OPAQUE:
         why = "a scan has no loop of its own for this axis; its update and first steps have"
@@ -119,9 +119,9 @@ def parallel(stage: Stage, iv: IterVar) -> None:
 def pragma(stage: Stage, iv: IterVar, key: str, value: Expr | int | str | None = None) -> None:
     """Put the hint `key` = `value` on loop `iv`; keys `unroll` and `vectorize` are primitives.
 
-    Keys that are not known are for passes of your own. Those of TVM without a meaning here are
-    refused, and so is a key that is nearly a known one, and a value that is no number where one is
-    expected.
+    Unknown keys are allowed, for passes of your own. ScheduleError for TVM's keys that have no
+    meaning here, for a key that nearly equals a known one, and for a value that is not a number
+    where a number is expected.
 
     before:
         for i in range(16):
@@ -157,7 +157,7 @@ _OF_TVM = {
     "parallel_stride_pattern": "split the axis, and s[C].parallel(outer)",
     "tensor_core": "s[C].tensorize(axis, te.tensor_instruction(name))",
 }
-"""Pragmas that TVM obeys, and what is written here."""
+"""The pragmas of TVM that have no meaning here, and what to write instead."""
 
 
 def _check_pragma(stage: Stage, iv: IterVar, key: str, value: object) -> None:
@@ -171,7 +171,7 @@ def _check_pragma(stage: Stage, iv: IterVar, key: str, value: object) -> None:
 
 
 def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
-    """Do loop `iv` and all loops inside it by one call of `intrin` (te.decl_tensor_intrin).
+    """Replace loop `iv` and all loops inside it by a call of `intrin` (te.decl_tensor_intrin).
 
     before:
         for i in range(16):
@@ -190,7 +190,7 @@ def tensorize(stage: Stage, iv: IterVar, intrin: TensorIntrin) -> None:
 
 
 def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> None:
-    """Fetch, in each iteration of loop `iv`, what iteration `iv + offset` reads of `tensor`.
+    """Prefetch, in each iteration of loop `iv`, what iteration `iv + offset` reads of `tensor`.
 
     before:
         for i in range(16):
@@ -217,8 +217,9 @@ def prefetch(stage: Stage, tensor: Tensor, iv: IterVar, offset: Expr | int) -> N
 def storage_align(stage: Stage, axis: IterVar, factor: int, offset: int) -> None:
     """Pad the stage's own storage: the stride of `axis` becomes factor * k + offset (elements).
 
-    `axis` is a data axis of the tensor, it need not be a loop any more. Arguments of a function are
-    stored as its callers store them: an output is refused here, another tensor when it is lowered.
+    `axis` is a data axis of the tensor; it may have been split or fused. Arguments of a function
+    are stored as its callers store them: ScheduleError for an output here, and for any other
+    argument when the schedule is lowered.
 
     before AS = s.cache_read(A, "shared", [B]):
         realize(A.shared[0:16, 0:16], float32, "shared")

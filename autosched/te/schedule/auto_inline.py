@@ -1,9 +1,9 @@
-"""Primitives that inline every stage of a kind: what a schedule begins with.
+"""Primitives that inline every stage of a kind; usually the first step of a schedule.
 
-They take the stages that nothing has been done to yet (no loop split, no place chosen) and that
-`compute_inline` accepts: outputs, reductions and operations with several outputs stay, and so does
-what a scan, a te.extern or an intrinsic call reads. All that is inlined is computed anew wherever
-it is read.
+They inline stages that no primitive has changed yet (no loop split, no place chosen) and that
+`compute_inline` accepts. Outputs, reductions and operations with several outputs are not inlined,
+nor are stages that a scan, a te.extern or an intrinsic call reads. An inlined stage is recomputed
+wherever it is read.
 
 The examples show `B[i] = A[i] + 1` and `C[i] = B[i] * 2` over 16.
 """
@@ -45,9 +45,9 @@ def auto_inline_elementwise(schedule: Schedule) -> list[Stage]:
 
 
 def auto_inline_broadcast(schedule: Schedule) -> list[Stage]:
-    """Inline element-wise stages and those that repeat what they read along axes; returns them.
+    """Inline element-wise and broadcasting stages; returns them.
 
-    As `A[i, j] * b[j]`: every read is at some of the stage's own indices, in their order.
+    Every read of such a stage is at some of its own indices, in their order: `A[i, j] * b[j]`.
 
     before:
         realize(B[0:16], float32, "")
@@ -63,9 +63,9 @@ def auto_inline_broadcast(schedule: Schedule) -> list[Stage]:
 
 
 def auto_inline_injective(schedule: Schedule) -> list[Stage]:
-    """Inline all stages that are no reductions, whatever their reads look like; returns them.
+    """Inline all stages that are not reductions, whatever their reads look like; returns them.
 
-    Transpositions, padding and gathers are among them.
+    They include transpositions, padding and gathers.
 
     before:
         realize(B[0:16], float32, "")
@@ -86,15 +86,15 @@ def is_injective(op: ComputeOp) -> bool:
 
 
 def is_elementwise(op: ComputeOp) -> bool:
-    """True when `op` is no reduction and reads tensors at exactly its own indices."""
+    """True when `op` is not a reduction and reads tensors at exactly its own indices."""
     own = tuple(iv.var for iv in op.axis)
     return is_injective(op) and all(load.indices == own for load in _reads(op))
 
 
 def is_broadcast(op: ComputeOp) -> bool:
-    """True when `op` is no reduction and reads tensors at some of its indices, in their order.
+    """True when `op` is not a reduction and reads tensors at some of its indices, in their order.
 
-    An index 0 stands for a dimension that has one element only.
+    Index 0 of a dimension with one element is allowed beside them.
     """
     places = {iv.var: k for k, iv in enumerate(op.axis)}
     return is_injective(op) and all(_in_order(load, places) for load in _reads(op))

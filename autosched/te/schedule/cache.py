@@ -1,4 +1,4 @@
-"""cache_read and cache_write: stages that copy a tensor into nearer storage."""
+"""cache_read and cache_write: stages that keep a copy of a tensor in another storage scope."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def cache_read(
     new = {source: cache.output(0)}
     table = {reader.op: replace_inputs(reader.op, new) for reader in reading}
     is_state = any(isinstance(s.op, ScanOp) and source in s.op.state for s in schedule.stages)
-    # The earlier steps of a scan exist only inside it, where its readers are.
+    # A state's earlier steps exist only inside the scan: its cache belongs to its readers' group.
     group = reading[0].group if is_state else stage.group
     cache_stage = schedule.insert_stage(schedule.stages.index(stage) + 1, cache, group)
     cache_stage.scope = scope
@@ -120,9 +120,9 @@ def _cache_name(schedule: Schedule, tensor: Tensor, scope: str) -> str:
 def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: str) -> Any:
     """Compute an operation into new tensors `<name>.<scope>`; its own stage becomes a copy.
 
-    Give all outputs of the operation (one tensor gives one back, a list gives a list). The loops
-    of the stage at this moment become the axes of the cache, so that a split or reorder before
-    cache_write changes its layout. The cache stage comes right before, at the root.
+    `tensors` are all outputs of the operation; one tensor gives one back, a list gives a list. The
+    current loops of the stage become the axes of the cache, so that a split or reorder before
+    cache_write changes its layout. The cache stage is inserted right before the stage, at the root.
 
     before:
         for i in range(16):
@@ -167,7 +167,10 @@ def cache_write(schedule: Schedule, tensors: Tensor | Sequence[Tensor], scope: s
 
 
 def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tuple[Expr, ...]]:
-    """Axes and bodies of the cache operation, and the indices at which the copy reads it."""
+    """The axes and the bodies of the cache operation, and the indices at which the copy reads it.
+
+    ScheduleError when a loop of the stage is not a plain data axis.
+    """
     leaves = [iv for iv in stage.leaf_iter_vars if iv not in op.reduce_axis]
     for iv in leaves:
         if iv.kind != IterKind.DATA_PAR:
@@ -184,7 +187,7 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
     values: dict[IterVar, Expr] = {}
     for iv in leaves:
         low = domains[iv].min
-        # Only a minimum of one makes the leaf a constant: Ansor's rule, kept as it is.
+        # Only a loop that starts at 1 becomes a constant: Ansor's rule, kept for equal results.
         values[iv] = low if isinstance(low, IntImm) and low.value == 1 else iv.var
     pass_up_index(stage, domains, values, allow_missing=True)
     predicates = make_bound_check(stage, domains, values, True, set(op.reduce_axis))
@@ -196,7 +199,10 @@ def _cached(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[Expr], tup
 
 
 def _renamed(bodies: Sequence[Expr], table: dict[Var, Expr]) -> list[Expr]:
-    """The bodies with variables replaced; the axes of a ragged reduction get new domains."""
+    """`bodies` with variables replaced by `table`, also in the domains of a ragged reduction.
+
+    Reduction axes whose domain changes are replaced by new ones.
+    """
     first = bodies[0]
     new = [substitute(e, table) for e in bodies]
     if not isinstance(first, Reduce):
@@ -226,7 +232,7 @@ def _renamed_axis(iv: IterVar, table: dict[Var, Expr]) -> IterVar:
 
 
 def declared_domain(iv: IterVar) -> Range:
-    """The domain of an operation's axis."""
+    """The declared domain of an operation's axis, which always has one."""
     assert iv.dom is not None, "axes of an operation have a domain"
     return iv.dom
 
@@ -236,9 +242,9 @@ def _cache_axis(iv: IterVar, domain: Range) -> IterVar:
 
 
 def guarded(body: Expr, predicates: Sequence[Expr]) -> Expr:
-    """`body` where all `predicates` hold; elsewhere 0, or nothing is added to a reduction.
+    """`body` where all `predicates` hold; elsewhere 0, or, for a reduction, nothing is combined.
 
-    What it begins with is not computed elsewhere either, where it reads memory.
+    An init of a reduction that may fail (it reads memory) is guarded in the same way.
     """
     if not predicates:
         return body

@@ -1,4 +1,4 @@
-"""Stage groups: sub-graphs that are computed together at one place."""
+"""Stage groups: subgraphs whose stages are computed together at one place."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def create_group(
 ) -> Stage:
     """A group of the stages between `inputs` and `outputs`; it can be attached like a stage.
 
-    Its members, unless attached themselves, are computed where the group is, and can be attached
-    only to each other or to stages of groups inside. Placeholders are never members.
+    A member that is not attached itself is computed where the group is attached. Members can be
+    attached only to each other or to stages of groups inside. Placeholders are never members.
 
     before:
         realize(B[0:16], float32, "")
@@ -70,14 +70,14 @@ def create_group(
 
 
 def _child_of(parent: Stage | None, stage: Stage) -> Stage:
-    """`stage`, or the outermost group around it that is directly in `parent`."""
+    """The direct child of `parent` that is `stage` or contains it."""
     while stage.group is not parent and stage.group is not None:
         stage = stage.group
     return stage
 
 
 def _common_group(members: Sequence[Stage]) -> Stage | None:
-    """The innermost group that contains all members, None for the whole schedule."""
+    """The innermost group that contains all members; None when only the whole schedule does."""
 
     def chain(stage: Stage) -> list[Stage]:
         groups: list[Stage] = []

@@ -1,6 +1,7 @@
-"""The operations that take the place of a product of matrices which an instruction multiplies.
+"""The operations that replace a matrix product which a tensor instruction computes.
 
-They are packed operands, the sums tile by tile, of AMX what these are stored to, and a copy.
+They are packed operands, sums computed tile by tile, for AMX the memory that the tiles are stored
+to, and a copy of the result into the original layout.
 """
 
 from __future__ import annotations
@@ -36,25 +37,30 @@ from autosched.tir.op import (
 from autosched.tir.walk import free_vars, substitute
 
 INSTRUCTION = "tensor_instruction"
-"""The attribute of an operation that an instruction does: its name, a colon, which statements."""
+"""The attribute of an operation that an instruction computes: "<instruction>:<statement>"."""
 
 _EXCESS = ":excess"
 
 PACKED = "packed_input"
-"""The attribute of a stage that packs B without padding: (axis of B, extent) for each digit of
-its index, of which the last two are one axis of the stage."""
+"""The attribute of a stage that packs B without padding: how its index is made of axes of B.
+
+It is an (axis of B, extent) for each digit of the packed index, outermost first. The last two
+digits form one axis of the stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How many of the instruction's tiles are accumulated at a time, down and across."""
+    """The numbers of the instruction's tiles accumulated at a time: `m` down, `n` across."""
 
     m: int
     n: int
 
 
 class InstructionStages:
-    """The operations that take the place of one."""
+    """Makes the operations that replace the operation of `product`, computed by `it`.
+
+    With `over`, the tiles of a column are steps of the axis before the rows (`Product.over`).
+    """
 
     def __init__(self, product: Product, it: Instruction, tile: Tile, over: bool) -> None:
         self.product = product
@@ -65,7 +71,7 @@ class InstructionStages:
         self.height = it.extent("m")
         self.name = it.name
         self.parts = it.parts
-        self.group = 4 // it.b.held.bytes  # consecutive k of a column, side by side
+        self.group = 4 // it.b.held.bytes  # the number of adjacent, consecutive k of a column
         self.wide = it.a.wide, it.b.wide
         self.offset = it.offset
         self.over = product.over() if over else None
@@ -81,7 +87,10 @@ class InstructionStages:
             self.down, self.all_rows = extent(self.over) // self.rows, self.height
 
     def operations(self, pack_a: bool) -> list[ComputeOp]:
-        """Packed operands, then the sums."""
+        """The new operations in order: packed A with `pack_a`, packed B, excess, sums, stored sums.
+
+        The excess exists for an instruction with an offset only, the stored sums for AMX only.
+        """
         product = self.product
         new: list[ComputeOp] = []
         if pack_a:
@@ -97,9 +106,11 @@ class InstructionStages:
         return new
 
     def _packed_a(self) -> ComputeOp:
-        """A with k last and padded. Rows `step` apart lie side by side, in `step` groups.
+        """A with k as last axis, padded to whole calls.
 
-        Where elements have parts, those of the rows lie side by side: [.., part, (over,) rows, k].
+        Where a row moves the index of A by `step` > 1, that index is split in phase (index % step)
+        and place (index // step), so that the rows are adjacent. Where elements are split in parts,
+        the axis of parts comes before the rows: [.., part, (over,) rows, k].
         """
         product = self.product
         load, k, m = product.a, product.k, product.m
@@ -127,15 +138,16 @@ class InstructionStages:
             indices.append(add(mul(place.var, step), phase.var) if step > 1 else place.var)
             bounds.append((indices[-1], size.value, step * (-(-size.value // step) + more)))
         value = _within(load.producer[tuple(indices)], bounds)
-        if self.offset:  # in a type that holds the sum
+        if self.offset:  # add in a type that holds the sum
             value = add(cast("int16", value), self.offset)
         value = part_of(value, half.var) if self.parts > 1 else _widened(value, self.wide[0])
         return ComputeOp(f"{load.producer.name}.pack", [*axes, last], [value])
 
     def _packed_b(self) -> ComputeOp:
-        """B as [no, other dimensions, ko, nt, groups of k in a call, lane * group + k of it].
+        """B packed as [no, other dimensions of B, ko, nt, group of k, lane * size of group + k].
 
-        A call with one group has no axis for it.
+        The axis of groups is absent when a call has a single group. Elements split in parts have
+        an axis of parts after nt.
         """
         load, n, k = self.product.b, self.product.n, self.product.k
         dims = list(zip(load.indices, load.producer.shape, strict=True))
@@ -164,7 +176,7 @@ class InstructionStages:
         body = _within(value, bounds)
         part = ""
         plain = body is value and not half and self.wide[1] is None
-        if body is value:  # the statements read whole rows
+        if body is value:  # the packing statements read whole rows, so that B must need no padding
             rows = load.indices[-1] is n.var and self.group > 1
             part = "pack_b" if rows else self._turn() if load.indices[-1] is k.var else ""
         body = part_of(body, half[0].var) if half else _widened(body, self.wide[1])
@@ -174,14 +186,14 @@ class InstructionStages:
         return ComputeOp(f"{load.producer.name}.pack", axes, [body], attrs=attrs)
 
     def _turn(self) -> str:
-        """The statements that turn B whose rows run along k; "" where there are none."""
+        """The name of the statement that packs a B whose rows run along k; "" if there is none."""
         if self.height > 1:
             return "turn_b"
         name = turn_of(self.columns)
         return name if self.steps % WORDS == 0 and name in statements(self.name) else ""
 
     def _digits_of_b(self) -> tuple[tuple[int, int], ...]:
-        """The axes of packed B as (axis of B, extent), the last cut in lanes and their group."""
+        """The value of the attribute PACKED: (axis of B, extent) for each digit of packed B."""
         indices = self.product.b.indices
         n, k = (indices.index(iv.var) for iv in (self.product.n, self.product.k))
         shape = self.product.b.producer.shape
@@ -192,7 +204,10 @@ class InstructionStages:
         return ((n, self.across), *others, (k, self.steps), (n, self.columns), *inner)
 
     def _sums(self, a: Tensor, b: Tensor, pack_a: bool) -> ComputeOp:
-        """The tiles [other axes, mo, no, mt, nt, mi, ni], mi where a call has several rows."""
+        """The sums as tiles [other axes, mo, no, mt, nt, mi, ni].
+
+        The axis mi exists only where a call has several rows.
+        """
         product = self.product
         data, reductions = self.data, product.others()[1]
         axes, outer = [_renamed(iv) for iv in data], [_renamed(iv) for iv in reductions]
@@ -207,7 +222,7 @@ class InstructionStages:
         if self.over is not None:
             row, table[self.over.var] = within[0].var, step_over
         if extent(product.m) % self.rows and not within:
-            row = min_(row, extent(product.m) - 1)  # what is read there is dropped
+            row = min_(row, extent(product.m) - 1)  # rows beyond the last are computed and dropped
         step = add(mul(ko.var, self.depth), ki.var)
         table |= {product.m.var: row, product.k.var: step}
         table |= {old.var: new.var for old, new in zip(data, axes, strict=True)}
@@ -226,7 +241,7 @@ class InstructionStages:
         )
         body = sum_over(value, axis=[*outer, ko, *parts, ki])
         attrs: dict[str, Any] = {INSTRUCTION: f"{self.name}:{self.part}"}
-        if within:  # whole tiles, of less than a whole tile of rows too
+        if within:  # a consumer that needs a part of a tile still gets the whole tile
             attrs[WHOLE_TILES] = (1,) * (len(axes) + 2) + (
                 self.rows,
                 self.columns,
@@ -237,7 +252,10 @@ class InstructionStages:
         return ComputeOp(name, [*axes, mo, no, mt, nt, *within, ni], [body], attrs=attrs)
 
     def _excess(self, b: Tensor) -> ComputeOp:
-        """What the offset adds to each column [other axes of B, no, nt, ni], whatever the row."""
+        """The excess [other axes of B, no, nt, ni]: what the offset adds to each column's sums.
+
+        It is the same for all rows.
+        """
         product, data, reductions = self.product, self._data_of_b(), self.product.others()[1]
         axes, outer = [_renamed(iv) for iv in data], [_renamed(iv) for iv in reductions]
         table: dict[Var, Expr] = {}
@@ -253,12 +271,12 @@ class InstructionStages:
         return ComputeOp(f"{product.op.name}.excess", [*axes, no, nt, ni], [body], attrs=attrs)
 
     def _data_of_b(self) -> list[IterVar]:
-        """The axes of the result besides the columns that move B."""
+        """The data axes besides n that occur in the indices of B."""
         used = {v for index in self.product.b.indices for v in free_vars(index)}
         return [iv for iv in self.data if iv.var in used]
 
     def _others_of_b(self, table: dict[Var, Expr]) -> list[Expr]:
-        """B's indices besides the columns and the reduction that calls do."""
+        """The indices of B besides n and k, with `table` substituted."""
         fixed = (self.product.n.var, self.product.k.var)
         indices = self.product.b.indices
         return [substitute(i, table) for i in indices if all(i is not v for v in fixed)]
@@ -280,7 +298,7 @@ class InstructionStages:
         return [*found, table[k.var]]
 
     def _stored(self, sums: Tensor) -> ComputeOp:
-        """The tiles as rows [other axes, m, n] of whole tiles."""
+        """The sums stored in rows [other axes, m, n], where m and n are padded to whole tiles."""
         axes = [_renamed(iv) for iv in self.data]
         above = [_renamed(self.over)] if self.over is not None else []
         m, n = _axis("m", self.all_rows), _axis("n", self.across * self.columns * self.lanes)
@@ -293,7 +311,7 @@ class InstructionStages:
         return ComputeOp(name, [*axes, *above, m, n], [load], attrs=attrs)
 
     def copy(self, new: Sequence[ComputeOp]) -> ComputeOp:
-        """The operation itself, as a copy of the tiles: the last of the `new` operations."""
+        """The replacement of the operation itself: a copy of the last of the `new` operations."""
         product, sums = self.product, new[-1].output(0)
         n, others = product.n.var, [iv.var for iv in self.data]
         rows = [iv.var for iv in (self.over, product.m) if iv is not None]
@@ -308,7 +326,7 @@ class InstructionStages:
         return ComputeOp(op.name, op.axis, [load], op.tag, {INSTRUCTION: self.store})
 
     def _in_tiles(self, others: Sequence[Expr], rows: Sequence[Expr], n: Expr) -> tuple[Expr, ...]:
-        """Where the tiles hold a row, `over` and m or m alone, and column n."""
+        """The indices of the sums' tiles for row `rows` ((over, m) or (m,)) and column `n`."""
         *over, m = rows
         block, column, lane = self._column(n)
         tile, inner = (over[0], m) if over else (floordiv(m, self.height), floormod(m, self.height))
@@ -323,14 +341,14 @@ class InstructionStages:
         )
 
     def _column(self, n: Expr) -> tuple[Expr, Expr, Expr]:
-        """The tile, the call and the lane that column n is in."""
+        """The block of calls (no), the call within it (nt) and the lane (ni) of column n."""
         call = floordiv(n, self.lanes)
         width = self.columns * self.lanes
         return floordiv(n, width), floormod(call, self.columns), floormod(n, self.lanes)
 
 
 def is_excess(op: Operation) -> bool:
-    """Whether the operation is what an instruction's offset adds to the columns."""
+    """Whether `op` computes what an instruction's offset adds to the columns."""
     return str(op.attrs.get(INSTRUCTION, "")).endswith(_EXCESS)
 
 
@@ -348,7 +366,11 @@ def _axis(name: str, size: int | Expr, reduce: bool = False) -> IterVar:
 
 
 def _within(value: Expr, bounds: Sequence[tuple[Expr, int, int]]) -> Expr:
-    """`value`, and 0 where an index is not below its size; triples of index, size, range."""
+    """`value`, or 0 where an index exceeds its size.
+
+    `bounds` are (index, size, number of values that the index takes); an index that cannot exceed
+    its size is not checked.
+    """
     checks = [lt(index, size) for index, size, most in bounds if most > size]
     if not checks:
         return value

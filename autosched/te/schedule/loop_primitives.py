@@ -1,6 +1,6 @@
 """Primitives that change which loops a stage has: split, fuse, reorder, tile.
 
-The examples show `B[i, j] = A[i, j] + 1` over 16 x 16.
+The examples show `B[i, j] = A[i, j] * 2` over 16 x 16.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def split(
 ) -> tuple[IterVar, IterVar]:
     """Replace loop `parent` by `parent.outer` and `parent.inner`; returns both.
 
-    Give `factor` (the inner extent) or `nparts` (the outer extent). An extent that the factor
-    does not divide gets a guard, unless `disable_predication`.
+    Give `factor` (the inner extent) or `nparts` (the outer extent). If the parts do not divide
+    the extent, the body gets a guard, unless `disable_predication`.
 
     before:
         for i in range(16):
@@ -92,7 +92,7 @@ def split(
 
 
 def _iterations(primitive: str, stage: Stage, iv: IterVar, what: str, value: object) -> Expr:
-    """`value` as a number of iterations: at least 1, and no more than the type of `iv` holds."""
+    """`value` as a number of iterations; ScheduleError unless 1 <= value <= max of `iv`'s type."""
     dtype = iv.var.dtype
     if isinstance(value, Expr) and value.dtype.is_integral and not value.dtype.is_bool:
         if not isinstance(value, IntImm):
@@ -110,9 +110,9 @@ def _iterations(primitive: str, stage: Stage, iv: IterVar, what: str, value: obj
 
 
 def fuse(stage: Stage, *axes: IterVar) -> IterVar:
-    """Replace adjacent loops by one, `a.b.fused`, from left to right; returns it.
+    """Replace adjacent loops by one loop `a.b.fused`, fusing from left to right; returns it.
 
-    Without axes a loop `singleton` of extent 1 is put outermost.
+    Without axes, a loop `singleton` of extent 1 is inserted outermost.
 
     before:
         for i in range(16):

@@ -1,4 +1,4 @@
-"""The operations that a matrix product on tensor cores becomes, and the sizes of their tiles."""
+"""The operations that replace a matrix product on tensor cores, and the sizes of their tiles."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _MOST_WARPS = 32
 
 @dataclass(frozen=True, slots=True)
 class MatrixTile:
-    """The sizes of a tensor-core product.
+    """The tile sizes of a tensor-core product.
 
-    A block computes `block_m` x `block_n` elements in steps of `block_k` terms, each of its warps
-    `warp_m` x `warp_n`. `stages` is how many tiles of the operands shared memory holds at once
-    (1: no copies ahead); `swizzle` exchanges their elements so that no bank is met twice.
+    A block computes `block_m` x `block_n` elements in steps of `block_k` terms; each of its warps
+    computes `warp_m` x `warp_n` of them. `stages` is the number of operand tiles that shared memory
+    holds at once (with 1, none is copied ahead). `swizzle` permutes the elements of the tiles so
+    that shared-memory accesses have no bank conflicts.
     """
 
     block_m: int
@@ -41,15 +42,15 @@ class MatrixTile:
 
     @property
     def warps(self) -> int:
-        """The warps of a block."""
+        """The number of warps of a block."""
         return self.block_m // self.warp_m * (self.block_n // self.warp_n)
 
     def problem(self, it: Instruction) -> str:
-        """Why the sizes do not go together, or an empty text."""
+        """Why the sizes do not fit each other or the instruction; empty if they do."""
         return self._problem_of_warpgroup(it) if is_of_warpgroup(it) else self._problem(it)
 
     def _problem_of_warpgroup(self, it: Instruction) -> str:
-        """The same where four warps one below the other share a tile of B."""
+        """`problem` for wgmma, where four warps, one below the other, share a tile of B."""
         if (self.warp_m, self.warp_n) != (ROWS_OF_WARP, self.block_n):
             return (
                 f"warps of a warpgroup compute {ROWS_OF_WARP} whole rows of the block, found "
@@ -99,10 +100,12 @@ def operand_tile(
     sizes: Mapping[str, tuple[int, int]],
     row: int = 0,
 ) -> Tensor:
-    """A tile of the operand `e`, zero where there is none; `sizes` are plain and padded ones.
+    """The operand `e` as a matrix in `layout`, padded with zeros.
 
-    With `row` its rows are cut into pieces of so many elements: axes piece, the first letter's,
-    the element in the piece.
+    Its axes are the batch axes and the two letters of `layout`, each flattened from the axes of
+    `view`. `sizes` maps each letter to its (plain, padded) size. `width` is the number of elements
+    that are copied at once. With `row` the rows are cut into pieces of `row` elements: the axes
+    are then piece, first letter, element within the piece.
     """
     axes = {"m": view.m, "n": view.n, "k": view.k}
     count = len(view.batch)
@@ -117,7 +120,7 @@ def operand_tile(
         for place, (letter, at) in enumerate(zip(layout, own, strict=True)):
             table.update(values_at(axes[letter], at))
             size, padded = sizes[letter]
-            # Together for as many elements as are copied at once.
+            # One check for all elements that are copied at once.
             unit = width if place == 1 else 1
             if padded > size:
                 inside.append(lt(floordiv(at, unit), size // unit))
@@ -136,7 +139,10 @@ def operand_tile(
 def matrix_stages(
     op: ComputeOp, view: MatrixView, it: Instruction, tile: MatrixTile
 ) -> tuple[list[Tensor], ComputeOp]:
-    """The new operations, and what the product's own operation becomes."""
+    """The new tensors (C.a, C.b, C.a.frag, C.b.frag, C.acc, C.tile), and the replacement of `op`.
+
+    The replacement copies C.tile to the result.
+    """
     rows, columns, terms = view.sizes()
     m, n, k = (
         -(-size // block) * block

@@ -1,16 +1,16 @@
 """Matrix products on the tensor cores of a GPU: the stages that feed and drain them.
 
-`matrix_tiles` makes of one reduction the stages
+`matrix_tiles` replaces one reduction by the stages
 
-| stage | where | what |
+| stage | where | contents |
 |---|---|---|
-| C.a, C.b | shared memory | the operands' tiles of a block, zeros beyond the edges |
-| C.a.frag, C.b.frag | fragments | what a warp multiplies at once, loaded by ldmatrix |
-| C.acc | fragments | the sums, added up by mma.sync |
+| C.a, C.b | shared memory | the operand tiles of a block, zeros beyond the edges |
+| C.a.frag, C.b.frag | fragments | the operands of one instruction, loaded by ldmatrix |
+| C.acc | fragments | the sums, accumulated by mma.sync |
 | C.tile | shared memory | the block's result, in rows |
-| C, or what reads it | as before | copied from C.tile, with the rest of its expression |
+| C, or its reader | as before | copied from C.tile, with the rest of its expression |
 
-`wgmma` multiplies straight from shared memory: there are no C.a.frag and C.b.frag.
+`wgmma` multiplies directly from shared memory: there are no C.a.frag and C.b.frag.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ def matrix_tiles(
     instruction_name: str,
     writer: Tensor | Operation | None = None,
 ) -> list[Tensor]:
-    """Compute the matrix product `tensor` by the tensor instruction, a warp or four at a time.
+    """Compute the matrix product `tensor` by the tensor instruction `instruction_name`.
 
-    Batches are blocks of their own. Sizes need not divide: tiles end in zeros, and what lies
-    beyond the edges is not stored. `writer` is an operation that reads `tensor` alone element by
-    element (bias, activation): the product is inlined into it and never stored. Returns the new
-    tensors: C.a, C.b, C.a.frag, C.b.frag (neither with wgmma), C.acc, C.tile. ScheduleError when
-    the operation is no such product, has loops that were changed, or the sizes do not go together.
+    The instruction is executed by one warp, or by four together (wgmma). Each batch has blocks of
+    its own. Tile sizes need not divide the matrices: tiles are padded with zeros, and elements
+    beyond the edges are not stored. `writer` is an operation that reads `tensor` element by element
+    (bias, activation): the product is inlined into it and not stored. Returns the new tensors: C.a,
+    C.b, C.a.frag, C.b.frag (neither with wgmma), C.acc, C.tile. ScheduleError when the operation is
+    not a matrix product, its loops were changed before, or the sizes do not fit.
     """
     stage = schedule[tensor]
     last = stage if writer is None else schedule[writer]

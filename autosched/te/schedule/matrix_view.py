@@ -1,9 +1,9 @@
-"""Reductions seen as matrix products: which axes are rows, columns, terms of the sums, batches.
+"""Recognises reductions as matrix products: which axes are rows, columns, sum terms and batches.
 
 C[n, h, w, co] = sum(A[n, h + rh, w + rw, rc] * B[rh, rw, rc, co])
 
-has rows (n, h, w), columns (co) and sums over (rh, rw, rc): one matrix product of blocks that are
-worked out when they are copied.
+has rows (n, h, w), columns (co) and sums over (rh, rw, rc). It is one matrix product, whose operand
+tiles are gathered when they are copied to shared memory (implicit GEMM).
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ Axes = tuple[IterVar, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixView:
-    """C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n], all of them lists of axes.
+    """A reduction as C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n].
 
-    `a` and `b` are what is multiplied, before it is made the type of the sum; `layout_a` ("mk" or
-    "km") and `layout_b` ("kn" or "nk") tell how a copy of them lies in memory, its last axis that
-    of the source where the instruction can load it so. `width_a` and `width_b` elements of the
-    source are then side by side. Where it cannot, the operand is turned while it is copied:
-    `turned_a`, `turned_b`; the widths are then of elements that are stored side by side.
+    `batch`, `m`, `n` and `k` are tuples of axes. `a` and `b` are the factors, before their cast to
+    the type of the sum. `layout_a` ("mk" or "km") and `layout_b` ("kn" or "nk") are the layouts of
+    the operands' copies in shared memory. If the instruction can load it, the last axis of the
+    copy is the contiguous one of the source, and groups of `width_a`, `width_b` elements are
+    contiguous in the source. Otherwise `turned_a`, `turned_b` say that the operand is transposed
+    while it is copied; the widths are then the numbers of elements that are stored at once.
     """
 
     batch: Axes
@@ -59,12 +60,12 @@ class MatrixView:
     turned_b: bool = False
 
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, columns and terms of a sum."""
+        """The number of rows, of columns, and of terms of a sum."""
         return total(self.m), total(self.n), total(self.k)
 
 
 def matrix_view(op: object, it: Instruction) -> MatrixView | str:
-    """`op` as a matrix product that `it` can compute; in words why it is none."""
+    """`op` as a matrix product that `it` can compute; otherwise a text that says why it is not."""
     if not isinstance(op, ComputeOp) or len(op.body) != 1:
         return "it is no te.compute of one output"
     if any(not _is_sized(iv) for iv in op.root_iter_vars):
@@ -74,7 +75,7 @@ def matrix_view(op: object, it: Instruction) -> MatrixView | str:
         return factors
     a, b = factors
     if op.axis and op.axis[-1].var in free_vars(a) and op.axis[-1].var not in free_vars(b):
-        a, b = b, a  # what lies in one piece in the result are columns
+        a, b = b, a  # the contiguous axis of the result must be a column: an axis of B
     for side, operand in ((a, it.a), (b, it.b)):
         if side.dtype is not operand.dtype:
             return f"it multiplies {side.dtype}, the instruction {operand.dtype}"
@@ -104,12 +105,12 @@ def matrix_view(op: object, it: Instruction) -> MatrixView | str:
 
 
 def total(axes: Sequence[IterVar]) -> int:
-    """How many values the axes run through together."""
+    """The product of the axes' extents, which are constants."""
     return math.prod(iv.dom.extent.value for iv in axes)  # type: ignore[union-attr]  # constants
 
 
 def values_at(axes: Sequence[IterVar], flat: Expr) -> dict[Var, Expr]:
-    """The values of axes, the last one fastest, at number `flat` of what they run through."""
+    """The values of the axes at the flat index `flat`, in row-major order (last axis fastest)."""
     found: dict[Var, Expr] = {}
     rest = flat
     for iv in reversed(axes[1:]):
@@ -121,7 +122,7 @@ def values_at(axes: Sequence[IterVar], flat: Expr) -> dict[Var, Expr]:
 
 
 def number_of(axes: Sequence[IterVar]) -> Expr:
-    """The number of the axes' values in that order."""
+    """The flat index of the axes' values, in row-major order; the inverse of `values_at`."""
     flat: Expr = const(0)
     for iv in axes:
         flat = add(mul(flat, total((iv,))), iv.var)
@@ -134,7 +135,10 @@ def _is_sized(iv: IterVar) -> bool:
 
 
 def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
-    """What is multiplied and summed up in the type of the instruction's result."""
+    """The two factors of a plain sum of products in the type of the instruction's result.
+
+    A text that says why, when `body` is no such sum.
+    """
     if not isinstance(body, Reduce) or len(body.source) != 1 or body.init:
         return "it is no plain sum"
     combiner = body.combiner
@@ -155,21 +159,23 @@ def _factors(body: Expr, it: Instruction) -> tuple[Expr, Expr] | str:
 
 
 def _narrow(e: Expr) -> Expr:
-    """`e` before it was made a wider type, exactly."""
+    """`e` without the widening casts around it."""
     while isinstance(e, Cast) and e.value.dtype.bits < e.dtype.bits:
         e = e.value
     return e
 
 
 def _word(e: Expr, k: Axes) -> int:
-    """How many elements of 4 bytes the last axis of the terms has side by side in memory."""
+    """The number of elements of `e` in 4 bytes, reduced to a divisor of the last extent of `k`."""
     return math.gcd(max(1, 4 // e.dtype.bytes), total(k[-1:]))
 
 
 def _last_axis(e: Expr, own: Axes, k: Axes) -> tuple[bool, int]:
-    """Whether the last of the axes `own` moves along rows of what is read, not one of `k`.
+    """Whether the last axis of `own` is the contiguous one of the tensor that `e` reads.
 
-    With it so many elements as lie side by side, a power of two of at most 16 bytes.
+    If it is not, the last axis of `k` is assumed to be. The second value is the number of elements
+    along that axis that can be copied at once: they are contiguous and aligned in the source, a
+    power of two of at most 16 bytes; 1 where that is not known.
     """
     load = next(loads(e))
     assert isinstance(load, ProducerLoad)

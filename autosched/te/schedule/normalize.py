@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def normalize(schedule: Schedule) -> Schedule:
-    """A copy of `schedule` ready for `infer_bound`; the schedule itself stays as it is.
+    """A copy of `schedule` ready for `infer_bound`; the schedule itself is unchanged.
 
-    Inlined stages are put into their consumers, every root axis that is still a loop is replaced
-    by one that starts at 0, and stages attached to loops that have been split or fused since are
-    attached to what became of them. Of a reduction on threads that others are computed in, the
-    loops are put in the order that they are run in. Normalising again adds nothing.
+    Inlined stages are substituted into their consumers. Every root axis that is still a loop is
+    replaced by one that starts at 0. Stages attached to loops that were split or fused since are
+    attached to the resulting loops. A reduction on threads that has stages attached inside gets its
+    loops in the order of execution. Normalising twice equals normalising once.
     """
     return _normalized(schedule, for_features=False)
 
@@ -36,7 +36,7 @@ def normalize(schedule: Schedule) -> Schedule:
 def normalize_for_feature_extraction(schedule: Schedule) -> Schedule:
     """Like `normalize`, but stages with the attribute `const_matrix` are inlined as 1.
 
-    (The constant matrices of a Winograd transform: reading them should cost nothing.)
+    These are the constant matrices of a Winograd transform, whose reads should cost nothing.
     """
     return _normalized(schedule, for_features=True)
 
@@ -90,7 +90,10 @@ def _check_inlinable(stage: Stage) -> None:
 def _inlined_ops(
     ops: Sequence[Operation], inlined: Sequence[bool], for_features: bool
 ) -> Sequence[Operation]:
-    """The operations with the `inlined` ones put into those that read them."""
+    """`ops` with those marked in `inlined` substituted into their readers, in the same order.
+
+    The inlined operations themselves remain in the result.
+    """
     bodies: dict[Tensor, tuple[tuple[IterVar, ...], Expr]] = {}
     replaced: dict[Tensor, Tensor] = {}
 
@@ -143,7 +146,7 @@ def _rewritten(
 def _check_threads(schedule: Schedule) -> None:
     """ScheduleError when one thread index would run two loops of a stage.
 
-    Axes of one tag are one index of the hardware; virtual threads are as many as there are axes.
+    Real thread axes of the same tag are one hardware index; each virtual thread axis is its own.
     """
     for stage in schedule.stages:
         if stage.attach_type is AttachType.INLINED or not stage.iter_var_attrs:
@@ -207,9 +210,10 @@ def _legalise_attach(schedule: Schedule) -> None:
 
 
 def _nest_thread_reductions(schedule: Schedule) -> None:
-    """Of a reduction on threads, what each thread reduces by itself is inside of all other loops.
+    """Move the unbound reduction loops of reductions on threads inside of all other loops.
 
-    Where a stage is computed at one of its loops, bounds must know it.
+    Lowering runs the loops in that order. Stages attached at one of the loops need the order when
+    bounds are inferred, so only reductions with attached stages are changed.
     """
     around = {s.attach_stage for s in (*schedule.stages, *schedule.groups) if s.attach_stage}
     for stage in schedule.stages:

@@ -50,7 +50,7 @@ def _check_stores(primitive: str, stage: Stage) -> None:
 
 
 def compute_at(stage: Stage, parent: Stage, axis: IterVar) -> None:
-    """Compute the stage inside loop `axis` of its consumer `parent`, only what is needed there.
+    """Compute the stage inside loop `axis` of its consumer `parent`, only the region needed there.
 
     before:
         realize(B[0:16], float32, "")
@@ -219,9 +219,9 @@ def double_buffer(stage: Stage) -> None:
 def env_threads(stage: Stage, threads: IterVar | Sequence[IterVar]) -> None:
     """Start the threads at the scan's own stage, so that its update and init stages share them.
 
-    Before a step that reads what other threads of the block have stored, too, they wait for each
-    other. Blocks cannot: lowering raises ScheduleError where a step reads what other blocks have
-    stored, too.
+    Before a step that reads elements stored by other threads of the block, the threads of a block
+    wait for each other. Blocks cannot wait: lowering raises ScheduleError where a step reads
+    elements stored by other blocks.
 
     before:
         for i in range(32):

@@ -1,4 +1,4 @@
-"""Refusing a schedule primitive: what every message names, and the shared checks."""
+"""Errors of schedule primitives: the common form of messages, and checks that many share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _THREAD_TAGS = frozenset(
 def refuse(
     primitive: str, stage: Stage | Operation | str, axis: IterVar | str | None, why: str
 ) -> ScheduleError:
-    """The error `primitive: stage S, axis i: why` (raise it)."""
+    """The ScheduleError `primitive: stage S, axis i: why`, which the caller raises."""
     name = stage if isinstance(stage, str) else getattr(stage, "name", "?")
     if isinstance(axis, IterVar):
         axis = axis.var.name
@@ -30,12 +30,12 @@ def refuse(
 
 
 def names(axes: Iterable[IterVar]) -> str:
-    """The axes' names for a message."""
+    """The names of the axes as a bracketed list, for messages."""
     return "[" + ", ".join(iv.var.name for iv in axes) + "]"
 
 
 def leaf_position(primitive: str, stage: Stage, iv: IterVar) -> int:
-    """The position of `iv` among the leaves; ScheduleError when it is not one."""
+    """The position of `iv` among the leaf loops; ScheduleError when it is not one of them."""
     if not isinstance(iv, IterVar):
         raise refuse(primitive, stage, None, f"expected an axis, found {iv!r}")
     try:
@@ -59,7 +59,7 @@ def check_kind(primitive: str, stage: Stage, iv: IterVar, allowed: Iterable[str]
 
 
 def check_thread_tag(primitive: str, stage: Stage, iv: IterVar, thread: IterVar) -> None:
-    """ScheduleError unless `thread`, which is for axis `iv`, has a tag of threads."""
+    """ScheduleError unless `thread`, to which axis `iv` is to be bound, has a known thread tag."""
     if thread.thread_tag not in _THREAD_TAGS:
         known = ", ".join(sorted(_THREAD_TAGS))
         why = f"unknown thread tag {thread.thread_tag!r}; the tags are {known}"

@@ -1,4 +1,4 @@
-"""rfactor: split a reduction into a partial one per value of a loop, and one over these values."""
+"""rfactor: split a reduction into a partial one per iteration of a loop, and one over the parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rfactor(
 
     Makes a tensor `<name>.rf` with the data axes and, at position `factor_axis` (negative: from
     the end), `axis`. The stage itself becomes `<name>.repl`, a reduction over that dimension; its
-    loops start afresh. Returns the new tensor, or a tuple when there are several outputs.
+    loops are reset. Returns the new tensor, or a tuple when there are several outputs.
 
     before:
         for i in range(16):
@@ -80,7 +80,10 @@ def rfactor(
 
 
 def _checked(stage: Stage, axis: IterVar, factor_axis: int) -> tuple[ComputeOp, int]:
-    """The operation and the position of the new axis; ScheduleError when rfactor is illegal."""
+    """The stage's operation and the (non-negative) position of the new axis.
+
+    ScheduleError when rfactor is illegal.
+    """
     op = stage.op
     leaf_position("rfactor", stage, axis)
     if not isinstance(op, ComputeOp) or not op.reduce_axis:
@@ -97,7 +100,7 @@ def _checked(stage: Stage, axis: IterVar, factor_axis: int) -> tuple[ComputeOp, 
 
 
 def _members(relation: Relation) -> tuple[IterVar, ...]:
-    """All the iteration variables of a relation."""
+    """All iteration variables of a relation."""
     match relation:
         case Split():
             return (relation.parent, relation.outer, relation.inner)
@@ -110,7 +113,7 @@ def _members(relation: Relation) -> tuple[IterVar, ...]:
 
 
 def _connected(stage: Stage, axis: IterVar) -> set[IterVar]:
-    """Everything that relations connect with `axis`, and itself."""
+    """The set of `axis` and all itervars that chains of relations connect with it."""
     touched = {axis}
     size = 0
     while size != len(touched):
@@ -155,7 +158,7 @@ def _factor_op(
         k = e.value_index
         if reduce_axes:
             parts.append(Reduce(first.combiner, source, tuple(reduce_axes), condition, k))
-        else:  # every element is a partial result of its own
+        else:  # no reduction is left: each source element is a partial result
             value = source[k]
             for asked in reversed(in_turn(condition)):
                 value = if_then_else(asked, value, first.combiner.identity[k])
@@ -184,7 +187,7 @@ def _reduce_op(
 
 
 def _keep_relations(stage: Stage, relations: Sequence[Relation]) -> None:
-    """Redo `relations`, between axes the operation still has, on the fresh stage."""
+    """Apply `relations`, whose axes the operation still has, to the newly made `stage`."""
     leaves = stage.leaf_iter_vars
     for relation in relations:
         match relation:

@@ -1,4 +1,4 @@
-"""Schedules: the stages of a tensor program and the primitives that concern several of them."""
+"""Schedules: the stages of a tensor program, and the primitives that involve several stages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ __all__ = ["Schedule", "Stage", "create_schedule"]
 
 
 class Schedule(OtherNames):
-    """How the operations behind `outputs` are computed, one Stage each, producers first.
+    """A schedule of the operations that `outputs` need, with a Stage for each, producers first.
 
-    `stage_map` knows the operations given at creation as well as those that replaced them.
+    `stage_map` maps operations to stages: those given at creation as well as those that replaced
+    them. `groups` are the stage groups.
     """
 
     __slots__ = ("groups", "outputs", "stage_map", "stages")
@@ -74,11 +75,11 @@ class Schedule(OtherNames):
         return new
 
     def current_tensor(self, tensor: Tensor) -> Tensor:
-        """The tensor that stands for `tensor` after operations have been rewritten."""
+        """The tensor that has replaced `tensor`, once primitives have rewritten its operation."""
         return self[tensor].op.outputs[tensor.value_index]
 
     def insert_stage(self, position: int, op: Operation, group: Stage | None) -> Stage:
-        """A new stage for `op` at `position`, as a member of `group`."""
+        """Insert a new stage for `op` at `position`, as a member of `group`, and return it."""
         stage = Stage(op)
         stage.group = group
         if group is not None:
@@ -88,7 +89,7 @@ class Schedule(OtherNames):
         return stage
 
     def replace_ops(self, table: Mapping[Operation, Operation]) -> None:
-        """Put new operations into their stages and rebuild what reads them, in stage order.
+        """Replace the operations in `table`, and all operations that read their outputs.
 
         The loops of the stages stay; a replacement must therefore keep the axes it has loops for.
         """
@@ -104,7 +105,7 @@ class Schedule(OtherNames):
 
 
 def _own(table: Mapping[Stage, Stage], stage: Stage) -> Stage:
-    """The copy of the stage that `stage` is computed at, from `table`."""
+    """The copy in `table` of the stage that `stage` is attached to; ScheduleError without one."""
     around = stage.attach_stage
     assert around is not None
     if around not in table:
@@ -117,8 +118,8 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
     """The schedule that computes `ops` (and all they need) in order, every loop as declared.
 
     Stages are in post-order of a depth-first search from each output, the inputs of an operation
-    in order of first appearance in its body. Raises ScheduleError where an operation reads outside
-    of a tensor, whatever its conditions.
+    in order of first appearance in its body. Raises ScheduleError where an operation reads out of
+    bounds outside of any branch.
     """
     given = ops if isinstance(ops, Sequence) else [ops]
     for op in given:
@@ -144,10 +145,10 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
 
 
 def _check_reads(ops: Sequence[Operation]) -> None:
-    """Refuse reads outside of tensors; a step of a scan begins later than its axis says.
+    """ScheduleError for reads that are known to be out of bounds; else set `reads_inside`.
 
-    Those in branches are taken, as TVM's te takes them: of a stage more may be computed than its
-    shape says.
+    Operations of a scan's step are not checked: their time axis starts later than declared. Reads
+    in branches are accepted, as by TVM's te: a producer stage may compute more than its shape.
     """
     in_scans = read_graph([op for op in ops if isinstance(op, ScanOp)])
     unknown = [op for op in ops if isinstance(op, ComputeOp) and not op.reads_inside]
@@ -159,7 +160,7 @@ def _check_reads(ops: Sequence[Operation]) -> None:
 
 
 def _attach_scan(schedule: Schedule, scan: ScanOp) -> None:
-    """Group what a step of the scan computes, and attach it and the updates to the scan."""
+    """Group the operations of a step of the scan, and attach group and updates to the scan."""
     stage = schedule[scan]
     given = (*scan.state, *scan.inputs_list)
     read = [tensor for tensor in given if tensor.op in schedule.stage_map]

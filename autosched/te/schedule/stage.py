@@ -1,8 +1,8 @@
-"""A stage: one operation of a schedule and how its loops are arranged.
+"""A stage: one operation of a schedule and the arrangement of its loops.
 
 The primitives are functions, grouped by what they change: `loop_primitives.py` (which loops
-there are), `annotate.py` (what a loop is), `placement.py` (where the stage is computed and
-stored). Each leaves the stage as it was when it raises ScheduleError.
+there are), `annotate.py` (the kind of a loop), `placement.py` (where the stage is computed and
+stored). A primitive that raises ScheduleError leaves the stage unchanged.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from autosched.tir.expr import Expr, IterVar
 
 
 class Stage(OtherNames):
-    """The loops of one operation.
+    """The loops and the placement of one operation.
 
-    `op` changes when caching or inlining rewrites it, `origin_op` does not. `leaf_iter_vars` is
-    the loop order, outermost first; `all_iter_vars` the root axes, then what the primitives made
-    of them. `iter_var_attrs` values are replaced, never changed, so that copies can share them.
-    A group of stages is a Stage with an empty operation.
+    `op` changes when caching or inlining rewrites it, `origin_op` does not. `leaf_iter_vars` are
+    the current loops, outermost first; `all_iter_vars` the root axes, then all loops that
+    primitives made. `relations` say how loops derive from each other. The values of
+    `iter_var_attrs` are replaced, never changed, so that copies can share them. A group of stages
+    is a Stage with an empty operation.
     """
 
     __slots__ = (
@@ -89,14 +90,14 @@ class Stage(OtherNames):
         return self.op.name
 
     def attach_spec(self) -> Stage:
-        """The stage or enclosing group that says where this stage is attached."""
+        """The stage, or the group around it, whose attachment says where the stage is computed."""
         spec = self
         while spec.attach_type is AttachType.GROUP_ROOT and spec.group is not None:
             spec = spec.group
         return spec
 
     def reset_loops(self, op: Operation) -> None:
-        """Make `op` the operation and its axes the loops; only attributes of these survive."""
+        """Make `op` the operation and its axes the loops; keep only attributes of these axes."""
         self.op = op
         self.all_iter_vars = list(op.root_iter_vars)
         self.leaf_iter_vars = list(op.root_iter_vars)
@@ -106,7 +107,7 @@ class Stage(OtherNames):
         }
 
     def copy(self) -> Stage:
-        """The same stage with lists of its own; still pointing at the old attach and group."""
+        """A copy with lists of its own, which still refers to the old attach stage and group."""
         new = object.__new__(Stage)
         new.op = self.op
         new.origin_op = self.origin_op

@@ -1,4 +1,4 @@
-"""The loops of the stages of a matrix product on tensor cores: blocks, warps, fragments."""
+"""Schedules the loops of a matrix product on tensor cores: blocks, warps, fragments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _PIECE = 16
 
 
 class TileLoops:
-    """Of the stages that `matrix_stages` makes."""
+    """Schedules the stages that `matrix_stages` makes.
+
+    `made` are the new stages, `writer` is the stage that stores the result.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class TileLoops:
         self.body = statements(it.name)
 
     def run(self, positions: Sequence[int]) -> None:
-        """Schedules all; `positions` are the writer's axes in the order batch, m, n."""
+        """Schedule all stages; `positions` are those of the batch, m and n axes in the writer."""
         block = self._blocks(positions)
         warp = self._warps(block)
         outer, inner = self._sums(warp)
@@ -64,15 +67,15 @@ class TileLoops:
             self.acc.pragma(outer, "software_pipeline", self.tile.stages)
 
     def _swizzle(self, row: int) -> str:
-        """How elements of a tile with rows of `row` elements change places; nothing: not at all."""
+        """The swizzle of a tile with rows of `row` elements, as a pragma value; "" for none."""
         found = swizzle_for(row, self.it.a.dtype.bytes)
         return "" if found is None else str(found)
 
     def _blocks(self, positions: Sequence[int]) -> IterVar:
-        """A block for each tile of the result, all of whose threads store it.
+        """Bind the writer's loops: a block for each tile of the result, stored by all its threads.
 
-        Along x are columns, along y rows, along z batches; all along x where a launch cannot have
-        so many along y or z.
+        Blocks along x are columns, along y rows, along z batches. All are along x where rows or
+        batches exceed the limit of a launch along y or z. Returns the innermost block loop.
         """
         stage, view = self.writer, self.view
         assert isinstance(stage.op, ComputeOp)
@@ -95,7 +98,7 @@ class TileLoops:
         return blocks[0]
 
     def _width_of_rows(self, axes: Sequence[IterVar]) -> int:
-        """So many elements of a row of the result are stored at once."""
+        """The number of elements of a row of the result that are stored at once: 4, 2 or 1."""
         size = total(axes[-1:])
         return next(width for width in (4, 2, 1) if size % width == 0)
 
@@ -106,7 +109,10 @@ class TileLoops:
         return first
 
     def _together(self, stage: Stage, axes: Sequence[IterVar], width: int) -> IterVar:
-        """The axes for all threads of the block, `width` elements each; the loop that is left."""
+        """Distribute the axes over all threads of the block, `width` elements at once.
+
+        Returns the loop that remains in each thread.
+        """
         flat = self._fused(stage, axes)
         flat, vector = stage.split(flat, factor=width)
         flat, lane = stage.split(flat, factor=WARP)
@@ -119,10 +125,11 @@ class TileLoops:
         return flat
 
     def _turned(self, stage: Stage, width: int, block: int) -> IterVar:
-        """Lanes run along the rows of the source, which are columns of the tile.
+        """Distribute a transposing copy: lanes run along rows of the source, columns of the tile.
 
-        They read whole sectors of a row, of as many rows as there are lanes for; each stores
-        `width` elements of its column at once. The tile has `block` columns.
+        A warp reads a whole sector of each row, of as many rows as it has lanes for. Each lane
+        stores `width` elements of its column at once. The tile has `block` columns. Returns the
+        loop that remains in each thread.
         """
         *batch, column, k = stage.op.root_iter_vars
         columns = math.gcd(block, SECTOR // self.it.a.dtype.bytes)
@@ -135,12 +142,13 @@ class TileLoops:
         return self._together(stage, (*batch, k, outer, row, column), 1)
 
     def _warps(self, block: IterVar) -> IterVar:
-        """Each warp stores its part of the tile by rows."""
+        """Schedule C.tile, whose parts warps store in rows; return the loop over warps along n."""
         stage, tile, it = self.rows, self.tile, self.it
         stage.compute_at(self.writer, block)
         assert isinstance(stage.op, ComputeOp)
         *batch, m, n = stage.op.axis
-        stage.storage_align(m, BANKS, 8)  # pairs of four rows meet all banks
+        # Rows start 8 banks apart, so that the pairs stored to four rows cover all banks.
+        stage.storage_align(m, BANKS, 8)
         warp_m, m = stage.split(m, factor=tile.warp_m)
         m, row = stage.split(m, factor=it.extent("m"))
         warp_n, n = stage.split(n, factor=tile.warp_n)
@@ -152,7 +160,7 @@ class TileLoops:
         return warp_n
 
     def _sums(self, warp: IterVar) -> tuple[IterVar, IterVar]:
-        """Tiles of terms, and steps of the instruction in them."""
+        """Schedule C.acc; return its loop over operand tiles, and that over calls within one."""
         stage = self.acc
         stage.compute_at(self.rows, warp)
         assert isinstance(stage.op, ComputeOp)

@@ -1,4 +1,4 @@
-"""use_instruction: a reduction over tiles that a tensor instruction multiplies."""
+"""use_instruction: compute a matrix product tile by tile with a tensor instruction of a CPU."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ def use_instruction(
     pack_a: bool = False,
     over: bool = False,
 ) -> list[Tensor]:
-    """Compute `tensor` tile by tile in registers, as the instruction `name` wants its operands.
+    """Compute `tensor` tile by tile in registers by the instruction `name`, from packed operands.
 
-    New stages come right before the tensor's, at the root: with `pack_a` A with k last, padded
-    with zeros to whole calls; B packed tile by tile; the sums of `tile` calls down and across,
-    in storage of their own. The tensor's stage becomes a copy of these. Returns the new tensors
-    in this order. Rows and columns beyond the sizes are computed and dropped.
+    New stages are inserted right before the tensor's, at the root: with `pack_a`, A with k last,
+    padded with zeros to whole calls; B, packed tile by tile; the sums of `tile` = (down, across)
+    calls, in storage of their own. The tensor's stage becomes a copy of the sums. Returns the new
+    tensors in this order. Rows and columns beyond the sizes are computed and dropped.
 
-    With `over` the tiles of a column are steps of the axis before the rows, as many as divide it:
-    the rows of a convolution's image that are shorter than a tile. A is packed then.
+    With `over` the tiles of a column are steps of the axis before the rows, whose extent must be a
+    multiple of the tiles: in a convolution, image rows that are shorter than a tile. It needs
+    `pack_a`.
 
-    An instruction with an `offset` has A packed with it, and a stage between B's and the tiles'
-    that computes what it adds to each column; the tensor's stage takes that off.
+    An instruction with an `offset` needs A packed, which adds the offset. A further stage, between
+    those of B and the sums, computes what the offset adds to each column; the tensor's stage
+    subtracts it.
 
-    Tiles of AMX stay in its registers: the sums have a further stage that stores them, row by row
-    and padded to whole tiles, which may be inlined where the tensor is made of whole tiles.
+    AMX tiles stay in registers: a further stage stores the sums row by row, padded to whole tiles.
+    It may be inlined where the tensor consists of whole tiles.
 
     before:
         for m in range(12):
@@ -78,7 +80,8 @@ def use_instruction(
         if offset >= 1 + pack_a + bool(it.offset):
             inserted.scope = "local"
         elif writer.height > 1 and INSTRUCTION not in made.attrs:
-            # Elements moved one by one: a loop around whose sums are unrolled says nothing of them.
+            # This packing copies element by element: an unroll limit set on a loop around the
+            # sums must not unroll it.
             inserted.pragma(made.axis[-1], "auto_unroll_max_step", 0)
     copy = writer.copy(new)
     schedule.replace_ops({op: copy})
@@ -87,7 +90,7 @@ def use_instruction(
 
 
 def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, over: bool) -> str:
-    """Why the instruction cannot compute the product so; empty where it can."""
+    """Why the instruction cannot compute the product with these options; empty if it can."""
     if it.mixes_rows:
         return f"rows share the vectors of {it.name}, which can be tensorized by hand only"
     if product is None:
@@ -105,7 +108,10 @@ def _problem(product: Product | None, it: Instruction, rows: int, pack_a: bool, 
 
 
 def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
-    """Whether A may be read as it is, `rows` calls at a time: k last, and whole calls of it."""
+    """Whether `it` can read A unpacked: k is contiguous, and k and rows fill whole calls.
+
+    `rows` is the number of calls down a tile.
+    """
     if it.parts > 1 or it.a.wide is not None:
         return False
     whole = extent(product.k) % it.extent("k") == 0
@@ -114,18 +120,18 @@ def reads_in_place(product: Product, it: Instruction, rows: int) -> bool:
 
 
 def can_pack(product: Product, it: Instruction) -> bool:
-    """Whether A can be padded to whole calls of the instruction."""
+    """Whether A can be packed and padded to whole calls of the instruction."""
     return it.extent("m") == 1 or product.rows() is not None
 
 
 def tiles_over(product: Product, it: Instruction, rows: int) -> bool:
-    """Whether `rows` tiles of a column may be steps of the axis before the rows."""
+    """Whether the `rows` tiles of a column can be steps of the axis before m (`Product.over`)."""
     over = product.over()
     fit = it.extent("m") > 1 and extent(product.m) <= it.extent("m")
     return over is not None and fit and extent(over) % rows == 0
 
 
 def instruction_of(op: Operation) -> TensorIntrin | None:
-    """What does the innermost loops of an operation that use_instruction made; None for others."""
+    """The intrinsic for the innermost loops of `op`; None unless use_instruction made `op`."""
     name, _, part = str(op.attrs.get(INSTRUCTION, "")).partition(":")
     return statements(name)[part] if name else None

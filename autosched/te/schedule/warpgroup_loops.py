@@ -1,4 +1,4 @@
-"""The loops of the stages of a matrix product that wgmma computes from shared memory."""
+"""Schedules the loops of a matrix product that wgmma computes from shared memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from autosched.tir.warpgroup_matrix import wgmma_swizzle
 
 
 class WarpgroupLoops(TileLoops):
-    """Of the stages that `warpgroup_stages` makes."""
+    """Schedules the stages that `warpgroup_stages` makes."""
 
     def _sums(self, warp: IterVar) -> tuple[IterVar, IterVar]:
-        """Tiles of terms, and what one statement adds up of them."""
+        """Schedule C.acc; return its loop over operand tiles, and that over statements in one."""
         stage, tile, view = self.acc, self.tile, self.view
         stage.compute_at(self.rows, warp)
         assert isinstance(stage.op, ComputeOp)
@@ -26,7 +26,7 @@ class WarpgroupLoops(TileLoops):
         return outer, inner
 
     def _fragments(self, inner: IterVar) -> None:
-        """There are none."""
+        """Do nothing: wgmma has no operand fragments."""
 
     def _swizzle(self, row: int) -> str:
         return str(wgmma_swizzle(self.it.a.dtype))

@@ -1,8 +1,8 @@
-"""The operations that a matrix product becomes whose operands wgmma reads from shared memory.
+"""The operations that replace a matrix product whose operands wgmma reads from shared memory.
 
-Tiles of A and B consist of rows of 128 bytes, as the instruction wants them: what lies side by side
-in memory is cut into pieces of so many elements. The axes of the sums say which row of which
-piece each factor is in, so that no index is divided.
+The instruction requires tiles of A and B with rows of 128 bytes: the contiguous axis is cut into
+pieces of that size. The axes of the sums are chosen so that each factor's piece and row are plain
+axes, without divisions in indices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _ROWS = GROUP * ROWS_OF_WARP
 def warpgroup_stages(
     op: ComputeOp, view: MatrixView, it: Instruction, tile: MatrixTile
 ) -> tuple[list[Tensor], ComputeOp]:
-    """C.a, C.b, C.acc and C.tile, and what the product's own operation becomes."""
+    """The new tensors C.a, C.b, C.acc and C.tile, and the replacement of `op`.
+
+    The replacement copies C.tile to the result.
+    """
     plain, terms = view.sizes(), it.extent("k")
     blocks = (tile.block_m, tile.block_n, tile.block_k)
     m, n, k = (-(-size // block) * block for size, block in zip(plain, blocks, strict=True))

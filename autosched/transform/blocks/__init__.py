@@ -1,1 +1,1 @@
-"""From blocks to flat TIR: initialisation, where buffers live and how large, views, indices."""
+"""Passes that lower blocks to flat TIR: initialisation, placement and size of buffers, views."""

@@ -1,4 +1,4 @@
-"""CompactBufferAllocation: buffers of blocks shrink to what is touched of them at a time.
+"""CompactBufferAllocation: shrink each buffer of a block to the region that is accessed.
 
 before:
     def main(A: Buffer((16, 32), float32), B: Buffer((16, 32), float32)):
@@ -74,14 +74,15 @@ _RANKS = {"": 0, "global": 0, "shared": 1, "warp": 2}
 
 @dataclass(frozen=True)
 class CompactBufferAllocation(FunctionPass):
-    """Shrinks buffers that blocks (or Allocates with one view) make; parameters stay.
+    """Shrink the buffers that blocks (or Allocates with one view) allocate; parameters stay.
 
-    What counts is touched in one execution of the place that makes the buffer, by all threads that
-    share it. `is_strict` keeps regions inside of the buffer as it was. A buffer whose pointer goes
-    to a call keeps the distances between its elements, since offsets in the call cannot change. A
-    buffer that nothing touches stays as it is. Rows are padded as `buffer_dim_align` asks: [number
-    among the block's writes, dimension, factor, offset]. Raises ScheduleError for blocks that are
-    not opaque and for buffers that are made twice.
+    The region that is kept covers every access in one execution of the statement that allocates
+    the buffer, by all threads that share the buffer. With `is_strict` the region is clipped to the
+    bounds of the old buffer. A buffer whose pointer is passed to a call keeps its strides, because
+    the offsets in the call cannot change. A buffer without accesses stays as it is. Rows are padded
+    as the annotation `buffer_dim_align` asks: [index among the block's writes, dimension, factor,
+    offset]. Raises ScheduleError for blocks that are not opaque and for a buffer that is allocated
+    twice.
     """
 
     is_strict: bool = True
@@ -105,14 +106,14 @@ class CompactBufferAllocation(FunctionPass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Change:
-    """A smaller buffer, and the place of its first element in the old one."""
+    """The new, smaller buffer, and the indices in the old buffer of its first element."""
 
     buffer: Buffer
     mins: tuple[Expr, ...]
 
 
 class _Touched(AccessWalk):
-    """The region to keep of each buffer that is made inside of the function."""
+    """Computes the region to keep of each buffer that the function allocates."""
 
     def __init__(self, func: PrimFunc, is_strict: bool) -> None:
         super().__init__()
@@ -129,7 +130,7 @@ class _Touched(AccessWalk):
         allocated = (s.buffer_var for s in stmts(func.body) if isinstance(s, Allocate))
         self._allocations = Counter(allocated)
 
-    # -- where buffers are made
+    # -- allocations
 
     def stmt(self, s: Stmt) -> None:
         if not isinstance(s, Allocate):
@@ -145,7 +146,7 @@ class _Touched(AccessWalk):
         self._finish(buffer)
 
     def _only_view(self, s: Allocate) -> Buffer | None:
-        """The buffer that stands for an allocation, when just one does and means the same."""
+        """The only buffer over an allocation, if it has the same type and extents; else None."""
         views = self._views.get(s.buffer_var, [])
         if len(views) != 1 or self._allocations[s.buffer_var] != 1:
             return None
@@ -197,7 +198,7 @@ class _Touched(AccessWalk):
             assert pointer is not None
             self.alignment.setdefault(pointer, {})[dim] = (factor, offset)
 
-    # -- what is touched
+    # -- accesses
 
     def access(self, buffer: Buffer, box: Box, is_write: bool) -> None:
         if (buffer, is_write) not in self._explicit:
@@ -212,7 +213,11 @@ class _Touched(AccessWalk):
             self._expose(buffer)
 
     def _expose(self, buffer: Buffer) -> None:
-        """Somebody gets the address: the block around says what of it is used, else all is."""
+        """Record that the address of `buffer` escapes.
+
+        The regions of the buffer that the innermost enclosing block declares count as used; if no
+        block declares any, the whole buffer does.
+        """
         if buffer not in self._depths:
             return
         self._exposed.add(buffer)
@@ -224,16 +229,16 @@ class _Touched(AccessWalk):
     def _touch(self, buffer: Buffer, box: Box) -> None:
         depth = self._depths.get(buffer)
         if depth is None:
-            self.pointer(buffer.data)  # another view of memory that may be made here
+            self.pointer(buffer.data)  # another view of memory that may be allocated here
             return
         shared = (s for s in self.scopes[:depth] if _shares(buffer.scope, s))
         moving = [*shared, *self.scopes[depth:]]
         self._boxes.setdefault(buffer, []).append(self.relaxed(box, moving))
 
-    # -- what to keep
+    # -- the region to keep
 
     def _finish(self, buffer: Buffer) -> None:
-        """The region of a buffer whose last use is behind us."""
+        """Compute the region of a buffer when the walk leaves the scope of its allocation."""
         whole = BufferRegion.full(buffer).region
         box = hull(self._boxes.pop(buffer, ()), buffer, self)
         if box is None:
@@ -259,7 +264,7 @@ class _Touched(AccessWalk):
 
 
 def _shares(scope: str, around: Scope) -> bool:
-    """Whether memory of a scope is one for all threads of a scope around the place it is made."""
+    """Whether all threads of the enclosing launch `around` share one allocation in `scope`."""
     if not around.tag:
         return False
     kind = scope.partition(".")[0]
@@ -269,7 +274,7 @@ def _shares(scope: str, around: Scope) -> bool:
 
 
 def _views(func: PrimFunc) -> dict[Var, list[Buffer]]:
-    """The buffers over each pointer."""
+    """The buffers over each pointer that are accessed, declared or named in a region of a block."""
     found: dict[Buffer, None] = {}
     for s in stmts(func.body):
         match s:
@@ -292,7 +297,7 @@ class _Rewrite:
         self._changes = changes
 
     def function(self, body: Stmt) -> Stmt:
-        """The body over smaller buffers, its indices counted from where they begin."""
+        """Rewrite the body for the smaller buffers; indices count from their first elements."""
         table = {old: change.buffer for old, change in self._changes.items()}
         self._extents = {b.data: allocated_extents(b) for b in table.values()}
         return replace_buffers(self._stmt(body), table)
@@ -342,7 +347,7 @@ class _Rewrite:
 
 
 def _minus(index: Expr, low: Expr) -> Expr:
-    """`index - low`; of a vector of indices every one."""
+    """`index - low`; from a vector of indices `low` is subtracted in every lane."""
     match index:
         case _ if is_zero(low):
             return index

@@ -1,4 +1,4 @@
-"""ConvertBlocksToOpaque: blocks lose their iteration variables to the values that these have.
+"""ConvertBlocksToOpaque: replace the iteration variables of blocks by their values.
 
 before:
     def main(A: Buffer((8,), float32), B: Buffer((8,), float32)):
@@ -47,12 +47,12 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class ConvertBlocksToOpaque(FunctionPass):
-    """Replaces iteration variables everywhere in their block; predicates stay.
+    """Replace iteration variables everywhere in their block; the predicate of a block stays.
 
-    Regions, shapes of buffers, views and annotations change with the body. A value that is read
-    from memory, which the block may write, is given a name in front of it. Raises ScheduleError
-    for a block that still has an initialisation, and for a variable that stands in the predicate
-    or the values of its own block, where it means nothing yet.
+    Regions, buffer shapes, views and annotations are rewritten together with the body. A value that
+    reads memory is bound by a let in front of the block, because the block may write that memory.
+    Raises ScheduleError for a block that still has an initialisation, and for a variable that is
+    used in the predicate or the values of its own block, where it is not defined yet.
     """
 
     name: ClassVar[str] = "ConvertBlocksToOpaque"
@@ -105,7 +105,7 @@ class _Convert:
 
 
 def _substituted(value: Any, table: Mapping[Var, Expr]) -> Any:
-    """An annotation with variables replaced in its expressions."""
+    """Substitute variables in all expressions of an annotation; unchanged values keep identity."""
     match value:
         case Expr():
             return substitute(value, table)

@@ -1,4 +1,4 @@
-"""FlattenBuffer: buffers of any number of dimensions become flat memory.
+"""FlattenBuffer: multi-dimensional buffers become flat memory.
 
 before:
     def main(A: Buffer((16, 32), float32), B: Buffer((16, 32), float32)):
@@ -61,12 +61,13 @@ _NAME = "FlattenBuffer"
 
 @dataclass(frozen=True)
 class FlattenBuffer(FunctionPass):
-    """One index for each access: one for each group of dimensions between axis separators.
+    """Flatten the indices of each access: one index per group of dimensions.
 
-    Allocations, strided ones with their padding, become flat; parameters keep their shape and are
-    accessed through a flat buffer over the same pointer. bool is stored as int8. Declarations of
-    views go, and so do prefetches. Raises ScheduleError for views of regions (LowerMatchBuffer
-    comes first), and for an allocation of another shape than its buffer with axis separators.
+    Axis separators divide the dimensions into groups; without separators there is one group.
+    Allocations become flat, including the padding of strided ones. Parameters keep their shape and
+    are accessed through a flat buffer over the same pointer. bool is stored as int8. Declarations
+    of views and prefetches are removed. Raises ScheduleError for views of regions (LowerMatchBuffer
+    comes first), and for a buffer with axis separators whose allocation has another shape.
     """
 
     name: ClassVar[str] = "FlattenBuffer"
@@ -79,7 +80,11 @@ class FlattenBuffer(FunctionPass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """The flat buffer that stands for one, and how its dimensions are grouped."""
+    """The flat buffer that replaces a buffer, and how indices map to it.
+
+    `strides` has one stride per dimension of the old buffer. `groups` holds the dimensions
+    [first, last) of each index of `flat`. `start` is the element offset of the old buffer, or None.
+    """
 
     flat: Buffer
     strides: tuple[Expr, ...]
@@ -87,7 +92,7 @@ class _Layout:
     start: Expr | None
 
     def offsets(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Where an element lies, one number for each group of dimensions."""
+        """The indices into `flat` of an element: one for each group of dimensions."""
         found: list[Expr] = []
         for first, last in self.groups:
             total: Expr = IntImm(0)
@@ -164,7 +169,7 @@ class _Flatten:
             memo[e] = self.facts.analyzer.simplify(e)
         return memo[e]
 
-    # -- memory
+    # -- allocations and flat buffers
 
     def _allocate(self, s: Allocate) -> Stmt:
         declared = _declaration(s)
@@ -221,7 +226,7 @@ class _Flatten:
         start = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
         return _Layout(flat, strides, groups, start)
 
-    # -- blocks that are still there
+    # -- blocks that are not lowered yet
 
     def _block(self, block: Block) -> Stmt:
         if block.match_buffers:
@@ -238,7 +243,7 @@ class _Flatten:
         return new if same else new.with_(reads=reads, writes=writes, alloc_buffers=buffers)
 
     def _region(self, r: BufferRegion) -> BufferRegion:
-        """From the first corner to the last."""
+        """The region of the flat buffer from the first corner of `r` to its last one."""
         layout = self._layout(r.buffer)
         if layout.flat is r.buffer:
             return r
@@ -250,7 +255,7 @@ class _Flatten:
 
 
 def _declaration(s: Allocate) -> Buffer | None:
-    """The buffer declared over an allocation of the same type and extents."""
+    """The first buffer declared over `s` with the same type and extents; None without one."""
     for inner in stmts(s.body):
         if isinstance(inner, DeclBuffer) and inner.buffer.data is s.buffer_var:
             buffer = inner.buffer
@@ -262,7 +267,7 @@ def _declaration(s: Allocate) -> Buffer | None:
 def _layout_of(
     buffer: Buffer,
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...], tuple[tuple[int, int], ...]]:
-    """Shape, strides and groups of dimensions; without dimensions it is one element."""
+    """The shape, strides and groups of dimensions of a buffer; a scalar buffer has one element."""
     if not buffer.shape:
         return (IntImm(1),), (), ((0, 0),)
     ends = (0, *buffer.axis_separators, len(buffer.shape))
@@ -281,7 +286,7 @@ def _layout_of(
 def _extents(
     shape: tuple[Expr, ...], strides: tuple[Expr, ...], groups: tuple[tuple[int, int], ...]
 ) -> list[Expr]:
-    """How many elements each group of dimensions takes, padding included."""
+    """The number of elements that each group of dimensions takes, including padding."""
     return [mul(strides[first], shape[first]) if strides else shape[0] for first, _ in groups]
 
 

@@ -1,4 +1,4 @@
-"""LowerInitBlock: a block's initialisation becomes code in front of its body.
+"""LowerInitBlock: move the initialisation of a block to the front of its body.
 
 before:
     def main(A: Buffer((4, 8), float32), C: Buffer((4,), float32)):
@@ -42,7 +42,7 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class LowerInitBlock(FunctionPass):
-    """The initialisation runs where all reduction variables of the block are at their start.
+    """Run the initialisation where all reduction variables of the block are at their minimum.
 
     A block without reduction variables is initialised each time. Functions from TE schedules,
     which have no blocks, stay as they are.

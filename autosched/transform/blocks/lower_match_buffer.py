@@ -1,4 +1,4 @@
-"""LowerMatchBuffer: views of regions become accesses of the buffers that they are views of.
+"""LowerMatchBuffer: accesses of a view become accesses of the buffer that the view matches.
 
 before:
     def main(A: Buffer((16, 16), float32), B: Buffer((4, 16), float32)):
@@ -67,12 +67,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class LowerMatchBuffer(FunctionPass):
-    """Binds what a view leaves open (pointer, offset, strides, extents), and removes the view.
+    """Bind the free fields of each view (pointer, offset, strides, extents) and remove the view.
 
-    Variables that a view binds are replaced in the whole block, also in calls and views of views.
-    Raises ScheduleError for a view of another type or scope, an extent, stride or offset that is
-    not provably what the view says, dimensions left out that have more than one element, and
-    accesses with a predicate. Warns of a view that is aligned better than its source.
+    Variables that a view binds are replaced in the whole block, also in calls and in views of
+    views. Raises ScheduleError for a view of another type or scope than its source; for an extent,
+    stride or offset that is not provably equal to that of the view; for an omitted dimension with
+    more than one element; and for an access with a predicate. Warns if a view claims a larger
+    alignment than its source has.
     """
 
     name: ClassVar[str] = "LowerMatchBuffer"
@@ -85,20 +86,23 @@ class LowerMatchBuffer(FunctionPass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _View:
-    """What a view is: the elements from `region` on of `source`, which is no view."""
+    """A view: the elements of `source` from the start of `region` on; `source` is not a view.
+
+    `region` has one range per dimension of `source`; `name` is the name of the view.
+    """
 
     source: Buffer
     region: tuple[Range, ...]
     name: str
 
     def indices(self, own: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The place in the source of the element `own` of the view."""
+        """The indices in the source of the element of the view at indices `own`."""
         dropped = len(self.region) - len(own)
         kept = zip(self.region[dropped:], own, strict=True)
         return (*(r.min for r in self.region[:dropped]), *(_plus(r.min, e) for r, e in kept))
 
     def part(self, own: tuple[Range, ...]) -> BufferRegion:
-        """The region of the source that is the region `own` of the view."""
+        """The region of the source that corresponds to the region `own` of the view."""
         mins = self.indices(tuple(r.min for r in own))
         dropped = len(mins) - len(own)
         extents = (*(r.extent for r in self.region[:dropped]), *(r.extent for r in own))
@@ -162,14 +166,14 @@ class _Lower:
         self.analyzer.bind(var, domain, override=True)
 
     def _declare(self, buffer: Buffer) -> None:
-        """A buffer whose fields mention what a view has bound becomes another."""
+        """Replace a buffer whose fields mention variables that a view has bound."""
         new = map_buffer(buffer, self.expr)
         data = self.values.get(buffer.data, buffer.data)
         if new is not buffer or data is not buffer.data:
             self.buffers[buffer] = new.with_(data=data)
 
     def expr(self, e: Expr) -> Expr:
-        """`e` without views."""
+        """`e` with accesses of views replaced by accesses of their sources."""
         return rewrite_expr(substitute(e, self.values), self._load)
 
     def _load(self, e: Expr) -> Expr | None:
@@ -281,7 +285,7 @@ class _Lower:
     ) -> None:
         wanted = view.elem_offset
         if wanted is None:
-            if not has_pointer:  # nobody asks where the view begins
+            if not has_pointer:  # nothing uses the start of the view
                 return
             wanted = IntImm(0)
         start: Expr = const(0, wanted.dtype)
@@ -300,7 +304,11 @@ class _Lower:
         self._bind(wanted, start, f"{view.name}.elem_offset")
 
     def _bind(self, wanted: Expr, value: Expr, name: str) -> None:
-        """What a view says of a field is a new name for its value, or must be equal to it."""
+        """Bind a field of a view to its value, or check that it equals the value.
+
+        `wanted` is bound if it is a variable without a value. Otherwise raises ScheduleError if
+        `wanted` and `value` are not provably equal, or if their types differ.
+        """
         if wanted.dtype is not value.dtype:
             raise ScheduleError(f"{_NAME}: {name} is {wanted.dtype}, its value {value.dtype}")
         if isinstance(wanted, Var) and wanted not in self.values and wanted not in self.known:
@@ -314,5 +322,5 @@ class _Lower:
 
 
 def _same(old: tuple[_T, ...], new: tuple[_T, ...]) -> tuple[_T, ...]:
-    """`old` itself where `new` holds the same objects."""
+    """`old` itself if `new` holds the same objects, else `new`."""
     return old if all(a is b for a, b in zip(old, new, strict=True)) else new

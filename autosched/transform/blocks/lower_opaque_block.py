@@ -1,4 +1,4 @@
-"""LowerOpaqueBlock: blocks become allocations and conditions, thread loops launches.
+"""LowerOpaqueBlock: blocks become allocations and conditions, thread loops become launches.
 
 before:
     def main(A: Buffer((16, 32), float32), B: Buffer((16, 32), float32)):
@@ -69,12 +69,13 @@ _ALIGN = "buffer_dim_align"
 
 @dataclass(frozen=True)
 class LowerOpaqueBlock(FunctionPass):
-    """What is left of blocks: allocations (padded as strides say) around a condition and a body.
+    """Replace each block by its allocations around an `if` on its predicate around its body.
 
-    Pragmas of blocks and loops become attributes, sorted by key from outside in; other annotations
-    of blocks go. Loops bound to threads become launches, which count from 0; loops that run once
-    and say nothing go. Raises ScheduleError for blocks that still have iteration variables, an
-    initialisation or views, for strides that are no multiple of each other, and for pragmas whose
+    Allocations are padded as the strides of their buffers say. Pragmas of blocks and loops become
+    attributes, sorted by key from the outside in; other annotations of blocks are dropped. Loops
+    bound to threads become launches that count from 0. Other loops with one iteration and without
+    annotations are removed. Raises ScheduleError for blocks that still have iteration variables, an
+    initialisation or views; for strides that are no multiple of each other; and for pragmas whose
     value is neither an expression nor a string.
     """
 
@@ -149,7 +150,7 @@ class _Lower:
 
 
 def _launch(s: For, body: Stmt) -> Stmt:
-    """The threads of a loop: their number counts from 0, whatever the loop counts from."""
+    """The launch for a loop bound to threads; its variable counts from 0 whatever `s.min` is."""
     assert s.thread_binding is not None
     tag, var = s.thread_binding.thread_tag, s.loop_var
     if isinstance(s.extent, IntImm) and s.extent.value == 1:
@@ -166,7 +167,7 @@ def _number(value: Any) -> int:
 
 
 def _with_pragmas(node: object, notes: Mapping[str, Any], body: Stmt) -> Stmt:
-    """`body` in attributes for the pragmas of `notes`, the first by name outermost."""
+    """`body` inside one attribute per pragma of `notes`, sorted by key, the first outermost."""
     for key in sorted(notes, reverse=True):
         if key.startswith("pragma_"):
             body = AttrStmt(node, key, _as_expr(key, notes[key]), body)

@@ -1,4 +1,4 @@
-"""PlanAndUpdateBufferAllocationLocation: buffers of blocks move to where they are used.
+"""PlanAndUpdateBufferAllocationLocation: move the allocations of blocks close to their uses.
 
 before:
     def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -76,14 +76,15 @@ _NAME = "PlanAndUpdateBufferAllocationLocation"
 
 @dataclass(frozen=True)
 class PlanAndUpdateBufferAllocationLocation(FunctionPass):
-    """Each buffer is allocated in the lowest loop or block around all its uses.
+    """Allocate each buffer in the lowest loop or block around all its uses.
 
-    In a loop that is a new block without variables around its body. What an ordered or opaque
-    variable of a block says that one iteration may leave for the next, and what a block with a
-    reduction variable writes, stays outside of the loops of that variable; global memory stays
-    outside of the loops over blockIdx. Regions of buffers that are now made inside a block leave
-    its declaration. Raises ScheduleError for a block with an initialisation, for a realized region
-    and for a match of a buffer that nothing makes.
+    In a loop this makes a new block without variables around the loop's body. Three rules keep a
+    buffer further out. A region that an ordered or opaque variable of a block indexes stays outside
+    of that variable's loops, because one iteration may leave values for the next. The writes of a
+    block with a reduction variable stay outside of the reduction loops. Global memory stays outside
+    of the loops over blockIdx. Regions of buffers that are now allocated inside a block leave its
+    declaration. Raises ScheduleError for a block with an initialisation, for a realized region, and
+    for a match of a buffer that is neither allocated nor a parameter.
     """
 
     name: ClassVar[str] = "PlanAndUpdateBufferAllocationLocation"
@@ -100,7 +101,11 @@ class PlanAndUpdateBufferAllocationLocation(FunctionPass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spot:
-    """The function, a loop or a block: its number in the order of the text, what is around it."""
+    """A place for allocations: the function, a loop or a block.
+
+    `number` is its index in program order, `around` the enclosing spot (None for the function), and
+    `depth` the nesting level.
+    """
 
     number: int
     around: _Spot | None = None
@@ -108,7 +113,7 @@ class _Spot:
 
 
 def _common(a: _Spot, b: _Spot) -> _Spot:
-    """The lowest spot around both."""
+    """The lowest common ancestor of two spots."""
     while a is not b:
         lower = a if a.depth >= b.depth else b
         assert lower.around is not None
@@ -117,7 +122,7 @@ def _common(a: _Spot, b: _Spot) -> _Spot:
 
 
 class _Uses:
-    """Where the buffers of blocks are used."""
+    """Finds for each buffer of a block the lowest spot around all its uses."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.top = _Spot(0)
@@ -129,7 +134,7 @@ class _Uses:
         self._made = {b.data for b in func.buffer_map.values()} | set(func.params)
 
     def places(self) -> dict[int, list[Buffer]]:
-        """The buffers to allocate at each spot, by its number, in the order they had."""
+        """The buffers to allocate at each spot, by its number, in their old order."""
         found: dict[int, list[Buffer]] = {}
         for data, (buffer, owner) in self.owners.items():
             spot = self._lowest.get(data, owner)
@@ -140,7 +145,7 @@ class _Uses:
         return found
 
     def stmt(self, s: Stmt, spot: _Spot) -> None:
-        """Notes the uses in `s`, which stands right below `spot`."""
+        """Record the uses in `s`, which stands directly below `spot`."""
         match s:
             case For():
                 self._exprs((s.min, s.extent), spot)
@@ -219,7 +224,7 @@ class _Uses:
         self.stmt(block.body, inner)
 
     def _carried(self, s: BlockRealize) -> None:
-        """What is left from one iteration to the next is used outside of the loops."""
+        """Count buffers that carry values between iterations as used outside of the loops."""
         block = s.block
         sources = tuple(m.source for m in block.match_buffers)
         for iv, value in zip(block.iter_vars, s.iter_values, strict=True):
@@ -246,7 +251,7 @@ def _mentions(region: BufferRegion, var: Var) -> bool:
 
 
 class _Move:
-    """Puts buffers where they belong; counts spots as `_Uses` does."""
+    """Allocates buffers at their spots; numbers spots as `_Uses` does."""
 
     def __init__(self, places: dict[int, list[Buffer]]) -> None:
         self._places = places
@@ -254,11 +259,11 @@ class _Move:
         self._made: list[Var] = []
 
     def function(self, body: Stmt) -> Stmt:
-        """The body of a function."""
+        """Rewrite the body of a function."""
         return self._wrapped(self.stmt(body), 0)
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` with its buffers in their places."""
+        """Rewrite `s` with allocations moved to their spots."""
         if isinstance(s, For):
             number = self._next()
             return s.with_(body=self._wrapped(self.stmt(s.body), number))
@@ -271,7 +276,7 @@ class _Move:
         return self._count
 
     def _wrapped(self, body: Stmt, number: int) -> Stmt:
-        """`body` in a block that allocates the buffers of the spot, if it has any."""
+        """Wrap `body` in a block that allocates the buffers of spot `number`, if there are any."""
         buffers = tuple(self._places.get(number, ()))
         if not buffers:
             return body
@@ -296,6 +301,6 @@ class _Move:
 
 
 def _outside(regions: tuple[BufferRegion, ...], made: set[Var]) -> tuple[BufferRegion, ...]:
-    """The regions of buffers that are not among `made`."""
+    """The regions of buffers that are not in `made`."""
     left = tuple(r for r in regions if r.buffer.data not in made)
     return regions if len(left) == len(regions) else left

@@ -1,4 +1,4 @@
-"""What statements access of buffers, each access with the loops and conditions around it."""
+"""Regions of buffers that statements access, with the loops and conditions around each access."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Box = tuple[Range, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """A loop or a launch of threads: `tag` is the thread tag, empty for loops."""
+    """A loop or a thread launch: its variable, its range, and its thread tag ("" for loops)."""
 
     var: Var
     domain: Range
@@ -53,10 +53,12 @@ class Scope:
 
 
 class AccessWalk:
-    """Walks statements; says of each access where it is and what holds there.
+    """Walks statements and tracks the loops, conditions and values around each access.
 
-    Subclasses take what they want of `access`, `address`, `pointer` and `block`. `analyzer` knows
-    the loops around.
+    Subclasses override the hooks `access`, `address`, `pointer` and `block` that they need. Fields:
+    `scopes` are the enclosing loops and launches, outermost first; `analyzer` knows their ranges;
+    `conditions` are the conditions that hold; `values` maps variables to the expressions that they
+    are bound to; `unknown` holds variables whose value depends on memory.
     """
 
     def __init__(self) -> None:
@@ -66,25 +68,25 @@ class AccessWalk:
         self.values: dict[Var, Expr] = {}
         self.unknown: set[Var] = set()
 
-    # -- what subclasses take
+    # -- hooks for subclasses
 
     def access(self, buffer: Buffer, box: Box, is_write: bool) -> None:
-        """An access of the elements of `box`, in terms of the loops around."""
+        """Called for each access of the elements of `box`, in terms of enclosing loop variables."""
 
     def address(self, load: BufferLoad) -> None:
-        """The address of an element goes somewhere."""
+        """Called where the address of an element is taken."""
 
     def pointer(self, var: Var) -> None:
-        """A pointer stands by itself: who gets it may access anything."""
+        """Called where a pointer is used by itself: whoever gets it may access any element."""
 
     def block(self, block: Block) -> None:
-        """A block, once its predicate holds."""
+        """Called for each block, with its predicate among `conditions`."""
         self.children(block)
 
     # -- the walk
 
     def stmt(self, s: Stmt) -> None:
-        """Walks one statement."""
+        """Walk one statement."""
         match s:
             case For():
                 self.exprs((s.min, s.extent))
@@ -120,14 +122,14 @@ class AccessWalk:
                 self.children(s)
 
     def children(self, s: Stmt) -> None:
-        """Walks the expressions and statements of `s`; of blocks the statements alone."""
+        """Walk the expressions and child statements of `s`; of a block only the statements."""
         if not isinstance(s, Block):
             self.exprs(direct_exprs(s))
         for child in child_stmts(s):
             self.stmt(child)
 
     def exprs(self, found: Iterable[Expr]) -> None:
-        """Walks expressions."""
+        """Walk expressions."""
         for e in found:
             self._expr(e)
 
@@ -164,7 +166,7 @@ class AccessWalk:
 
     @contextmanager
     def under(self, condition: Expr) -> Iterator[None]:
-        """Where a condition holds, as far as it can be reasoned about."""
+        """Add `condition` to `conditions`, unless it depends on memory."""
         known = self.known(_likely(condition))
         reasonable = is_lasting(known) and not uses(known, self.unknown)
         if reasonable:
@@ -174,7 +176,7 @@ class AccessWalk:
             self.conditions.pop()
 
     def define(self, var: Var, value: Expr) -> None:
-        """`var` is `value` from here on; unknown where that comes from memory."""
+        """Bind `var` to `value`; `var` becomes unknown if the value depends on memory."""
         known = self.known(value)
         if is_lasting(known) and not uses(known, self.unknown):
             self.values[var] = known
@@ -182,27 +184,31 @@ class AccessWalk:
             self.unknown.add(var)
 
     def known(self, e: Expr) -> Expr:
-        """`e` with values in place of variables."""
+        """Substitute the known values of variables in `e`."""
         return substitute(e, self.values)
 
     # -- regions
 
     def box(self, buffer: Buffer, indices: Sequence[Expr]) -> Box:
-        """The element at `indices`; the whole dimension for a vector of any other form."""
+        """The box of an access at `indices`, one range per dimension.
+
+        A ramp with a constant stride spans from its first to its last lane. Any other vector index
+        stands for the whole dimension.
+        """
         ranges = zip(map(_span, indices), buffer.shape, strict=True)
         return self.known_box([_whole(extent) if r is None else r for r, extent in ranges])
 
     def known_box(self, ranges: Sequence[Range]) -> Box:
-        """`ranges` with values in place of variables."""
+        """Substitute the known values of variables in `ranges`."""
         return tuple(Range(self.known(r.min), self.known(r.extent)) for r in ranges)
 
     def relaxed(
         self, box: Box, scopes: Iterable[Scope], *, only_inner: bool = False
     ) -> tuple[IntSet, ...]:
-        """All that is accessed of `box` while the loops of `scopes` run.
+        """The region that accesses of `box` cover while the loops of `scopes` run.
 
-        Conditions count that mention these loops; with `only_inner` those that mention nothing
-        else.
+        Conditions that mention these loops narrow the region; with `only_inner` only conditions
+        that mention no other variable do.
         """
         domains = {s.var: s.domain for s in scopes}
         holding = [
@@ -223,7 +229,7 @@ def _whole(extent: Expr) -> Range:
 
 
 def _span(index: Expr) -> Range | None:
-    """The elements from the first to the last lane of an index; None when that is not known."""
+    """The range from the lowest to the highest lane of an index; None if it is not known."""
     match index:
         case Ramp(base, IntImm(step), lanes) if step > 0:
             return Range(base, const((lanes - 1) * step + 1, base.dtype))
@@ -236,9 +242,9 @@ def _span(index: Expr) -> Range | None:
 
 
 def hull(boxes: Iterable[tuple[IntSet, ...]], buffer: Buffer, walk: AccessWalk) -> Box | None:
-    """One range for each dimension that covers all boxes; None when there is no access.
+    """One range per dimension that covers all boxes; None if there is no access.
 
-    A dimension without bounds, or whose bounds memory decides, is whole.
+    A dimension without bounds, or with bounds that depend on memory, is covered as a whole.
     """
     analyzer = walk.analyzer
     present = [box for box in boxes if not any(s.is_nothing for s in box)]
@@ -258,9 +264,10 @@ def hull(boxes: Iterable[tuple[IntSet, ...]], buffer: Buffer, walk: AccessWalk) 
 
 
 def block_regions(body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """What `body` reads and writes of buffers from outside of it, over all loops in it.
+    """The regions (reads, writes) that `body` accesses over all loops in it.
 
-    Of blocks in it that is what they declare.
+    Buffers allocated or declared inside `body` are left out. A nested block counts with the regions
+    that it declares.
     """
     walk = _BlockRegions()
     for s in stmts(body):
@@ -286,7 +293,8 @@ class _BlockRegions(AccessWalk):
         if buffer in self.made or buffer.data in self.made:
             return
         table = self.writes if is_write else self.reads
-        # A region that shrinks where an outer loop ends says no more than its bounds.
+        # A region that shrinks in the last iterations of an outer loop counts with its upper
+        # bounds.
         table.setdefault(buffer, []).append(self.relaxed(box, self.scopes, only_inner=True))
 
     def block(self, block: Block) -> None:

@@ -1,4 +1,4 @@
-"""How far apart the elements of a buffer are, and how much memory that takes."""
+"""Strides of buffers, and the extents that must be allocated for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autosched.tir.op import add, const, eq, floordiv, floormod, mul, sub
 
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
-    """The strides of a buffer, compact ones where it has none of its own."""
+    """The strides of a buffer in elements; row-major compact ones if it declares none."""
     if buffer.strides:
         return buffer.strides
     strides: list[Expr] = []
@@ -27,9 +27,10 @@ def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
 def aligned_strides(
     shape: tuple[Expr, ...], align: Mapping[int, tuple[int, int]]
 ) -> tuple[Expr, ...]:
-    """Row-major strides; dimensions of `align` get a multiple of a factor plus an offset.
+    """Row-major strides in elements, padded in the dimensions that `align` names.
 
-    Empty, which means compact, where nothing is to be aligned.
+    `align` maps a dimension to (factor, offset): its stride is a multiple of `factor` plus
+    `offset`. Empty, which means compact, if `align` or `shape` is empty.
     """
     if not align or not shape:
         return ()
@@ -47,7 +48,7 @@ def aligned_strides(
 
 
 def allocated_extents(buffer: Buffer) -> tuple[Expr, ...]:
-    """The extents to allocate for a buffer: from one row to the next, not to its last element.
+    """The extents to allocate for a buffer, including the padding of every row, also the last.
 
     Raises ScheduleError for a stride that is no multiple of the next one.
     """

@@ -1,4 +1,4 @@
-"""Tensor intrinsics on blocks: loops around a block become one block that is an instruction.
+"""Tensorization: replace a loop nest around one block by a block with an instruction's statements.
 
 copy = TensorIntrin(parse_func('''
     def description(A: Buffer((4,), float32), B: Buffer((4,), float32)):
@@ -49,11 +49,11 @@ from autosched.tir.walk import free_vars, map_children, stmts, substitute, uses
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorIntrin:
-    """What an instruction computes, and the statements that stand for it.
+    """What an instruction computes, and the statements that implement it.
 
-    The description is loops around one block. The implementation is one block without variables;
-    its parameters are the buffers of the description, in order, with the same shapes. Offsets,
-    strides and extents of them that are variables are what they are at the place of use.
+    The description is a loop nest around one block. The implementation is one block without
+    variables; its parameters are the buffers of the description, in order, with the same shapes.
+    Offsets, strides and extents of its buffers that are variables are bound at the place of use.
     """
 
     description: PrimFunc
@@ -61,12 +61,12 @@ class TensorIntrin:
 
 
 def tensorize(func: PrimFunc, block: str, intrin: TensorIntrin) -> PrimFunc:
-    """`func` with the loops right around the block of this name replaced by the intrinsic.
+    """Replace the loops directly around the block named `block` by the intrinsic.
 
-    The loops, as many as the description has, become one block `NAME_o` whose variables say where
-    it starts; an initialisation that the description does not have stays with it. Raises
-    ScheduleError when there is no such block or several, and when extents, indices or statements
-    are not those of the description.
+    As many loops as the description has become one block `NAME_o` whose variables say where the
+    tile starts. If the description has no initialisation, that of the block is kept. Raises
+    ScheduleError if there is no block of this name or more than one, and if extents, indices or
+    statements differ from those of the description.
     """
     realize = _only_block(func, block)
     pattern_loops, pattern = _description(intrin)
@@ -104,7 +104,7 @@ def _only_block(func: PrimFunc, name: str) -> BlockRealize:
 
 
 def _nest(s: Stmt) -> list[For]:
-    """The loops that stand right inside of each other from `s` on."""
+    """The perfectly nested loops from `s` inwards."""
     loops: list[For] = []
     while isinstance(s, For):
         loops.append(s)
@@ -126,7 +126,7 @@ def _description(intrin: TensorIntrin) -> tuple[list[For], BlockRealize]:
 
 
 class _Match:
-    """A nest of loops compared with a description."""
+    """Compares a loop nest with a description and builds the block that replaces the nest."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Match:
                     f"loop {wanted.loop_var.name} {wanted.extent!r}"
                 )
             self.analyzer.bind(wanted.loop_var, Range(wanted.min, wanted.extent))
-        # A loop here counts from its own start as the description's does from its.
+        # A loop counts from its own minimum, the description's loop from the description's minimum.
         self.at: dict[Var, Expr] = {
             loop.loop_var: add(loop.min, sub(wanted.loop_var, wanted.min))
             for loop, wanted in zip(loops, pattern_loops, strict=True)
@@ -163,11 +163,11 @@ class _Match:
         self.first: dict[Var, Expr] = {loop.loop_var: loop.min for loop in loops}
 
     def refuse(self, why: str) -> NoReturn:
-        """Raises the ScheduleError of this block."""
+        """Raise the ScheduleError for this block."""
         _refuse(self.name, why)
 
     def replaced(self) -> Stmt:
-        """The block that stands for the nest."""
+        """Build the block that replaces the nest; raises ScheduleError if they do not match."""
         block, names = self.realize.block, {loop.loop_var for loop in self.loops}
         if uses(self.realize.predicate, names):
             self.refuse("its predicate mentions the loops that the intrinsic replaces")
@@ -206,7 +206,7 @@ class _Match:
     # -- comparison
 
     def stmt(self, wanted: Stmt, found: Stmt) -> None:
-        """Both statements do the same with the buffers that stand for each other."""
+        """Check that both statements do the same to corresponding buffers."""
         match wanted, found:
             case BufferStore(), BufferStore():
                 self.stored.add(found.buffer)
@@ -231,7 +231,7 @@ class _Match:
                 self.refuse(f"expected, as the description has it,\n{wanted!r}\nfound\n{found!r}")
 
     def expr(self, wanted: Expr, found: Expr) -> None:
-        """Both expressions are the same over buffers that stand for each other."""
+        """Check that both expressions are equal over corresponding buffers."""
         match wanted, found:
             case BufferLoad(), BufferLoad():
                 self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
@@ -254,7 +254,7 @@ class _Match:
         found: Buffer,
         places: tuple[Expr, ...],
     ) -> None:
-        """One buffer stands for the other, shifted by what no inner loop changes."""
+        """Map one buffer to the other, shifted by a start that no inner loop changes."""
         if self.buffers.setdefault(wanted, found) is not found or wanted.dtype is not found.dtype:
             self.refuse(f"{found.name} stands where the description has {wanted.name}")
         dropped = len(places) - len(indices)
@@ -277,10 +277,10 @@ class _Match:
         if not all(map(self.analyzer.can_prove_equal, known, start)):
             self.refuse(f"{found.name} is accessed from two starts: {known!r} and {start!r}")
 
-    # -- what stands there instead
+    # -- the replacement
 
     def _initialised(self, init: Stmt) -> Stmt:
-        """The initialisation of all elements that the loops do."""
+        """Wrap `init` in fresh copies of the loops whose variables it uses."""
         used = {e for s in stmts(init) for e in _variables(s)}
         for loop, inner in reversed(list(zip(self.loops, self.inner, strict=True))):
             if inner in used:
@@ -328,7 +328,7 @@ class _Match:
         )
 
     def _part(self, wanted: Buffer, region: tuple[Range, ...]) -> BufferRegion:
-        """The region of what stands for a buffer of the description."""
+        """The region of the function's buffer for a region of the description's buffer."""
         starts = self.starts[wanted]
         dropped = len(starts) - len(region)
         one = [Range(e, const(1, e.dtype)) for e in starts[:dropped]]
@@ -338,7 +338,7 @@ class _Match:
 
 
 def _field(e: Expr) -> Any:
-    """What tells apart nodes of one class besides their children: the name of a call."""
+    """The field, besides class and children, that distinguishes nodes: the name of a call."""
     return getattr(e, "op", None)
 
 

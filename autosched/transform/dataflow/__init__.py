@@ -1,1 +1,1 @@
-"""What memory holds and which of it is still read: regions, known values, dead stores."""
+"""Dataflow analysis of memory: regions, known values, dead stores."""

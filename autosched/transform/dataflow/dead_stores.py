@@ -1,4 +1,4 @@
-"""Stores that are overwritten, or whose memory ends, before anything reads them."""
+"""Elimination of dead stores: those overwritten, or whose memory ends, before any read."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ Dead = list[Region]
 
 
 def remove_dead_stores(func: PrimFunc) -> PrimFunc:
-    """`func` without stores that no load sees.
+    """Remove the stores that no load can observe.
 
-    before: `A[0] = 1.0; A[0] = 2.0`; after: `A[0] = 2.0`. A store is dead where its elements are
-    all written again, or their allocation ends, on every way from it, and not read on any. A loop
-    writes the box of all its iterations when they leave no gap; what stands behind a condition
-    counts if both branches write it.
+    before: `A[0] = 1.0; A[0] = 2.0`; after: `A[0] = 2.0`. A store is dead if on every path from it
+    its elements are overwritten, or their allocation ends, before any read. A loop overwrites the
+    box of all its iterations if they leave no gap. A conditional write counts if both branches
+    write the region.
     """
     body, _ = _DeadStores(func).stmt(func.body, [])
     return func.with_body(body)
 
 
 class _DeadStores:
-    """Walks backwards with the regions whose present values nobody will read."""
+    """Walks backwards with the dead regions: those whose present values are never read."""
 
     def __init__(self, func: PrimFunc) -> None:
         self._memory = memory_of(func)
@@ -131,7 +131,7 @@ class _DeadStores:
         return any(self._prover.contains(r, region) for r in regions)
 
     def _loop(self, s: For, after: Dead) -> tuple[Stmt, Dead]:
-        # After an iteration: what neither the following ones read nor what comes after the loop.
+        # Dead after one iteration: regions that neither later iterations nor the code behind read.
         inside = self._unread(s.body, after)
         with self._prover.inside(s):
             body, first = self.stmt(s.body, inside)
@@ -153,7 +153,7 @@ class _DeadStores:
         return s.with_(body=body), self._before(s, before)
 
     def _unread(self, s: Stmt, regions: Dead) -> Dead:
-        """Those of `regions` that `s` does not read, whatever it writes."""
+        """The regions of `regions` that no part of `s` reads."""
         whole = touched(s)
         return [
             r
@@ -162,7 +162,7 @@ class _DeadStores:
         ]
 
     def _before(self, s: Stmt, regions: Dead) -> Dead:
-        """Those of `regions` that the expressions of `s` itself do not read."""
+        """The regions of `regions` that the direct expressions of `s` do not read."""
         values = direct_exprs(s)
         if any(map(has_side_effect, values)):
             regions = [r for r in regions if r.data in self._memory.private]

@@ -1,4 +1,4 @@
-"""What stores have left in memory: stores of the same once more, and conditions decided by it."""
+"""Removal of redundant stores and of decided conditions, from the values known to be in memory."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from autosched.transform.expressions.effects import has_side_effect, is_lasting
 
 
 def use_known_values(func: PrimFunc) -> PrimFunc:
-    """`func` without stores of what is there already, and with decided conditions decided.
+    """Remove stores of values that are there already, and fold conditions that are decided.
 
     before: `A[0] = 1.0; if A[0] < 2.0: B[0] = 3.0; A[0] = 1.0`; after: `A[0] = 1.0; B[0] = 3.0`.
-    An element is known from the last store to it until one that may reach it, or that changes what
-    the value was worked out from. What a loop leaves behind is known for the box of all its
-    iterations when the value is the same in all.
+    The value of an element is known from the last store to it until a store that may overwrite it,
+    or that may change memory from which the value was computed. After a loop, the value is known
+    for the box of all iterations if it is the same in all of them.
     """
     body, _ = _KnownValues(func).stmt(func.body, [])
     return func.with_body(body)
@@ -53,7 +53,7 @@ def use_known_values(func: PrimFunc) -> PrimFunc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fact:
-    """Every element of `region` is `value`, worked out from the memory `reads`."""
+    """Every element of `region` equals `value`, which was computed from the memory `reads`."""
 
     region: Region
     value: Expr
@@ -67,14 +67,14 @@ _Facts = list[_Fact]
 
 
 class _KnownValues:
-    """Walks forwards with what is known."""
+    """Walks forwards with the facts known at each statement."""
 
     def __init__(self, func: PrimFunc) -> None:
         self._memory = memory_of(func)
         self._prover = Prover()
 
     def stmt(self, s: Stmt, known: _Facts) -> tuple[Stmt, _Facts]:
-        """`s` simplified, and what is known after it."""
+        """`s` simplified, and the facts known after it."""
         known = self._after_values(s, known)
         match s:
             case BufferStore():
@@ -117,7 +117,7 @@ class _KnownValues:
         return s.with_(body=body), after if var is None else _without(after, var)
 
     def _after_values(self, s: Stmt, known: _Facts) -> _Facts:
-        """What is known after the expressions of `s` itself are evaluated."""
+        """The facts that still hold once the direct expressions of `s` are evaluated."""
         if not known or not any(map(has_side_effect, direct_exprs(s))):
             return known
         private = self._memory.private
@@ -140,7 +140,10 @@ class _KnownValues:
         return s, left
 
     def _may_be_kept(self, region: Region, value: Expr) -> bool:
-        """Whether `value`, of every element alike, says the same wherever its variables do."""
+        """Whether "every element of `region` is `value`" may be kept as a fact.
+
+        `value` must have the same value whenever its variables do.
+        """
         if region.data not in self._memory.followed or has_side_effect(value):
             return False
         if value.dtype.lanes > 1:
@@ -148,7 +151,7 @@ class _KnownValues:
         loads = list(loads_in(value))
         if not loads:
             return is_lasting(value)
-        # Reading again must be reading the same: of memory that is followed, by a plain load.
+        # A repeated read must give the same value: a plain load from memory that is followed.
         return value is loads[0] and all(
             e.buffer.data in self._memory.followed and region_of(e.buffer, e.indices) is not None
             for e in loads
@@ -158,7 +161,7 @@ class _KnownValues:
         return any(f.value is value and self._prover.contains(f.region, region) for f in known)
 
     def _is_own(self, region: Region, value: Expr) -> bool:
-        """True when `value` is what `region` holds, under the conditions that hold here."""
+        """True if `value` loads exactly the elements of `region`, under the current conditions."""
         if not isinstance(value, BufferLoad) or value.predicate is not None:
             return False
         read = region_of(value.buffer, value.indices)
@@ -218,7 +221,7 @@ class _KnownValues:
         return s.with_(body=body), after
 
     def _kept(self, repeated: Stmt, known: _Facts) -> _Facts:
-        """What is known before, and stays so however often `repeated` is carried out."""
+        """The facts of `known` that stay true however often `repeated` is executed."""
         if not known:
             return known
         whole = touched(repeated)
@@ -235,7 +238,7 @@ class _KnownValues:
     # -- values
 
     def _worked_out(self, e: Expr, known: _Facts) -> Expr:
-        """`e` with the loads whose value is known replaced by it."""
+        """Replace the loads in `e` whose value is known by that value."""
         if not known:
             return e
 
@@ -255,7 +258,7 @@ class _KnownValues:
 
 
 def _of_each_lane(value: Expr) -> Expr:
-    """The value of every lane when they are all alike."""
+    """The scalar of a broadcast; any other value itself."""
     return value.value if isinstance(value, Broadcast) else value
 
 
@@ -264,7 +267,7 @@ def _without(known: Sequence[_Fact], var: Var) -> _Facts:
 
 
 def _writes_only(whole: Touched, fact: _Fact) -> bool:
-    """True when all stores to the memory of `fact` are of its value (and alike in type)."""
+    """True if every store to the memory of `fact` stores the value of the fact."""
     return all(
         _of_each_lane(store.value) is fact.value
         for store in whole.stores

@@ -1,4 +1,4 @@
-"""Which memory of a function can be followed, and what a statement does to it."""
+"""Which memory of a function can be analysed, and what a statement does to memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from autosched.transform.expressions.effects import has_side_effect
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Pointers that are followed; of these, `private` ones nobody outside of the function sees.
+    """The pointers whose memory is followed; `private` is the subset not visible outside.
 
-    Followed is memory that only loads and stores of buffers over its own pointer touch: what is
-    allocated, and parameters that alias nothing. In a kernel it is only what each thread has for
-    itself, since other threads may read the rest.
+    Memory is followed if only loads and stores of buffers over its own pointer access it:
+    allocations, and parameters without aliases. In a kernel only thread-local allocations are
+    followed, because other threads may access the rest.
     """
 
     followed: set[Var]
@@ -27,7 +27,7 @@ class Memory:
 
 
 def memory_of(func: PrimFunc) -> Memory:
-    """The memory of `func` that can be followed."""
+    """Find the memory of `func` that can be followed."""
     allocated: set[Var] = set()
     handed_on: set[Var] = set()
     in_kernel = lets_pointer = False
@@ -51,7 +51,7 @@ def memory_of(func: PrimFunc) -> Memory:
 
 
 def _pointers(e: Expr) -> set[Var]:
-    """Pointers that `e` uses other than by loading from them."""
+    """The pointers that `e` uses other than to load from them."""
     found: set[Var] = set()
     for node in pre_order(e):
         if isinstance(node, Var) and node.dtype.is_handle:
@@ -63,19 +63,23 @@ def _pointers(e: Expr) -> set[Var]:
 
 @dataclass(slots=True, eq=False)
 class Touched:
-    """What a statement, all of it, may read and write, and which variables it binds."""
+    """Everything that a statement and its children may do to memory.
+
+    `reads` are the pointers that are loaded from and `stores` all stores. `is_opaque` is set if an
+    expression has a side effect, so that it may access any memory that is not private.
+    """
 
     reads: set[Var] = field(default_factory=set)
     stores: list[BufferStore] = field(default_factory=list)
     is_opaque: bool = False
 
     def writes(self, data: Var) -> int:
-        """How many stores to `data` there are."""
+        """The number of stores to `data`."""
         return sum(s.buffer.data is data for s in self.stores)
 
 
 def touched(stmt: Stmt) -> Touched:
-    """What all of `stmt` does to memory; opaque calls may do anything."""
+    """Collect the memory accesses of `stmt` and all its children."""
     found = Touched()
     for s in stmts(stmt):
         if isinstance(s, BufferStore):
@@ -87,7 +91,10 @@ def touched(stmt: Stmt) -> Touched:
 
 
 def is_unused(data: Var, body: Stmt) -> bool:
-    """True when nothing in `body` accesses, declares or annotates `data`, never handed on."""
+    """True if `body` does not access, declare or annotate `data`.
+
+    `data` must be a pointer that is followed: uses of the pointer by itself are not looked for.
+    """
     whole = touched(body)
     if data in whole.reads or whole.writes(data):
         return False

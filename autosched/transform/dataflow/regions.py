@@ -1,4 +1,4 @@
-"""Boxes of elements that statements write or read, and what can be proven of two of them."""
+"""Boxes of elements that statements access, and proofs that boxes contain or miss each other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Bounds = tuple[tuple[Expr, Expr], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """The elements with low <= index < high in every dimension; all of `data` without bounds.
+    """The elements with low <= index < high in every dimension; all of `data` if `bounds` is None.
 
-    Only regions of one `view` (type and, if not flat, shape and strides) are counted alike.
+    `view` holds the type of the buffer and, unless it is flat, its shape, strides and offset. Only
+    regions with equal views count elements in the same way and can be compared.
     """
 
     data: Var
@@ -37,12 +38,15 @@ class Region:
 
 
 def everything(data: Var) -> Region:
-    """All that `data` points to."""
+    """The region of everything that `data` points to."""
     return Region(data, (), None)
 
 
 def region_of(buffer: Buffer, indices: tuple[Expr, ...]) -> Region | None:
-    """The elements of an access; None where they change or do not follow one another."""
+    """The elements of an access.
+
+    None if an index depends on memory, or if the lanes of a vector are not consecutive.
+    """
     bounds = []
     if not all(map(is_lasting, indices)):
         return None
@@ -65,7 +69,7 @@ def _view(buffer: Buffer) -> tuple[Any, ...]:
 
 
 class Prover:
-    """What can be proven of regions at a place inside loops and conditions."""
+    """Proves relations of regions inside the current loops and conditions."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -73,7 +77,7 @@ class Prover:
 
     @contextmanager
     def inside(self, loop: For) -> Iterator[None]:
-        """The body of `loop`: its variable lies in its range."""
+        """Assume that the variable of `loop` lies in its range."""
         self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent), override=True)
         self._loops.append(loop)
         yield
@@ -81,7 +85,7 @@ class Prover:
 
     @contextmanager
     def under(self, condition: Expr) -> Iterator[None]:
-        """Where `condition` holds; one that reads memory says nothing."""
+        """Assume that `condition` holds; a condition that reads memory is ignored."""
         if is_lasting(condition):
             with self.analyzer.constraint(condition):
                 yield
@@ -89,14 +93,14 @@ class Prover:
             yield
 
     def contains(self, whole: Region, part: Region) -> bool:
-        """True when every element of `part` is provably one of `whole`."""
+        """True if every element of `part` provably lies in `whole`."""
         if whole.data is not part.data or whole.bounds is None:
             return whole.data is part.data
         if part.bounds is None or whole.view != part.view:
             return False
         if self._bounds_contain(whole.bounds, part.bounds):
             return True
-        # Of symbolic loops the ends decide: all that the loop reaches must be inside.
+        # For symbolic loops, widen the part to all iterations and compare the ends.
         for loop in reversed(self._loops):
             if part.mentions((loop.loop_var,)) and not whole.mentions((loop.loop_var,)):
                 reached = over_loop(part, loop.loop_var, loop.min, loop.extent)
@@ -107,7 +111,7 @@ class Prover:
         return self._bounds_contain(whole.bounds, part.bounds)
 
     def disjoint(self, one: Region, other: Region) -> bool:
-        """True when no element is provably in both."""
+        """True if the two regions provably have no element in common."""
         if one.data is not other.data:
             return True
         if one.bounds is None or other.bounds is None or one.view != other.view:
@@ -129,10 +133,10 @@ class Prover:
 
 
 def over_loop(region: Region, var: Var, low: Expr, extent: Expr) -> Region | None:
-    """All elements that are in `region` for some value of `var` in [low, low + extent).
+    """The union of `region` over all values of `var` in [low, low + extent).
 
-    None when they leave gaps, or cannot be told: the variable stands in two dimensions, or not as
-    a multiple. For an extent that may be 0 the result has no element then.
+    None if the union has gaps or cannot be computed: the variable occurs in two dimensions, or not
+    as a multiple. If the extent may be 0, the bounds of the result are empty in that case.
     """
     bounds: list[tuple[Expr, Expr]] = []
     moved = 0

@@ -1,1 +1,1 @@
-"""Passes for GPU kernels: virtual threads, limits, memory spaces."""
+"""Passes and checks for GPU kernels: virtual threads, barriers, memory spaces, launches, limits."""

@@ -1,7 +1,7 @@
 """Whether a vector access goes to an address that is a multiple of its size.
 
-A GPU refuses any other (CUDA error 716, misaligned address). Passes, code generation and checks ask
-this one function.
+A GPU refuses other addresses (CUDA error 716, misaligned address). Passes, code generation and
+checks share this one function.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from autosched.tir.op import add, const, floordiv, floormod
 from autosched.tir.walk import rewrite_expr
 
 WIDEST = 16
-"""Bytes of the widest access, and what parameters and shared memory are aligned to."""
+"""The size in bytes of the widest access, and the alignment of parameters and shared memory."""
 
 
 def is_aligned(buffer: Buffer, index: Expr, analyzer: Analyzer | None = None) -> bool:
-    """True when the elements `index` (a ramp) of `buffer` are one aligned access of a GPU.
+    """True if the elements `index` (a ramp) of `buffer` are one aligned access of a GPU.
 
-    It has 2, 4, 8 or 16 bytes, consecutive elements, and starts at a multiple of its size for
-    every value of the variables. `analyzer` may know more of these.
+    The access must have 2, 4, 8 or 16 bytes and consecutive elements, and start at a multiple of
+    its size for every value of the variables. `analyzer` may know more about the variables.
     """
     if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm):
         return False
@@ -35,9 +35,9 @@ def is_aligned(buffer: Buffer, index: Expr, analyzer: Analyzer | None = None) ->
 
 
 def as_division(e: Expr) -> Expr | None:
-    """Shifts and masks as the divisions that they were made of, of which residues are known.
+    """Rewrite a shift or mask as a division or remainder, for which the analyzer knows residues.
 
-    None for anything else, and where the type does not hold the divisor.
+    None for any other expression, and if the type cannot represent the divisor.
     """
     match e:
         case Call(op="shift_right", args=(value, IntImm(value=count))):

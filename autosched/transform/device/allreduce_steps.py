@@ -1,4 +1,4 @@
-"""The steps of a reduction across threads: by shuffles within warps, by a tree in shared memory."""
+"""Reductions across threads: by shuffles within warps, or by a tree in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _UINT32 = DType("uint32")
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One value a component; the results are elements of local memory."""
+    """A reduction of tuples with `reducer`.
+
+    `values` and `results` have one entry per component; a result is an element of local memory.
+    """
 
     reducer: CommReducer
     values: tuple[Expr, ...]
@@ -26,10 +29,11 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Which threads reduce together.
+    """The groups of threads of a block that reduce together.
 
-    `index` numbers the `extent` threads of a group, `group` the `groups` groups of a block;
-    `contiguous` neighbouring threads at least are of one group.
+    `index` is the number of a thread within its group of `extent` threads; `group` is the number of
+    the group among the `groups` groups of the block. At least `contiguous` neighbouring threads
+    belong to the same group.
     """
 
     index: Expr
@@ -40,20 +44,20 @@ class Group:
 
     @property
     def threads(self) -> int:
-        """Threads in a block."""
+        """The number of threads in a block."""
         return self.extent * self.groups
 
 
 def barrier(scope: str) -> Stmt:
-    """All threads of the block (shared) or the warp meet."""
+    """A barrier for all threads of the block (scope shared) or of the warp."""
     return Evaluate(Call(int32, "tvm_storage_sync", (StringImm(scope),)))
 
 
 def warp_shuffles(r: Reduction, group: Group, warp: int) -> Stmt:
-    """A reduction of neighbours, of part of a warp, a warp, or whole warps.
+    """Reduce over neighbouring threads: part of a warp, a warp, or whole warps.
 
-    Shuffles stand outside of conditions, so all lanes take part; what a lane gets from beyond its
-    group is not used for the result.
+    Shuffles stay outside of conditions so that all lanes take part. A value that a lane receives
+    from outside of its group does not reach the result.
     """
     mask = _mask(group.threads, warp)
     if group.extent <= warp:
@@ -83,7 +87,7 @@ def warp_shuffles(r: Reduction, group: Group, warp: int) -> Stmt:
 
 
 def shared_tree(r: Reduction, group: Group, warp: int) -> Stmt:
-    """A reduction of any threads: halves are combined in shared memory, at the end in a warp."""
+    """Reduce over any threads: combine halves in shared memory, in the end within one warp."""
     if group.extent == 1:
         return _assigned(r.results, r.values)
     red = _shared(r, "red_buf", group.threads)
@@ -111,9 +115,10 @@ def shared_tree(r: Reduction, group: Group, warp: int) -> Stmt:
 def _tree_in_warp(
     r: Reduction, red: Sequence[Buffer], group: Group, place: Expr, active: int
 ) -> Stmt:
-    """The last steps, in which the threads that combine are lanes of one warp.
+    """The last steps, in which all threads that combine are lanes of one warp.
 
-    All lanes of the warp come to its barriers; reading is apart from writing by one of them.
+    All lanes of the warp reach its barriers, which separate the writes of one step from the reads
+    of the next.
     """
     steps: list[Stmt] = []
     while active > 1:
@@ -124,14 +129,14 @@ def _tree_in_warp(
 
 
 def _combine(r: Reduction, red: Sequence[Buffer], place: Expr, distance: int) -> Stmt:
-    """red[place] combined with red[place + distance]."""
+    """Combine red[place] with red[place + distance]."""
     left = tuple(b[place] for b in red)
     right = tuple(b[place + distance] for b in red)
     return _bound(combine(r.reducer, left, right), left)
 
 
 def _bound(values: Sequence[Expr], targets: Sequence[BufferLoad]) -> Stmt:
-    """All `values`, then the stores of them: no store may change what another value reads."""
+    """Compute all `values` before storing them: no store may change what another value reads."""
     if len(values) == 1:
         return _assigned(targets, values)
     names = [Var(f"w{k}", value.dtype) for k, value in enumerate(values)]
@@ -144,7 +149,7 @@ def _bound(values: Sequence[Expr], targets: Sequence[BufferLoad]) -> Stmt:
 def _warp_reduce(
     r: Reduction, values: Sequence[Expr], index: Expr, count: int, mask: Expr, warp: int
 ) -> Stmt:
-    """The results of lane 0 of each `count` lanes: the reduction of the values of all of them."""
+    """Reduce the values of each `count` lanes; lane 0 of them gets the result."""
     steps = [_assigned(r.results, values)]
     offset = 1
     while offset * 2 < count:
@@ -168,7 +173,7 @@ def _shuffle(op: str, mask: Expr, value: Expr, lane: Expr | int, warp: int) -> E
 
 
 def _mask(threads: int, warp: int) -> Expr:
-    """The lanes that take part: all that there are. Those a last warp lacks count as ended."""
+    """The mask of all existing lanes; lanes that a partial warp lacks count as exited."""
     return const((1 << min(threads, warp)) - 1, _UINT32)
 
 

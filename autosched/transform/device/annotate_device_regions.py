@@ -1,4 +1,4 @@
-"""AnnotateDeviceRegions: marks what runs on the GPU, one region per launch.
+"""AnnotateDeviceRegions: mark the code that runs on the GPU, one region per launch.
 
 before:
     def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
@@ -33,9 +33,9 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class AnnotateDeviceRegions(FunctionPass):
-    """Wraps each outermost thread axis in an attribute `target` with the kind of device.
+    """Wrap each outermost thread axis in an attribute `target` with the kind of device.
 
-    Regions that have one already stay as they are, and what is inside them.
+    Regions that already have such an attribute stay as they are, with everything inside them.
     """
 
     name: ClassVar[str] = "AnnotateDeviceRegions"

@@ -1,4 +1,4 @@
-"""InferFragment: shape and layout of tensor core fragments, read off the calls that fill them.
+"""InferFragment: derive shape and layout of tensor core fragments from the calls that fill them.
 
 before:
     def main():
@@ -64,11 +64,12 @@ _WITH_LAYOUT = ("wmma.matrix_a", "wmma.matrix_b")
 
 @dataclass(frozen=True)
 class InferFragment(FunctionPass):
-    """Puts attributes fragment_shape ("m, n, k") and fragment_layout around fragments' allocations.
+    """Put the attributes fragment_shape ("m, n, k") and fragment_layout around allocations.
 
-    What is loaded into matrix_a or matrix_b has the layout of the load; what is filled counts as
-    row_major. Raises ScheduleError for a fragment with two shapes or layouts, for one that is
-    multiplied without being filled or loaded, and for a multiplication of different shapes.
+    A fragment loaded into matrix_a or matrix_b has the layout of the load; a fragment that is
+    filled counts as row_major. Raises ScheduleError for a fragment with two shapes or layouts, for
+    one that is multiplied without being filled or loaded, and for a multiplication of different
+    shapes.
     """
 
     name: ClassVar[str] = "InferFragment"
@@ -98,7 +99,7 @@ class _Fragments:
         self.known: dict[Var, _Fragment] = {}
 
     def note(self, call: Call) -> None:
-        """What a call says about its fragment."""
+        """Record shape and layout of the fragment that `call` loads, stores or fills."""
         if len(call.args) != _ARGUMENTS[call.op]:
             self._fail(
                 f"{call.op} takes {_ARGUMENTS[call.op]} arguments, found {len(call.args)}: {call!r}"
@@ -118,7 +119,7 @@ class _Fragments:
             self._fail(f"fragment {data.name} has the layouts {old.layout} and {new.layout}")
 
     def check(self, call: Call) -> None:
-        """Raises ScheduleError unless all fragments of a multiplication have one known shape."""
+        """Raise ScheduleError unless all fragments of a multiplication have one known shape."""
         shapes: dict[str, tuple[int, ...]] = {}
         for k in (0, 2, 4, 6):
             data = self._fragment(call, k)

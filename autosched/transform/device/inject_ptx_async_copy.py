@@ -1,4 +1,4 @@
-"""InjectPTXAsyncCopy: copies marked as asynchronous become the instruction cp.async.
+"""InjectPTXAsyncCopy: turn copies marked as asynchronous into the instruction cp.async.
 
 before:
     def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
@@ -20,7 +20,7 @@ after:
         tvm_storage_sync("shared")
         B[threadIdx.x] = S[127 - threadIdx.x]
 
-What is no copy of 4, 8 or 16 bytes from global memory is stored as before, at once:
+A store that does not copy 4, 8 or 16 bytes from global memory stays synchronous:
 
 before:
     def main(A: Buffer((32,), float16), B: Buffer((32,), float16)):
@@ -62,13 +62,13 @@ _SHARED = ("shared", "shared.dyn")
 
 @dataclass(frozen=True)
 class InjectPTXAsyncCopy(FunctionPass):
-    """Makes ptx_cp_async of the stores inside attributes `async_scope`, which disappear.
+    """Turn the stores inside attributes `async_scope` into ptx_cp_async, and remove the attributes.
 
-    A store is one when it copies 4, 8 or 16 bytes that lie together, aligned, from global to shared
-    memory, or, where a condition does not hold, zeros. Others stay stores. What commits and waits
-    for copies is not touched. So it is inside the attributes of InjectSoftwarePipeline; with
-    `by_config`, and without `tir.use_async_copy` in the context, only there. Raises ScheduleError
-    for an async_scope in another one.
+    A store is converted if it copies 4, 8 or 16 consecutive, aligned bytes from global to shared
+    memory, or zeros if a condition does not hold. Other stores stay. Commits and waits are not
+    changed. The same happens inside the attributes of InjectSoftwarePipeline; with `by_config`, and
+    without `tir.use_async_copy` in the context, only there. Raises ScheduleError for an async_scope
+    inside another one.
     """
 
     name: ClassVar[str] = "InjectPTXAsyncCopy"
@@ -94,7 +94,7 @@ class InjectPTXAsyncCopy(FunctionPass):
 
 
 def _copy(s: BufferStore) -> Stmt | None:
-    """The asynchronous copy that does what `s` does; None where there is none."""
+    """The asynchronous copy equivalent to `s`; None if there is none."""
     if s.buffer.scope not in _SHARED or s.predicate is not None:
         return None
     load, condition = _source(s.value)
@@ -113,14 +113,14 @@ def _copy(s: BufferStore) -> Stmt | None:
         return None
     for buffer, first in ((s.buffer, to), (load.buffer, at)):
         if lanes > 1 and not is_aligned(buffer, Ramp(first, const(1), lanes)):
-            return None  # the instruction refuses addresses that are no multiples of its size
+            return None  # the instruction requires addresses that are multiples of its size
     to = to if s.buffer.elem_offset is None else add(to, s.buffer.elem_offset)
     at = at if load.buffer.elem_offset is None else add(at, load.buffer.elem_offset)
     memory = s.buffer.data
     if memory.element is not None and memory.element is not dtype:
         if memory.element is not DType("uint8"):
             return None
-        to = mul(to, dtype.bytes)  # offsets into memory of bytes count bytes
+        to = mul(to, dtype.bytes)  # offsets into byte memory are in bytes
     arguments: tuple[Expr, ...] = (memory, to, load.buffer.data, at, const(lanes * dtype.bytes))
     if condition is not None:
         arguments = (*arguments, condition)
@@ -128,7 +128,10 @@ def _copy(s: BufferStore) -> Stmt | None:
 
 
 def _source(value: Expr) -> tuple[BufferLoad | None, Expr | None]:
-    """What is copied, and under which condition: zeros where it does not hold."""
+    """The load that is copied and its condition; zeros are copied if that does not hold.
+
+    (None, None) for a value that is no such copy.
+    """
     match value:
         case BufferLoad():
             return value, None
@@ -139,7 +142,7 @@ def _source(value: Expr) -> tuple[BufferLoad | None, Expr | None]:
 
 
 def _is_zero(e: Expr) -> bool:
-    """True for the zero whose bytes are all zero: not for -0.0."""
+    """True for a zero whose bytes are all zero, which excludes -0.0."""
     if isinstance(e, Broadcast):
         return _is_zero(e.value)
     if isinstance(e, FloatImm):
@@ -148,7 +151,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _first(index: Expr) -> Expr | None:
-    """The first element of consecutive ones at `index`; None where they are none."""
+    """The first of consecutive elements at `index`; None if they are not consecutive."""
     if index.dtype.lanes == 1:
         return index
     match index:

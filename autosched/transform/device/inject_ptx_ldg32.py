@@ -1,4 +1,4 @@
-"""InjectPTXLDG32: guarded loads of 4 bytes into local memory become one instruction with a guard.
+"""InjectPTXLDG32: guarded loads of 4 bytes into local memory become one guarded instruction.
 
 before:
     def main(G: Buffer((32,), float32), B: Buffer((64,), float32)):
@@ -19,7 +19,7 @@ after:
         ptx_ldg32(L, predicate[0], G[addr[0]], addr[1], dtype=float32)
         B[threadIdx.x] = L[0]
 
-The value may stand on the other side:
+The load may be the other arm:
 
 before:
     def main(G: Buffer((64,), int32), B: Buffer((64,), int32), n: int32):
@@ -40,7 +40,7 @@ after:
         ptx_ldg32(L, predicate[0], G[addr[0]], addr[1], dtype=int32)
         B[threadIdx.x] = L[0]
 
-Memory that the kernel also writes is loaded as before, since the instruction may see old values:
+Loads of memory that the kernel also writes stay, because the instruction may read old values:
 
 before:
     def main(G: Buffer((64,), float32)):
@@ -83,10 +83,10 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class InjectPTXLDG32(FunctionPass):
-    """Makes ptx_ldg32 of stores `L[j] = if_then_else(p, G[k], constant)`.
+    """Turn stores `L[j] = if_then_else(p, G[k], constant)` into ptx_ldg32.
 
-    L is local, G global and not written in the kernel, the element a scalar of 4 bytes, and k safe
-    to compute where p does not hold. With `enable` off, or with `by_config` and without
+    L must be local, G global and not written in the kernel, the element a scalar of 4 bytes, and k
+    safe to compute where p does not hold. With `enable` off, or with `by_config` and without
     `tir.ptx_ldg32` in the context, nothing changes. Raises ScheduleError for a function whose
     target is not cuda.
     """
@@ -115,7 +115,7 @@ class InjectPTXLDG32(FunctionPass):
 
 
 def _with_loads(kernel: AttrStmt) -> Stmt:
-    """`kernel` with the instruction where it can be; itself where it cannot."""
+    """`kernel` with the instruction where it is possible; `kernel` itself if it is nowhere."""
     written = _written(kernel)
     addresses = Buffer(pointer("addr", int32, "local"), int32, (const(2),), name="addr")
     guard = Buffer(pointer("predicate", bool_, "local"), bool_, (const(1),), name="predicate")
@@ -137,7 +137,7 @@ def _with_loads(kernel: AttrStmt) -> Stmt:
 
 
 def _written(kernel: Stmt) -> set[Var]:
-    """The pointers that a kernel stores through, or gives to a call."""
+    """The pointers that a kernel stores through or passes to a call."""
     found: set[Var] = set()
     for s in stmts(kernel):
         if isinstance(s, BufferStore):
@@ -152,7 +152,7 @@ def _written(kernel: Stmt) -> set[Var]:
 
 
 def _guarded(s: BufferStore, written: set[Var]) -> tuple[Expr, BufferLoad, Expr] | None:
-    """(condition, load, value without it) of a store that the instruction can make."""
+    """(condition, load, value otherwise) of a store that the instruction can do, else None."""
     if s.buffer.scope != "local" or s.predicate is not None or len(s.indices) != 1:
         return None
     if s.buffer.strides:
@@ -177,7 +177,7 @@ def _guarded(s: BufferStore, written: set[Var]) -> tuple[Expr, BufferLoad, Expr]
 
 
 def _is_safe(index: Expr) -> bool:
-    """True when `index` may be computed where the condition does not hold."""
+    """True if `index` may be computed where the condition does not hold."""
     return not any(
         isinstance(e, BufferLoad | Call)
         or (isinstance(e, Div | Mod | FloorDiv | FloorMod) and not isinstance(e.b, IntImm))

@@ -1,4 +1,4 @@
-"""InjectSoftwarePipeline: tiles in shared memory are filled iterations before they are used.
+"""InjectSoftwarePipeline: fill tiles in shared memory some iterations before they are used.
 
 before:
     def main(A: Buffer((256,), float32), B: Buffer((256,), float32)):
@@ -60,23 +60,24 @@ from autosched.transform.storage.widen_allocate import widen_allocate
 
 KEY = "pragma_software_pipeline"
 COPIES = "pipelined_copies"
-"""The attribute around the fills, whose copies InjectPTXAsyncCopy makes asynchronous."""
+"""The attribute around the fills; InjectPTXAsyncCopy makes the copies in it asynchronous."""
 _SHARED = ("shared", "shared.dyn")
 
 
 @dataclass(frozen=True)
 class InjectSoftwarePipeline(FunctionPass):
-    """Carries out the pragma `software_pipeline` on a serial loop that fills shared memory.
+    """Apply the pragma `software_pipeline` to a serial loop that fills shared memory.
 
-    Its value is the number of stages: of so many iterations the tiles have room at once, and the
-    fill runs one iteration less ahead. The tiles are what the loop's body allocates in shared
-    memory; statements that store to them must come first in it, and share with the others no other
-    memory that one of them writes. One barrier for each iteration suffices: it stands behind
-    everyone's last use of the tile that is filled next. Products of a warpgroup (wgmma) go on while
-    the next iteration begins, with three stages and more, where nothing else in the loop uses their
-    sums: a tile is then filled again one iteration later, so that the fill runs two iterations less
-    ahead. With one stage, or one iteration, nothing changes but that the pragma disappears. Raises
-    ScheduleError where the loop has no such shape.
+    The value of the pragma is the number n of stages: the tiles get room for n iterations, and the
+    fill runs n - 1 iterations ahead. The tiles are the shared memory that the loop's body
+    allocates. The statements that store to them must come first in the body, and must share with
+    the others no other memory that one of them writes. One barrier per iteration suffices: it
+    follows every thread's last use of the tile that is filled next.
+
+    Products of a warpgroup (wgmma) stay in flight while the next iteration begins, if there are at
+    least three stages and nothing else in the loop uses their sums. A tile is then refilled one
+    iteration later, so the fill runs n - 2 iterations ahead. With one stage, or one iteration, only
+    the pragma is removed. Raises ScheduleError for any other loop.
     """
 
     name: ClassVar[str] = "InjectSoftwarePipeline"
@@ -128,7 +129,7 @@ class _Pipeline:
         self.tiles: list[Allocate] = []
 
     def result(self) -> Stmt:
-        """The loop, what is filled before it, and the tiles' memory around both."""
+        """The prologue that fills tiles and the loop, inside the allocations of the tiles."""
         parts = self._parts(self.loop.body)
         own = {tile.buffer_var for tile in self.tiles}
         count = next((k for k, s in enumerate(parts) if not _stores_to(s, own)), len(parts))
@@ -151,7 +152,7 @@ class _Pipeline:
         raise ScheduleError(f"InjectSoftwarePipeline: {self.function}: the loop {name} {problem}")
 
     def _parts(self, s: Stmt) -> list[Stmt]:
-        """The statements of the body in order; allocations of shared memory are taken out."""
+        """The statements of the body in order; allocations of shared memory go to `tiles`."""
         match s:
             case SeqStmt():
                 return [part for inner in s.stmts for part in self._parts(inner)]
@@ -161,7 +162,7 @@ class _Pipeline:
         return [s]
 
     def _around(self, s: Stmt) -> Stmt:
-        """The pipeline for the body inside the tiles' allocations."""
+        """Build the pipeline for the body inside of the tiles' allocations."""
         if isinstance(s, Allocate) and any(s.buffer_var is t.buffer_var for t in self.tiles):
             return s.with_(body=self._around(s.body))
         assert isinstance(s, SeqStmt)
@@ -197,7 +198,7 @@ _PRODUCTS_DONE = Evaluate(Call(int32, "ptx_wgmma_wait", (IntImm(0),)))
 
 
 def _may_go_on(parts: Sequence[Stmt]) -> bool:
-    """Whether `parts` begin products of a warpgroup whose sums they use for nothing else."""
+    """Whether `parts` start products of a warpgroup whose sums nothing else in them uses."""
     exprs = [e for part in parts for e in all_exprs(part)]
     products = [e for e in exprs if isinstance(e, Call) and e.op == "ptx_wgmma"]
     sums = {e.args[WGMMA_SUMS] for e in products}
@@ -206,7 +207,7 @@ def _may_go_on(parts: Sequence[Stmt]) -> bool:
 
 
 def _going_on(s: Stmt) -> Stmt:
-    """`s` that does not wait for the last group of products that it begins."""
+    """`s` without waiting for the last group of products that it starts."""
 
     def one_pending(e: Expr) -> Expr:
         if not isinstance(e, Call) or e.op != "ptx_wgmma":
@@ -219,12 +220,12 @@ def _going_on(s: Stmt) -> Stmt:
 
 
 def _wait(newest: int) -> Stmt:
-    """All groups of copies have arrived but the `newest`."""
+    """Wait until all groups of copies have arrived except the `newest` latest ones."""
     return Evaluate(Call(int32, "ptx_wait_group", (const(newest),)))
 
 
 def _stored(parts: Sequence[Stmt]) -> set[Var]:
-    """The memory that is stored to."""
+    """The pointers that `parts` store to."""
     return {x.buffer.data for s in parts for x in stmts(s) if isinstance(x, BufferStore)}
 
 

@@ -1,4 +1,4 @@
-"""InjectVirtualThread: virtual threads become repeated statements."""
+"""InjectVirtualThread: repeat the statements that depend on a virtual thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_COPIES = 16
 
 @dataclass(frozen=True)
 class InjectVirtualThread(FunctionPass):
-    """Repeats what depends on a virtual thread.
+    """Repeat the statements that depend on a virtual thread, once for each thread.
 
     before:
         def main(A: Buffer((8,), float32), B: Buffer((8,), float32)):
@@ -56,10 +56,10 @@ class InjectVirtualThread(FunctionPass):
                 B[i] = b[3 - i]
                 B[i + 4] = b[7 - i]
 
-    Allocations that hold different values in different virtual threads get one part for each; those
-    that do not are shared (never shared for the tag cthread). The smallest statements that depend
-    on the thread are repeated: written out when they hold no loop and there are fewer than 16
-    threads, else in a serial loop `vx.s`. Raises ScheduleError when the number of threads is not a
+    Allocations whose contents depend on the virtual thread get one part per thread; others are
+    shared (never for the tag cthread). The smallest statements that depend on the thread are
+    repeated. They are written out if they contain no loop and there are fewer than 16 threads,
+    else put into a serial loop `vx.s`. Raises ScheduleError if the number of threads is not
     constant.
     """
 
@@ -90,7 +90,7 @@ def _inject(s: Stmt) -> Stmt:
 
 
 def touched_variables(body: Stmt, var: Var) -> set[Var]:
-    """Variables and pointers whose value or contents depend on `var`, which is among them."""
+    """The variables and pointers whose value or contents depend on `var`, including `var`."""
     touched = {var}
     users: dict[Var, list[Var]] = {}
 
@@ -122,7 +122,7 @@ def touched_variables(body: Stmt, var: Var) -> set[Var]:
 
 
 def _variables(exprs: Iterable[Expr]) -> set[Var]:
-    """Variables in the expressions, with the pointers they load from."""
+    """The variables in the expressions, and the pointers they load from."""
     found: set[Var] = set()
     for root in exprs:
         for e in pre_order(root):
@@ -134,7 +134,7 @@ def _variables(exprs: Iterable[Expr]) -> set[Var]:
 
 
 def _written(value: Expr) -> set[Var]:
-    """Pointers that calls in `value` may write through."""
+    """The pointers that calls in `value` may write through."""
     found: set[Var] = set()
     for e in pre_order(value):
         if isinstance(e, Call) and e.op == "tvm_access_ptr":
@@ -150,7 +150,7 @@ def _written(value: Expr) -> set[Var]:
 
 
 class _Injector:
-    """Repeats the smallest statements of one virtual thread's body that depend on it."""
+    """Repeats the smallest statements that depend on one virtual thread."""
 
     def __init__(self, var: Var, count: int, touched: set[Var], shares: bool) -> None:
         self._var = var
@@ -161,7 +161,7 @@ class _Injector:
         self._loop_depth = 0
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` with everything that depends on the thread repeated."""
+        """`s` with every statement that depends on the thread repeated."""
         if self._injected:
             return self._inside(s)
         if self._depends(direct_exprs(s)) or self._stores(s):

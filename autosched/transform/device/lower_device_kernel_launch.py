@@ -1,4 +1,4 @@
-"""LowerDeviceKernelLaunch: the sizes of a launch go to where the kernel is called.
+"""LowerDeviceKernelLaunch: pass the launch sizes of a kernel at its call.
 
 before:
     def main(A: Buffer((64,), float32), n: int32):
@@ -44,13 +44,13 @@ DYNAMIC_SHARED = "tir.use_dyn_shared_memory"
 
 @dataclass(frozen=True)
 class LowerDeviceKernelLaunch(ModulePass):
-    """Marks called kernels as such and adds what a launch needs to their calls.
+    """Mark the kernels that are called, and add the launch arguments to their calls.
 
     A call gets the extents of the kernel's thread axes, in the order in which they appear in it,
     and the bytes of its dynamic shared memory. A kernel gets `calling_conv` 2 and
     `tir.kernel_launch_params`, the tags that say what the added arguments are. Raises ScheduleError
-    for a kernel with several allocations of dynamic shared memory and for a call whose arguments
-    are not as many as the kernel's parameters.
+    for a kernel with several allocations of dynamic shared memory, and for a call whose number of
+    arguments differs from the kernel's number of parameters.
     """
 
     name: ClassVar[str] = "LowerDeviceKernelLaunch"
@@ -74,14 +74,14 @@ Launch = dict[str, Expr]
 
 
 def kernel_call(s: Stmt) -> Call | None:
-    """The call of a function of the module that `s` is, or None."""
+    """The call of a function of the module if `s` is one, else None."""
     if isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "call_packed":
         return s.value
     return None
 
 
 def _called(func: PrimFunc) -> Iterator[str]:
-    """The names of what the function calls."""
+    """The names of the functions that `func` calls."""
     for s in stmts(func.body):
         call = kernel_call(s)
         if call is not None and isinstance(call.args[0], StringImm):
@@ -89,7 +89,7 @@ def _called(func: PrimFunc) -> Iterator[str]:
 
 
 def _launch(name: str, kernel: PrimFunc) -> Launch:
-    """The tags and values of a kernel's launch, in the kernel's own variables."""
+    """The tags and values of a kernel's launch, in terms of the kernel's own variables."""
     found: Launch = {}
     dynamic: list[Allocate] = []
     for s in stmts(kernel.body):

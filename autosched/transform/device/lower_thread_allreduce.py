@@ -1,6 +1,6 @@
 """LowerThreadAllreduce: reductions across the threads of a block become shuffles and barriers.
 
-Within a warp, values are handed from lane to lane:
+Within a warp, values are shuffled from lane to lane:
 
 before:
     def main(A: Buffer((8,), float32), B: Buffer((1,), float32)):
@@ -25,8 +25,8 @@ after:
         if threadIdx.x == 0:
             B[0] = R[0]
 
-Small types go through shared memory, in a tree; so do reductions that fit no warp, until one of
-their steps does:
+Small types are reduced by a tree in shared memory. So are reductions that do not fit into a warp,
+down to the steps that do:
 
 before:
     def main(A: Buffer((4,), int8), B: Buffer((1,), int8)):
@@ -89,13 +89,14 @@ _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 @dataclass(frozen=True)
 class LowerThreadAllreduce(FunctionPass):
-    """Lowers tvm_thread_allreduce for warps of `warp_size` threads, `max_threads` to a block.
+    """Lower tvm_thread_allreduce to shuffles within warps or trees in shared memory.
 
-    Every thread gets the result. Shuffles are used for values of 32 and 64 bits when the threads
-    that reduce are neighbours and a part of a warp, a warp, or up to `warp_size` whole warps; else
-    a tree in shared memory. A result that is kept in another type, as bool is in int8
-    (`bool(R[0])`), is reduced in that one. Raises ScheduleError for thread axes whose extent is not
-    constant and for a reduction that not all threads of a block reach.
+    Warps have `warp_size` threads, blocks at most `max_threads`. Every thread gets the result.
+    Shuffles are used for values of 32 and 64 bits if the reducing threads are neighbours and form
+    part of a warp, a warp, or up to `warp_size` whole warps; otherwise a tree in shared memory is
+    used. A result that is stored in another type, as bool is in int8 (`bool(R[0])`), is reduced in
+    that type. Raises ScheduleError for thread axes whose extent is not constant, and for a
+    reduction that not all threads of a block reach.
     """
 
     name: ClassVar[str] = "LowerThreadAllreduce"
@@ -145,7 +146,7 @@ class _Lower:
         if outermost:
             self.kernel = s
         if tag in _AXES:
-            # 0 stands for an extent that is not constant.
+            # 0 if the extent is not constant
             extent = s.value.value if isinstance(s.value, IntImm) else 0
             self.axes[tag] = (s.node.var, extent)
         new = map_children(s, self.stmt)
@@ -175,7 +176,7 @@ class _Lower:
     def _reduction(
         self, reducer: CommReducer, values: Sequence[Expr], targets: Sequence[Expr]
     ) -> Reduction:
-        """The reduction in the types that its targets have in memory: of bool in int8."""
+        """The reduction in the types that its targets have in memory: int8 for bool."""
         places: list[BufferLoad] = []
         for target in targets:
             place = target.value if isinstance(target, Cast) else target
@@ -199,7 +200,7 @@ class _Lower:
         return Reduction(reducer, _cast(stored, values), tuple(places))
 
     def _group(self, axes: Sequence[Expr]) -> Group:
-        """Who reduces with whom, from the axes named in the call."""
+        """Which threads reduce together, from the axes named in the call."""
         own = {var for var, _ in self.axes.values()}
         named = {axis for axis in axes if isinstance(axis, Var)}
         if not named <= own:
@@ -219,7 +220,10 @@ class _Lower:
         return Group(reduce_index, reduce_extent, group_index, groups, contiguous)
 
     def _check_axes(self) -> None:
-        """Every axis of the block must be known here: each of its threads takes part."""
+        """Raise ScheduleError unless all thread axes of the block are known here.
+
+        Their extents must be constant and not 0.
+        """
         assert self.kernel is not None
         for s in stmts(self.kernel):
             if isinstance(s, AttrStmt) and s.key == "thread_extent":
@@ -262,7 +266,7 @@ def _cast(dtypes: Sequence[DType], values: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def _number(axes: Sequence[tuple[Var, int]]) -> tuple[Expr, int]:
-    """The number of a thread among those along `axes`, the first fastest, and how many they are."""
+    """(linear index of a thread along `axes`, the first fastest; number of these threads)."""
     index: Expr = IntImm(0)
     stride = 1
     for var, extent in axes:

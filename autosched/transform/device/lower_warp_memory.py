@@ -1,4 +1,4 @@
-"""LowerWarpMemory: memory of a warp becomes memory of its threads, and shuffles between them.
+"""LowerWarpMemory: distribute the memory of a warp over its threads, and shuffle between them.
 
 before:
     def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
@@ -62,14 +62,14 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class LowerWarpMemory(FunctionPass):
-    """Deals the memory in scope `warp` out to the threads of warps of `warp_size`.
+    """Distribute memory of scope `warp` over the threads of warps of `warp_size`.
 
-    Each thread keeps what it stores: m neighbouring elements, where m is the factor of threadIdx.x
-    in the indices of all stores. What a thread loads of another one comes by a shuffle, so that all
-    threads must come to such a load. Raises ScheduleError where threadIdx.x has no constant extent
-    that divides a warp, where stores do not name their thread like that, where the part of a load
-    within a thread depends on the loading thread, and for other uses of the memory. With a
-    `warp_size` of 1 nothing changes.
+    Each thread keeps the elements that it stores: m consecutive ones, where m is the factor of
+    threadIdx.x in the indices of all stores. A load of another thread's element becomes a shuffle,
+    so all threads must reach such a load. Raises ScheduleError if threadIdx.x has no constant
+    extent that divides a warp, if a store does not name its thread in this form, if the offset of a
+    load within a thread's memory depends on the loading thread, and for other uses of the memory.
+    With a `warp_size` of 1 nothing changes.
     """
 
     name: ClassVar[str] = "LowerWarpMemory"
@@ -82,7 +82,7 @@ class LowerWarpMemory(FunctionPass):
 
 
 class _Finder:
-    """Finds the allocations, with the thread axes around them."""
+    """Finds the allocations, with the thread axes around and inside them."""
 
     def __init__(self, warp_size: int, func: PrimFunc) -> None:
         self.warp_size = warp_size
@@ -99,7 +99,7 @@ class _Finder:
 
 
 class _Dealer:
-    """Deals one allocation out."""
+    """Distributes one allocation over the threads."""
 
     def __init__(
         self, warp_size: int, func: PrimFunc, memory: Allocate, axes: Sequence[AttrStmt]
@@ -127,13 +127,13 @@ class _Dealer:
         self.buffers: dict[Buffer, Buffer] = {}
 
     def lowered(self) -> Stmt:
-        """The allocation, per thread, with its body."""
+        """The allocation per thread, with the rewritten body."""
         size = const(self.groups * self.each)
         return self.memory.with_(
             buffer_var=self.new, extents=(size,), body=self._stmt(self.memory.body)
         )
 
-    # -- what is known ------------------------------------------------------------------------
+    # -- analysis -----------------------------------------------------------------------------
 
     def _warp_index(self) -> tuple[Var, int]:
         found = {a.node.var: a.value for a in self.axes if _tag(a) == "threadIdx.x"}
@@ -153,7 +153,7 @@ class _Dealer:
         return prod(sizes)
 
     def _factor(self) -> int:
-        """The elements that lie together for each thread."""
+        """The number of consecutive elements that belong to each thread."""
         found: set[int] = set()
         for s in stmts(self.memory.body):
             if isinstance(s, BufferStore) and s.buffer.data is self.old:
@@ -187,7 +187,7 @@ class _Dealer:
         return index.base
 
     def _split(self, index: Expr) -> tuple[Expr, Expr]:
-        """Where in a thread's memory the element is, and which thread has it."""
+        """(offset in its thread's memory, thread that holds it) of the element `index`."""
         within = floormod(index, self.each)
         if self.groups == 1:
             local, source = within, floordiv(index, self.each)

@@ -1,6 +1,6 @@
-"""MergeSharedMemoryAllocations: one allocation of shared memory for a kernel.
+"""MergeSharedMemoryAllocations: merge the shared memory of a kernel into one allocation.
 
-What is not in use at the same time shares its bytes:
+Buffers that are not in use at the same time share bytes:
 
 before:
     def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
@@ -28,7 +28,7 @@ after:
         tvm_storage_sync("shared.dyn")
         B[threadIdx.x] = B[threadIdx.x] + T[threadIdx.x % 64]
 
-What is, lies side by side:
+Buffers that are in use at the same time lie side by side:
 
 before:
     def main(A: Buffer((128,), float32), B: Buffer((128,), float32)):
@@ -112,16 +112,16 @@ _BYTE = DType("uint8")
 
 @dataclass(frozen=True)
 class MergeSharedMemoryAllocations(FunctionPass):
-    """Puts the allocations in shared.dyn, and with `static` those in shared, into one of bytes.
+    """Merge the allocations in shared.dyn, and with `static` those in shared, into one of bytes.
 
-    Memory is shared by what is in use at different times (`shared_liveness.py`). That moves the
-    accesses of different buffers to one place, so with `static` ThreadSync must have run with
-    `merged`. Every buffer begins at a multiple of `alignment` bytes, or of a longer element, and
-    all of the memory is a whole number of each kind of element. `planner` says how places are
-    found: first_fit, best_fit, or auto for the better of both. A kernel that has one allocation
-    stays as it is. With `by_config`, static memory is merged where that saves bytes and no barrier
-    is missing then, unless `tir.merge_static_smem` is off. Raises ScheduleError for memory that is
-    not flat, and where a barrier is missing then with `static`.
+    Buffers that are in use at different times share memory (`shared_liveness.py`). This moves
+    accesses of different buffers to the same place, so with `static` ThreadSync must have run with
+    `merged`. Every buffer begins at a multiple of `alignment` bytes and of its element size. The
+    total is a whole number of elements of each type. `planner` selects the placement: first_fit,
+    best_fit, or auto for the better of both. A kernel with one allocation stays as it is. With
+    `by_config`, static memory is merged if that saves bytes and then no barrier is missing, unless
+    `tir.merge_static_smem` is off. Raises ScheduleError for memory that is not flat, and, with
+    `static`, if a barrier is missing after merging.
     """
 
     name: ClassVar[str] = "MergeSharedMemoryAllocations"
@@ -155,7 +155,7 @@ class MergeSharedMemoryAllocations(FunctionPass):
 
 
 def _has_its_barriers(kernel: Stmt, function: str) -> bool:
-    """Whether no barrier is missing in a kernel whose static memory was merged."""
+    """Whether a kernel whose static memory was merged has all the barriers that it needs."""
     assert isinstance(kernel, AttrStmt)
     try:
         return not missing_barriers(kernel, "shared", function)
@@ -203,14 +203,14 @@ def _as_is(body: Stmt) -> Stmt:
 
 
 def _below_threads(s: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
-    """`fn` applied below the thread attributes at the beginning of a kernel."""
+    """Apply `fn` to the body below the thread attributes at the start of a kernel."""
     if isinstance(s, AttrStmt) and s.key == "thread_extent":
         return s.with_(body=_below_threads(s.body, fn))
     return fn(s)
 
 
 def _bound(kernel: Stmt) -> set[Var]:
-    """The scalars that a kernel binds."""
+    """The scalar variables that a kernel binds."""
     found: set[Var] = set()
     for s in stmts(kernel):
         if isinstance(s, For):
@@ -274,20 +274,20 @@ class _Rewriter:
                     return Call(e.dtype, e.op, (kind, self.memory, at, *map(self.expr, rest)))
             case Call(op="ptx_cp_async", args=(Var() as data, offset, *rest)):
                 if data in self.old:
-                    # Offsets into memory of bytes count bytes.
+                    # Offsets into byte memory are in bytes.
                     own = const(e.dtype.bytes)
                     at = add(mul(self.expr(offset), own), self.offsets[data])
                     return Call(e.dtype, e.op, (self.memory, at, *map(self.expr, rest)))
         return map_expr_children(e, self.expr)
 
     def _address(self, data: Var) -> Expr:
-        """The pointer itself: the address of its first element."""
+        """The address of the first element of `data`, for a pointer used by itself."""
         dtype = data.element or _BYTE
         view = Buffer(self.memory, dtype, (const(1),), name=data.name)
         return Call(handle, "address_of", (BufferLoad(view, (self._elements(data, dtype),)),))
 
     def _elements(self, data: Var, dtype: DType) -> Expr:
-        """Where `data` begins, in elements of `dtype`."""
+        """The start of `data` in `memory`, in elements of `dtype`."""
         return floordiv(self.offsets[data], bytes_of(dtype))
 
     def _view(self, buffer: Buffer) -> Buffer:

@@ -1,4 +1,4 @@
-"""Memory under another pointer: statements with the variables that point to it replaced."""
+"""Replacement of the pointers to memory in statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autosched.tir.walk import map_children, map_expr_children, map_exprs
 
 
 def replace_pointers(s: Stmt, table: Mapping[Var, Var]) -> Stmt:
-    """`s` with the pointers of `table` replaced, in allocations, buffers, attributes and calls."""
+    """Replace the pointers of `table` in allocations, buffers, attributes and calls of `s`."""
     return _Replacer(table).stmt(s)
 
 

@@ -1,4 +1,4 @@
-"""Where the buffers of a kernel's shared memory lie when they are one allocation."""
+"""The layout of a kernel's shared memory when its buffers are merged into one allocation."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PLANNER = "auto"
 def merged_bytes(
     kernel: Stmt, scope: str, alignment: int = ALIGNMENT, planner: str = PLANNER
 ) -> int:
-    """The bytes of memory in `scope` that a kernel needs when its buffers share.
+    """The bytes of memory in `scope` that a kernel needs if its buffers share memory.
 
-    Sizes that are not constant count as nothing.
+    Allocations without a constant size count as 0.
     """
     return plan_layout(kernel, scope, alignment, planner).total
 
 
 def saves_bytes(kernel: Stmt, scope: str) -> bool:
-    """Whether a kernel needs less memory in `scope` when its buffers share."""
+    """Whether sharing memory reduces the bytes that a kernel needs in `scope`."""
     own = allocations(kernel, scope)
     sizes = [e.value for s in own for e in s.extents if isinstance(e, IntImm)]
     if len(own) < 2 or len(sizes) < sum(len(s.extents) for s in own):
@@ -41,9 +41,13 @@ def saves_bytes(kernel: Stmt, scope: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The byte at which each buffer begins, and the bytes of all; `symbolic` ones come behind."""
+    """The byte offset of each buffer, and the total in bytes.
 
-    offsets: dict[Var, int]  # of what has a constant size and is used
+    `offsets` holds the buffers that are used and have a constant size. `symbolic` holds the used
+    allocations without one, which come behind the others.
+    """
+
+    offsets: dict[Var, int]  # buffers with a constant size
     total: int
     symbolic: dict[Var, Allocate]
 
@@ -55,7 +59,7 @@ def allocations(kernel: Stmt, scope: str) -> list[Allocate]:
 
 
 def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layout:
-    """Where the buffers in `scope` lie: each at a multiple of `alignment` and of its elements."""
+    """Place the buffers in `scope`, each at a multiple of `alignment` and of its element size."""
     sizes: dict[Var, int] = {}
     symbolic: dict[Var, Allocate] = {}
     for s in allocations(kernel, scope):
@@ -87,18 +91,18 @@ def plan_layout(kernel: Stmt, scope: str, alignment: int, planner: str) -> Layou
 
 
 def product_tiles(kernel: Stmt) -> set[Expr]:
-    """The memory whose tiles wgmma reads, which begin where eight of their rows do."""
+    """The pointers to tiles that wgmma reads; these are aligned to eight of their rows."""
     products = (e for e in all_exprs(kernel) if isinstance(e, Call) and e.op == "ptx_wgmma")
     return {e.args[k] for e in products for k in WGMMA_TILES}
 
 
 def bytes_of(dtype: DType) -> int:
-    """The bytes of a value, all lanes of it."""
+    """The bytes of a value with all its lanes."""
     return dtype.bytes * dtype.lanes
 
 
 def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
-    """The types as which each allocation is accessed."""
+    """The element types with which each allocation is accessed."""
     found: dict[Var, set[DType]] = {}
     for s in stmts(kernel):
         if isinstance(s, Allocate) and s.buffer_var.scope == scope:
@@ -116,11 +120,11 @@ def elements_of(kernel: Stmt, scope: str) -> dict[Var, set[DType]]:
 
 
 def unit_of(elements: dict[Var, set[DType]]) -> int:
-    """The bytes that are a whole number of each kind of element."""
+    """The least number of bytes that holds a whole number of elements of each type."""
     return lcm(*(bytes_of(dtype) for kinds in elements.values() for dtype in kinds))
 
 
 def alignment_of(elements: set[DType], least: int) -> int:
-    """A multiple of `least` and of each element, and of the power of two that holds one."""
+    """A multiple of `least`, of each element size, and of the next power of two of each size."""
     sizes = [bytes_of(dtype) for dtype in elements]
     return lcm(least, *sizes, *(1 << (size - 1).bit_length() for size in sizes))

@@ -1,9 +1,10 @@
-"""How long the shared memory of a kernel is in use: an interval of places in its code per pointer.
+"""Liveness of a kernel's shared memory: one interval of program places per pointer.
 
-A statement that touches one of the pointers is a place; so are the beginning and the end of loops
-and conditions. A loop carries what it does not surely write anew before it reads it: then the
-memory is in use for all of the loop. So is what one case of a condition touches that other threads
-take the other case of, for all of the condition: they are in both at once.
+Each statement that accesses one of the pointers is a place, and so are the beginning and the end of
+loops and conditions. Memory is in use during a whole loop unless all its accesses are inside the
+loop and each iteration surely makes the same ones: otherwise the loop may carry values. Memory
+accessed in one branch of a condition that threads may decide differently is in use during both
+branches, because other threads run the other branch at the same time.
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ class Interval:
     last: int
 
     def meets(self, other: Interval) -> bool:
-        """True when a place belongs to both."""
+        """True if the two intervals have a place in common."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(slots=True, eq=False)
 class _Scope:
-    """A loop or condition: what is decided at its head, what is written inside a loop.
+    """A loop or condition.
 
-    `cases` says whether a condition has two.
+    `begin` and `end` are its places, `conditions` the expressions at its head, and `loop` the
+    statement if it is a loop. `cases` says whether a condition has two branches. `written` holds
+    the pointers written inside.
     """
 
     begin: int
@@ -58,9 +61,11 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """An access at a place; `decisive` say whether and where, `outside` is its allocation's depth.
+    """An access at a place.
 
-    `scopes` are those around it, the outermost first.
+    `scopes` are the scopes around it, the outermost first. `decisive` are the expressions that
+    decide whether it happens and on which elements. `outside` is the number of scopes around the
+    allocation.
     """
 
     place: int
@@ -70,7 +75,7 @@ class _Touch:
 
 
 def live_intervals(kernel: Stmt, pointers: Collection[Var]) -> dict[Var, Interval]:
-    """The interval of each of `pointers`, which are allocated in `kernel`; none for unused ones."""
+    """The interval of each of `pointers`, all allocated in `kernel`; unused ones are left out."""
     walk = _Walk(pointers)
     walk.stmt(kernel)
     return {data: walk.interval(data) for data in pointers if walk.touches[data]}
@@ -82,7 +87,7 @@ class _Walk:
         self.place = 0
         self.scopes: list[_Scope] = []
         self.depth: dict[Var, int] = {}
-        self.threads: set[Var] = set()  # of a block, and what is made of them
+        self.threads: set[Var] = set()  # of a block, and variables that depend on them
         self.aliases: dict[Var, frozenset[Var]] = {}
         self.defined: dict[Var, tuple[int, tuple[Expr, ...]]] = {}
         self.flights: list[tuple[Var, int, tuple[_Scope, ...]]] = []
@@ -144,7 +149,7 @@ class _Walk:
         self._leaf((s.value,))
 
     def _wait(self, flying: Expr) -> None:
-        """Here all copies are complete but the `flying` newest groups."""
+        """Record a wait for all copies; waits that leave groups in flight are ignored."""
         if isinstance(flying, IntImm) and flying.value == 0:
             self.waits.append((self.place, tuple(self.scopes)))
 
@@ -169,7 +174,7 @@ class _Walk:
     def _leaf(
         self, exprs: Sequence[Expr], store: BufferStore | None = None, optional: bool = False
     ) -> None:
-        """A place for `exprs`; an `optional` one only where they touch one of the pointers."""
+        """Add a place for `exprs`; an `optional` one only if they access one of the pointers."""
         self.seen, self.touched = set(), False
         for e in exprs:
             self._expr(e, ())
@@ -183,10 +188,10 @@ class _Walk:
         if self.touched or not optional:
             self.place += 1
 
-    # -- touches ------------------------------------------------------------------------------
+    # -- accesses -----------------------------------------------------------------------------
 
     def _expr(self, e: Expr, guards: tuple[Expr, ...]) -> None:
-        """Notes what `e` touches; it is evaluated where `guards` hold."""
+        """Record the accesses of `e`, which is evaluated where `guards` hold."""
         if (e, guards) in self.seen:
             return
         self.seen.add((e, guards))
@@ -214,7 +219,7 @@ class _Walk:
             self._expr(child, guards)
 
     def _call(self, e: Call, guards: tuple[Expr, ...]) -> None:
-        """Everything that a call gets a pointer to counts as read and written."""
+        """Count all memory that a call gets a pointer to as read and written."""
         for argument in e.args:
             if isinstance(argument, Var) and argument.dtype.is_handle:
                 self._touch(argument, (*e.args, *guards), written=True)
@@ -254,7 +259,7 @@ class _Walk:
     # -- intervals ----------------------------------------------------------------------------
 
     def interval(self, data: Var) -> Interval:
-        """From the first place that needs the memory to the last one."""
+        """The interval from the first to the last place at which the memory is needed."""
         touches = self.touches[data]
         first = min(t.place for t in touches)
         last = max(t.place for t in touches)
@@ -281,7 +286,7 @@ class _Walk:
         return self.place, [s for s in scopes if s.loop]
 
     def _repeats(self, loop: _Scope, touches: Sequence[_Touch]) -> bool:
-        """True when each iteration of `loop` surely makes the same accesses."""
+        """True if each iteration of `loop` surely makes the same accesses."""
         for touch in touches:
             inner = touch.scopes[touch.scopes.index(loop) + 1 :]
             heads = [e for scope in inner for e in scope.conditions]
@@ -290,7 +295,7 @@ class _Walk:
         return True
 
     def _changes(self, e: Expr, loop: _Scope) -> bool:
-        """True when `e` may have other values in other iterations of `loop`."""
+        """True if `e` may have different values in different iterations of `loop`."""
         for part in pre_order(e):
             match part:
                 case BufferLoad():

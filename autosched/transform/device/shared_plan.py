@@ -1,4 +1,4 @@
-"""Where in one piece of memory each of several buffers lies, given when they are in use."""
+"""Placement of buffers in one piece of memory, given the intervals in which they are in use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from math import lcm
 from autosched.transform.device.shared_liveness import Interval
 
 _MATCH = 16
-"""A free piece is used again for what is at least this part of it."""
+"""A free piece is reused for requests of at least 1/16 of its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A buffer of `size` bytes at a multiple of `alignment`, in use for `live`."""
+    """A buffer of `size` bytes at a multiple of `alignment` bytes, in use during `live`."""
 
     name: str
     size: int
@@ -24,18 +24,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The byte at which each request begins, in their order, and the bytes of all."""
+    """The byte offset of each request, in the order of the requests, and the total in bytes."""
 
     offsets: tuple[int, ...]
     total: int
 
 
 def plan_memory(requests: Sequence[Request], planner: str = "auto") -> Plan:
-    """Offsets such that no two requests in use at one place overlap.
+    """Place the requests so that no two that are in use at the same time overlap.
 
-    `planner` is first_fit (largest first, each as low as it can), best_fit (in the order of first
-    use, into the smallest piece that is free) or auto, the better of both. Raises ValueError for
-    another one.
+    `planner` is first_fit (largest first, each at the lowest free offset), best_fit (in the order
+    of first use, each into the smallest free piece that fits) or auto, the better of both. Raises
+    ValueError for any other name.
     """
     if planner == "auto":
         return min((plan(requests) for plan in _PLANNERS.values()), key=lambda plan: plan.total)
@@ -46,7 +46,7 @@ def plan_memory(requests: Sequence[Request], planner: str = "auto") -> Plan:
 
 
 def align_up(value: int, alignment: int) -> int:
-    """The least multiple of `alignment` that is not below `value`."""
+    """The least multiple of `alignment` that is at least `value`."""
     return -(-value // alignment) * alignment
 
 
@@ -75,14 +75,14 @@ def _first_fit(requests: Sequence[Request]) -> Plan:
 class _Piece:
     size: int
     alignment: int
-    members: list[tuple[int, int]] = field(default_factory=list)  # request, byte in the piece
+    members: list[tuple[int, int]] = field(default_factory=list)  # request, byte offset in it
 
 
 def _best_fit(requests: Sequence[Request]) -> Plan:
     pieces: list[_Piece] = []
-    free: list[_Piece] = []  # the one freed first comes first
+    free: list[_Piece] = []  # in the order in which they became free
     holder: dict[int, _Piece] = {}
-    # At one place, what begins to be used comes before what ends.
+    # Live intervals include both ends, so at the same place a begin comes before an end.
     begins = [(r.live.first, 0, k) for k, r in enumerate(requests)]
     ends = [(r.live.last, 1, k) for k, r in enumerate(requests)]
     for _, is_end, k in sorted(begins + ends):
@@ -101,7 +101,7 @@ def _best_fit(requests: Sequence[Request]) -> Plan:
 
 
 def _take(own: Request, k: int, pieces: list[_Piece], free: list[_Piece]) -> _Piece:
-    """The piece that request k gets: a free one, several of them as one, or a new one."""
+    """The piece for request k: a free one, several free ones merged, or a new one."""
     size = align_up(own.size, own.alignment)
     fitting = [p for p in free if size <= p.size <= _MATCH * size]
     if fitting:

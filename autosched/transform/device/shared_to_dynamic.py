@@ -1,4 +1,4 @@
-"""SharedToDynamic: shared memory beyond what a kernel may declare is asked for at its launch.
+"""SharedToDynamic: request shared memory beyond the static limit of a kernel at its launch.
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -40,14 +40,17 @@ from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
 STATIC_BYTES = 49152
-"""What a kernel may declare on every GPU (CUDA C++ Programming Guide, compute capabilities)."""
+"""Static shared memory that a kernel may declare on every GPU, in bytes.
+
+Source: CUDA C++ Programming Guide, compute capabilities.
+"""
 
 
 @dataclass(frozen=True)
 class SharedToDynamic(FunctionPass):
-    """Makes all `shared` memory of a kernel `shared.dyn` where it is more than `static_bytes`.
+    """Make all `shared` memory of a kernel `shared.dyn` if it has more than `static_bytes`.
 
-    Raises ScheduleError where, merged, it is more than `limit` bytes (None: whatever it is).
+    Raises ScheduleError if the memory, once merged, has more than `limit` bytes (None: no limit).
     """
 
     name: ClassVar[str] = "SharedToDynamic"
@@ -74,13 +77,13 @@ class SharedToDynamic(FunctionPass):
 
 
 def dynamic_shared_bytes(kernel: Stmt) -> int:
-    """The bytes of shared memory of a kernel when all of it is dynamic, and merged."""
+    """The bytes of shared memory of a kernel if all of it is dynamic and merged."""
     dynamic = replace_pointers(kernel, _dynamic(kernel))
     return merged_bytes(dynamic, "shared.dyn")
 
 
 def static_shared_bytes(kernel: Stmt) -> int:
-    """The bytes of all allocations in `shared`; sizes that are not constant count as nothing."""
+    """The total bytes of allocations in `shared`; those without a constant size count as 0."""
     total = 0
     for s in stmts(kernel):
         if isinstance(s, Allocate) and s.buffer_var.scope == "shared":

@@ -1,11 +1,11 @@
-"""Parts of a buffer that iterations use in turns, as in a pipeline: are two accesses in one part?
+"""Proofs that two accesses touch different slots of a buffer that iterations use in turns.
 
 An index is (k + c) % n * size + rest, where the rests of both accesses are less than size apart.
-With the same k, those whose c differ by no multiple of n are in different parts, however many
-elements there are. And are they apart altogether: does one end before the other begins?
+With the same k, two accesses whose c differ by no multiple of n are in different slots, whatever
+the number of elements. A second proof shows that one access ends before the other begins.
 
-The two accesses are of different threads: k, and whatever else is taken to be the same in both, has
-no variable of a thread or of a loop inside one of the accesses, and reads no memory.
+The two accesses are made by different threads. Terms taken to be equal in both, such as k, have no
+variable of a thread or of a loop inside one of the accesses, and read no memory.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FAR = 1 << 62
 def in_other_slots(
     first: Place, second: Place, threads: Sequence[Span], loops: Mapping[Var, Span]
 ) -> bool:
-    """True when the places are in different parts of their memory in every iteration of `loops`."""
+    """True if the places are in different slots in every iteration of `loops`."""
     if not (_divides(first.index) and _divides(second.index)):
         return False
     around = [*threads, *loops.values()]
     own = _own(threads, first, second)
     a, b = (_slots(place.index, own) for place in (first, second))
     whole = _rest(first, (), around), _rest(second, (), around)
-    if whole[0][1] < whole[1][0] or whole[1][1] < whole[0][0]:  # buffers of merged memory
+    if whole[0][1] < whole[1][0] or whole[1][1] < whole[0][0]:  # different buffers of merged memory
         return True
     for mine, size in a.items():
         for other, same in b.items():
@@ -54,9 +54,10 @@ def apart(
     loops: Mapping[Var, Span],
     loop: Span | None,
 ) -> bool:
-    """True when all of one place lies before all of the other, however many elements there are.
+    """True if all of one access lies before all of the other, whatever the number of elements.
 
-    In the same iteration of the `loops` around both, or in different ones of `loop`.
+    The accesses are in the same iteration of the `loops` around both, or in different iterations of
+    `loop` if it is given.
     """
     assert first.place is not None and second.place is not None
     places = (first.place, first.guard), (second.place, second.guard)
@@ -80,7 +81,7 @@ def apart(
 
 
 def _own(threads: Sequence[Span], *places: Place) -> set[Var]:
-    """The variables that may have other values for one of the accesses than for the other."""
+    """The variables that may have different values in the two accesses."""
     inside = {span.var for place in places for span in place.inner}
     return {LANE} | {span.var for span in threads} | inside
 
@@ -90,7 +91,7 @@ def _is_common(e: Expr, own: set[Var]) -> bool:
 
 
 def _divides(e: Expr) -> bool:
-    """A quick look at whether there is a remainder in a sum."""
+    """True if the sum has a remainder among its terms: a cheap test."""
     return any(isinstance(_plain(term), FloorMod) for term in linear(_base(e))[1])
 
 
@@ -115,8 +116,11 @@ def _differ(mine: Expr, other: Expr) -> bool:
 
 
 def _counts_up(e: Expr) -> bool:
-    """True when `e` rounds down: of a remainder that rounds to zero, what is divided is a loop's
-    variable and a constant, none negative."""
+    """True if `e` rounds down, or is a truncating remainder of a non-negative value.
+
+    A truncating remainder must have a dividend that is a sum of loop variables with positive
+    factors and of a non-negative constant.
+    """
     if not isinstance(e, Mod):
         return True
     constant, terms = linear(e.a)
@@ -126,11 +130,11 @@ def _counts_up(e: Expr) -> bool:
 def _rest(
     place: Place, without: Collection[Expr], spans: list[Span], guard: Expr | None = None
 ) -> tuple[int, int]:
-    """The least and the largest value of the index, without some of its terms, where `guard` holds.
+    """The least and greatest value of the index, without the terms `without`, where `guard` holds.
 
-    A bound on the sum of some terms tells more than what each of them reaches by itself: elements
-    that threads copy in turns end where the guard of the last turn says. So does the turn itself,
-    of a pipeline that fills nothing in its last iterations.
+    A bound on a sum of terms is tighter than the bounds of its terms. For example, a guard bounds
+    the elements that threads copy in turns, or the iterations in which a pipeline still fills a
+    tile.
     """
     low, terms = linear(_base(place.index))
     analyzer = Analyzer()
@@ -163,9 +167,9 @@ def _rest(
 def _bounded_sums(
     guard: Expr, spans: Sequence[Span], analyzer: Analyzer
 ) -> list[tuple[Var, dict[Expr, int]]]:
-    """Sums that `guard` bounds from above, each with a variable of its values in `analyzer`.
+    """The sums of terms that `guard` bounds from above, each with a variable bound in `analyzer`.
 
-    Those of `spans` that it bounds by themselves have fewer values there, too.
+    A variable of `spans` that `guard` bounds by itself gets the smaller range directly.
     """
     found = []
     variables = {span.var for span in spans}
@@ -190,7 +194,7 @@ def _bounded_sums(
 
 
 def _bind_below(var: Var, end: int, analyzer: Analyzer) -> None:
-    """Bind `var` to those of its values that are less than `end`, if any are."""
+    """Restrict `var` to its values below `end`, if there are any."""
     least, most = _bounds(var, analyzer)
     if least < end <= most:
         values = Range(const(least, var.dtype), const(end - least, var.dtype))
@@ -198,7 +202,7 @@ def _bind_below(var: Var, end: int, analyzer: Analyzer) -> None:
 
 
 def _by_sums(terms: dict[Expr, int], sums: list[tuple[Var, dict[Expr, int]]]) -> dict[Expr, int]:
-    """`terms` where a multiple of a sum is one of its variable."""
+    """`terms` with each multiple of a bounded sum replaced by a multiple of its variable."""
     for var, parts in sums:
         term, least = next(iter(parts.items()))
         times = terms.get(term, 0) // least
@@ -208,10 +212,10 @@ def _by_sums(terms: dict[Expr, int], sums: list[tuple[Var, dict[Expr, int]]]) ->
 
 
 def _bounds(e: Expr, analyzer: Analyzer) -> tuple[int, int]:
-    """The least and the largest value of `e`: multiples of whatever divides it."""
+    """The least and greatest value of `e`, rounded inwards to multiples of what divides it."""
     bound, known = analyzer.const_int_bound(e), analyzer.modular_set(e)
     least, most = bound.min_value, bound.max_value
-    if isinstance(e, Call) and e.op == "bitwise_xor":  # low bits alone change
+    if isinstance(e, Call) and e.op == "bitwise_xor":  # xor changes only the low bits
         (_, high), (low_mask, mask) = (_bounds(part, analyzer) for part in e.args)
         if low_mask >= 0:
             most = min(most, high | ((1 << mask.bit_length()) - 1))
@@ -222,7 +226,7 @@ def _bounds(e: Expr, analyzer: Analyzer) -> tuple[int, int]:
 
 
 def _plain(e: Expr) -> Expr:
-    """A remainder that is written as a mask, or of what is never negative."""
+    """`e` as a floor remainder if it is a mask or a truncating remainder."""
     if isinstance(e, Mod):
         return FloorMod(e.a, e.b)
     found = as_division(e)

@@ -1,4 +1,4 @@
-"""SplitHostDevice: each region for a device becomes a function, and a call in its place.
+"""SplitHostDevice: turn each device region into a function, with a call in its place.
 
 before:
     def main(A: Buffer((16,), float32), n: int32):
@@ -35,11 +35,12 @@ from autosched.transform.framework.passes import ModulePass
 
 @dataclass(frozen=True)
 class SplitHostDevice(ModulePass):
-    """Moves each statement under an attribute `target` into a function of its own.
+    """Move each statement under an attribute `target` into a function of its own.
 
-    It is called NAME_kernel, NAME_kernel_1 and so on after the function it comes from. Its
-    parameters are the memory that the region uses, first that of parameters, in their order, then
-    what the host allocates, and then its scalars by name. The host calls it by `call_packed`.
+    The functions are named NAME_kernel, NAME_kernel_1 and so on after the original function. Their
+    parameters are the memory that the region uses (first the parameters of the function, in order,
+    then allocations of the host) and then its scalars by name. The host calls a function by
+    `call_packed`.
     """
 
     name: ClassVar[str] = "SplitHostDevice"
@@ -64,7 +65,7 @@ class _Splitter:
         self.workspaces: dict[Var, Buffer] = {}
 
     def host(self, s: Stmt) -> Stmt:
-        """`s` with a call for each region."""
+        """`s` with each region replaced by a call."""
         if isinstance(s, Allocate):
             self.workspaces[s.buffer_var] = _whole(s)
         if isinstance(s, AttrStmt) and s.key == "target":
@@ -110,7 +111,7 @@ class _Splitter:
 
 
 def _whole(s: Allocate) -> Buffer:
-    """The buffer over all that `s` allocates; one that is in use where there is one."""
+    """The buffer over all that `s` allocates: one that is already used, or else a new one."""
     for buffer in buffers_in(s.body):
         same = buffer.dtype is s.dtype and buffer.shape == s.extents and not buffer.strides
         if buffer.data is s.buffer_var and same and buffer.elem_offset is None:
@@ -119,7 +120,7 @@ def _whole(s: Allocate) -> Buffer:
 
 
 def _views(body: Stmt, declared: set[Buffer], pointers: set[Var]) -> list[Buffer]:
-    """The other buffers over the memory `pointers` that `body` uses and does not declare."""
+    """The further buffers over the memory `pointers` that `body` uses but does not declare."""
     inside = {s.buffer for s in stmts(body) if isinstance(s, DeclBuffer)}
     found = dict.fromkeys(b for b in buffers_in(body) if b.data in pointers)
     return [b for b in found if b not in declared and b not in inside]

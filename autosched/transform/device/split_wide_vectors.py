@@ -1,6 +1,6 @@
-"""SplitWideVectors: vectors only as wide as a GPU accesses memory, and computed lane by lane.
+"""SplitWideVectors: keep vectors only for memory accesses, and compute lane by lane.
 
-What is loaded as a vector is loaded once, and stored as one:
+A vector is loaded once, and stored at once:
 
 before:
     def main(A: Buffer((64,), float32), B: Buffer((64,), float32)):
@@ -14,7 +14,7 @@ after:
         B[threadIdx.x * 4:threadIdx.x * 4 + 4] = shuffle([shuffle([A_v], [0]) + 1.0, shuffle([A_v],
                 [1]) + 1.0, shuffle([A_v], [2]) + 1.0, shuffle([A_v], [3]) + 1.0], [0, 1, 2, 3])
 
-More than 16 bytes are several accesses, and places that may not be aligned single ones:
+More than 16 bytes become several accesses, and places that may be unaligned become scalar ones:
 
 before:
     def main(A: Buffer((8,), float32), B: Buffer((9,), float32), n: int32):
@@ -76,12 +76,12 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class SplitWideVectors(FunctionPass):
-    """Cuts vector stores into pieces of 16, 8, 4, 2 bytes, or elements where they are not aligned.
+    """Cut vector stores into pieces of 16, 8, 4 or 2 bytes, or elements if they are not aligned.
 
-    What a piece loads as a vector is loaded once, into a variable; everything else is computed for
-    each lane, and a variable that is a vector is one for each. Masked and strided accesses and
-    those of bools become scalar ones, and memory that holds vectors memory of their elements.
-    Afterwards a vector is only what is loaded or stored at once.
+    A vector that a piece loads is loaded once, into a variable. Everything else is computed per
+    lane, and a vector variable becomes one variable per lane. Masked accesses, strided accesses and
+    accesses of bools become scalar. Memory of vectors becomes memory of their elements. Afterwards
+    a vector is only what is loaded or stored at once.
     """
 
     name: ClassVar[str] = "SplitWideVectors"
@@ -122,7 +122,7 @@ class _Splitter:
         return map_children(s, self.stmt, self._expr)
 
     def _lanes_of_variable(self, s: LetStmt) -> Stmt:
-        """A variable for each lane of one that is a vector."""
+        """Bind a variable for each lane of a vector variable."""
         count = range(s.var.dtype.lanes)
         values = [self._lane(s.value, k, {}) for k in count]
         lanes = [Var(f"{s.var.name}_{k}", s.var.dtype.element) for k in count]
@@ -133,7 +133,7 @@ class _Splitter:
         return body
 
     def _vectors(self, e: Expr) -> bool:
-        """True when `e` is a vector or holds one."""
+        """True if `e` is a vector or contains one."""
         found = self.known.get(e)
         if found is None:
             found = e.dtype.lanes > 1 or any(map(self._vectors, e.children()))
@@ -141,7 +141,7 @@ class _Splitter:
         return found
 
     def _expr(self, e: Expr) -> Expr:
-        """Lanes of vectors inside a scalar expression."""
+        """Take apart the vectors inside a scalar expression."""
         return self._lane(e, 0, {}) if self._vectors(e) else e
 
     # -- stores -------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class _Splitter:
         return seq(*parts)
 
     def _all_values_first(self, s: BufferStore, buffer: Buffer, index: Expr) -> Stmt:
-        """The lanes one by one where a store would change what a later lane loads."""
+        """Compute all lanes before the stores, one of which changes what a later lane loads."""
         lanes = range(index.dtype.lanes)
         names = [Var(f"{buffer.name}_{k}", buffer.dtype) for k in lanes]
         stores: list[Stmt] = []
@@ -177,7 +177,7 @@ class _Splitter:
         return body
 
     def _width(self, buffer: Buffer, index: Expr, start: int, lanes: int) -> int:
-        """The most lanes from `start` on that are one access."""
+        """The greatest number of lanes from `start` on that one aligned access covers."""
         width = WIDEST // buffer.dtype.bytes
         while width > 1:
             piece = _part(index, start, width) if start + width <= lanes else None
@@ -215,7 +215,10 @@ class _Splitter:
         loaded: dict[tuple[Expr, int], Expr],
         lets: list[tuple[Var, Expr]],
     ) -> None:
-        """A variable for the lanes of the load `e`, guarded or not, where they are aligned."""
+        """Load lanes of `e`, a load with or without a guard, into a variable if they are aligned.
+
+        The variable is added to `lets`, and its lanes to `loaded`.
+        """
         load = e.args[1] if isinstance(e, Call) else e
         assert isinstance(load, BufferLoad)
         buffer, index = self._flat(load.buffer, load.indices)
@@ -236,7 +239,7 @@ class _Splitter:
     # -- lanes --------------------------------------------------------------------------------
 
     def _lane(self, e: Expr, k: int, loaded: dict[tuple[Expr, int], Expr]) -> Expr:
-        """Lane k of the vector `e`; a scalar with the vectors inside it taken apart."""
+        """Lane k of the vector `e`; for a scalar, `e` with the vectors inside it taken apart."""
         known = loaded.get((e, k))
         if known is not None:
             return known
@@ -286,7 +289,7 @@ class _Splitter:
     # -- buffers ------------------------------------------------------------------------------
 
     def _flat(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, Expr]:
-        """The elements of an access: those of vectors in memory one by one."""
+        """The flat buffer of elements and the index of an access, also for memory of vectors."""
         if len(indices) != 1:
             raise CompileError(f"an access to {buffer.name} has {len(indices)} indices: flatten it")
         (index,) = indices
@@ -298,7 +301,7 @@ class _Splitter:
         return self._elements(buffer), Ramp(mul(index, lanes), const(1, index.dtype), lanes)
 
     def _elements(self, buffer: Buffer) -> Buffer:
-        """The buffer of the elements of one that holds vectors."""
+        """The buffer of the elements of a buffer of vectors."""
         found = self.scalar.get(buffer)
         if found is None:
             lanes = buffer.dtype.lanes
@@ -321,9 +324,9 @@ def _wide(s: BufferStore) -> bool:
 
 
 def _vectors_loaded(e: Expr) -> Iterator[Expr]:
-    """The vector loads in `e` that are made whatever the values are, each once, in order.
+    """The vector loads in `e` that are always executed, each once, in order.
 
-    `if_then_else(p, load, constant)` with one condition for all lanes counts as one.
+    `if_then_else(p, load, constant)` with one condition for all lanes counts as a load.
     """
     seen: set[Expr] = set()
     stack = [e]
@@ -346,7 +349,7 @@ def _vectors_loaded(e: Expr) -> Iterator[Expr]:
 
 
 def _part(index: Expr, start: int, width: int) -> Ramp | None:
-    """Lanes start .. start + width - 1 of a ramp of consecutive elements."""
+    """Lanes start .. start + width - 1 of a ramp; None for another index or missing lanes."""
     if not isinstance(index, Ramp) or start + width > index.lanes:
         return None
     return Ramp(add(index.base, mul(index.stride, start)), index.stride, width)
@@ -366,7 +369,7 @@ def _element(index: Expr, k: int) -> Expr:
 
 
 def _vector(values: Sequence[Expr]) -> Expr:
-    """The vector of `values`: one for all lanes, a variable that they are the lanes of, or new."""
+    """The vector of `values`: a broadcast, the variable whose lanes they are, or a new vector."""
     numbers = tuple(map(const, range(len(values))))
     first = values[0]
     if all(value is first for value in values):

@@ -1,4 +1,4 @@
-"""SwizzleShared: rows of a tile in shared memory change places, so that columns meet all banks.
+"""SwizzleShared: permute the rows of a tile in shared memory so that a column meets all banks.
 
 before:
     def main(A: Buffer((2048,), float16), B: Buffer((2048,), float16)):
@@ -55,12 +55,16 @@ _SHARED = ("shared", "shared.dyn")
 
 @dataclass(frozen=True)
 class SwizzleShared(FunctionPass):
-    """Carries out the pragma `swizzle` on buffers in shared memory that are filled inside it.
+    """Apply the pragma `swizzle` to the buffers in shared memory that are stored to inside it.
 
-    Its value is a text of three numbers, `bits base source`: element e is kept at
-    e ^ ((e >> source) % 2**bits << base), wherever it is read or written. Raises ScheduleError
-    where the size of such a buffer is no multiple of 2**(source + bits), its pointer is used
-    without an offset or for rows at a distance, or what is moved at once would be torn apart.
+    The value of the pragma is a text of three numbers, `bits base source`. For all reads and
+    writes, element e is stored at
+
+        e ^ ((e >> source) % 2**bits << base)
+
+    Raises ScheduleError if the size of such a buffer is no multiple of 2**(source + bits), if its
+    pointer is used without an offset or for strided rows, or if one access moves elements that the
+    swizzle separates.
     """
 
     name: ClassVar[str] = "SwizzleShared"
@@ -87,7 +91,7 @@ def _swizzle(value: Expr, function: str) -> Swizzle:
 
 
 def _moved_at_once(e: Call) -> float:
-    """The bytes that a call moves from an address on; those of rows at a distance have no end."""
+    """The bytes that a call moves from one address on; infinite for calls on strided rows."""
     match e:
         case Call(op="ptx_ldmatrix"):
             return 16
@@ -175,7 +179,7 @@ class _Swizzler:
             )
 
     def _product(self, e: Call) -> Expr:
-        """A call of wgmma, which finds the elements of tiles that changed places by itself."""
+        """A call of wgmma on swizzled tiles: the instruction applies the swizzle itself."""
         product = group_product_of(e.args)
         if isinstance(product, str):
             raise ScheduleError(f"SwizzleShared: {self.function}: ptx_wgmma: {product}: {e!r}")

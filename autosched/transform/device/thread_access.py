@@ -1,4 +1,4 @@
-"""What statements of a kernel do to memory that threads share."""
+"""The accesses of kernel statements to memory that threads share."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _WRITES = frozenset(("tvm_store_matrix_sync",))
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A read or write of `data`; `place` is None where the elements are not known.
+    """A read or write of `data`; `place` is None if the elements are not known.
 
-    `guard` holds where it is made; `met_in_warp` says that the lanes of a warp have met since,
-    `closed` that all threads meet before they come to what follows the statement it is seen in.
+    `guard` is the condition under which the access is made, None if there is none. `met_in_warp`
+    says that the lanes of a warp have met since. `closed` says that all threads meet before they
+    reach the code behind the statement that contains the access.
     """
 
     data: Var
@@ -42,18 +43,21 @@ class Access:
     closed: bool = False
 
     def depends_on(self, var: Var | None) -> bool:
-        """True when the elements are others for other values of `var`."""
+        """True if the accessed elements depend on `var`."""
         return self.place is not None and var in free_vars(self.place.index)
 
     def under(self, condition: Expr | None) -> Access:
-        """The access where `condition` holds, too (None: whatever it was)."""
+        """The access with `condition` added to its guard; unchanged for None."""
         if condition is None:
             return self
         both = condition if self.guard is None else And(self.guard, condition)
         return replace(self, guard=both)
 
     def around(self, loop: Span | None, var: Var | None) -> Access:
-        """The access over all iterations of a loop over `var`, of unknown extent without `loop`."""
+        """The access over all iterations of a loop over `var`.
+
+        Without `loop` the iterations are not known: a place that depends on `var` becomes None.
+        """
         if self.place is None or not self.depends_on(var):
             return self
         if loop is None:
@@ -62,9 +66,10 @@ class Access:
 
 
 def in_parts(access: Access, other: Access) -> Access:
-    """`access` to memory that `other` sees as another type, in elements as small as both have.
+    """`access` in terms of the largest element that divides its own and that of `other`.
 
-    Its place is None where the elements of one are no whole number of the other's.
+    The two access the same memory with different types. The place is None if the elements of one
+    type are no whole number of the elements of the other.
     """
     own, part = (a.dtype.bytes * a.dtype.lanes for a in (access, other))
     size = gcd(own, part)
@@ -85,13 +90,13 @@ def in_parts(access: Access, other: Access) -> Access:
 
 
 class Barrier:
-    """Stands among accesses for a point at which threads have met: all of them with BARRIER."""
+    """A point between accesses at which threads have met; BARRIER stands for all of a block."""
 
 
 BARRIER = Barrier()
 
 MAYBE = Barrier()
-"""A point that some ways through a statement do not come to; none skips what stands before it."""
+"""A barrier that some paths through a statement skip: earlier accesses stay open behind it."""
 
 
 WARP = Barrier()
@@ -99,7 +104,7 @@ WARP = Barrier()
 
 
 def closed(accesses: Sequence[Access | Barrier]) -> list[Access | Barrier]:
-    """The accesses of a statement; those before a barrier that all ways come to are marked so."""
+    """The accesses of a statement; those before a barrier on all its paths become `closed`."""
     if BARRIER not in accesses:
         return [*accesses]
     end = accesses.index(BARRIER)
@@ -118,9 +123,9 @@ def is_barrier(s: Stmt, scope: str) -> bool:
 
 
 def accesses_of(s: Stmt, scope: str, table: Mapping[Var, Expr]) -> list[Access]:
-    """What `s` itself (not the statements inside it) does to memory of `scope`, in order.
+    """The accesses of `s` itself, without its child statements, to memory of `scope`, in order.
 
-    `table` has the values of variables in indices: one variable per thread axis, lets.
+    `table` maps the variables in indices to values: one variable per thread axis, and lets.
     """
     found: list[Access] = []
     for root in direct_exprs(s):
@@ -132,7 +137,7 @@ def accesses_of(s: Stmt, scope: str, table: Mapping[Var, Expr]) -> list[Access]:
 
 
 def _of_expr(root: Expr, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
-    named: set[Expr] = set()  # elements whose addresses are taken, by calls that say what they read
+    named: set[Expr] = set()  # elements whose address goes to a call with known accesses
     for e in pre_order(root):
         if isinstance(e, Call) and e.op in POINTER_OFFSETS:
             named |= {a.args[0] for a in e.args if isinstance(a, Call) and a.op == "address_of"}
@@ -144,7 +149,10 @@ def _of_expr(root: Expr, scope: str, table: Mapping[Var, Expr]) -> Iterator[Acce
 
 
 def _of_call(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
-    """Pointers that a call gets, through which it may read and write anything."""
+    """The accesses of a call to memory that it gets a pointer to.
+
+    An unknown call may read and write everything behind its pointers.
+    """
     reads, writes = e.op not in _WRITES, e.op not in _READS
     pointers = [a for a in e.args if isinstance(a, Var) and a.dtype.is_handle]
     if e.op == "tvm_access_ptr":
@@ -175,7 +183,7 @@ def _of_call(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]
 
 
 def _of_copy(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
-    """What an asynchronous copy writes; its source is global memory."""
+    """The elements that an asynchronous copy writes; its source is global memory."""
     data, to, size = e.args[0], e.args[1], e.args[4]
     if not isinstance(data, Var) or data.scope != scope:
         return
@@ -189,7 +197,7 @@ def _of_copy(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]
 
 
 def _of_rows(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
-    """The elements that each lane gets of rows that a warp loads, or stores of a result."""
+    """The elements that each lane receives from rows a warp loads, or stores of a result."""
     loads = e.op == "ptx_ldmatrix"
     pointer, offset = (e.args[5], e.args[6]) if loads else (e.args[0], e.args[1])
     first: Expr | None
@@ -212,7 +220,7 @@ def _of_rows(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]
 
 
 def _of_product(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Access]:
-    """The rows of tiles that a warp multiplies, whole ones: elements change places within them."""
+    """The rows of the tiles that wgmma reads; whole rows, as a swizzle permutes within them."""
     product = group_product_of(e.args)
     if isinstance(product, str):
         raise ScheduleError(f"ptx_wgmma: {product}: {e!r}")
@@ -240,7 +248,7 @@ def _of_product(e: Call, scope: str, table: Mapping[Var, Expr]) -> Iterator[Acce
 
 
 def _row_of(first: Expr, row: int) -> Expr:
-    """The first element of the row that `first` is in: what counts in rows is whole terms of it."""
+    """The first element of the row that contains `first`: keep the terms that count whole rows."""
     constant, terms = linear(first)
     index: Expr = const(constant // row * row, first.dtype)
     for term, factor in terms.items():
@@ -250,7 +258,7 @@ def _row_of(first: Expr, row: int) -> Expr:
 
 
 def _of_lane(e: Call, first: Expr) -> tuple[Expr, tuple[Span, ...]]:
-    """What a lane gets by ldmatrix: lane 8 * matrix + row gives the address of a row."""
+    """The elements that a lane receives from ldmatrix; lane 8 * matrix + row addresses a row."""
     own = 4 // e.dtype.bytes
     matrix, k = Var("matrix"), Var("k")
     transposed, number = (x.value if isinstance(x, IntImm) else 0 for x in e.args[:2])
@@ -263,7 +271,7 @@ def _of_lane(e: Call, first: Expr) -> tuple[Expr, tuple[Span, ...]]:
 
 
 def _of_result(first: Expr, stride: Expr) -> tuple[Expr, tuple[Span, ...]]:
-    """What a lane stores of the 16 x 8 result of ptx_mma."""
+    """The elements that a lane stores of the 16 x 8 result of ptx_mma."""
     half, k = Var("half"), Var("k")
     row = add(floordiv(LANE, 4), mul(half, 8))
     first = rewrite_expr(first, lambda x: LANE if _is_lane(x) else None)
@@ -281,7 +289,7 @@ def _place(buffer: Buffer, indices: tuple[Expr, ...], table: Mapping[Var, Expr])
 
 
 def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr | None:
-    """How many elements from its pointer on flat memory is accessed; None where it is not flat."""
+    """The index of an access to flat memory, from the pointer on; None if it is not flat."""
     if len(indices) != 1 or buffer.strides:
         return None
     (index,) = indices

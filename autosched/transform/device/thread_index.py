@@ -1,7 +1,7 @@
-"""Which elements the threads of a block touch, counted out: can two threads meet in one?
+"""Enumeration of the elements that threads of a block access: can two threads access the same one?
 
-An index splits into terms of thread variables and of the loops around it, which are counted out
-for all their values, and the rest, which is the same for all threads.
+The terms of an index over thread variables and surrounding loops are evaluated for all values of
+these variables. The other terms have the same value for all threads.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from autosched.tir.walk import free_vars, pre_order
 
 Array = np.ndarray[Any, Any]
 MOST = 65536
-"""Tuples of values that are counted out; beyond that the answer is that threads may meet."""
+"""The most value tuples that are enumerated; beyond it two threads count as meeting."""
 
 
 LANE = Var("lane")
-"""In an index, the number of a thread within its warp."""
+"""Stands in an index for the number of a thread within its warp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ def may_meet(
     loop: Span | None = None,
     around: Mapping[Var, Span] | None = None,
 ) -> bool:
-    """True unless no two different threads touch one element.
+    """False only if no two different threads can access the same element.
 
-    One thread is at `first`, the other at `second`, with equal values of all variables but the
-    inner ones; with `loop`, in different iterations of it. Where that does not decide, it is asked
-    for each iteration of the loops `around` both.
+    One thread is at `first`, the other at `second`, with equal values of all variables except the
+    inner ones; with `loop`, the two are in different iterations of it. If this does not decide, the
+    test is repeated for each iteration of the loops `around` both.
     """
     a = _touched(first, threads, loop)
     b = a if second == first else _touched(second, threads, loop)
@@ -84,7 +84,7 @@ def may_meet(
 def _around(
     places: Sequence[Place], around: Mapping[Var, Span], loop: Span | None
 ) -> tuple[Span, ...]:
-    """The loops `around` the places that their indices depend on, `loop` left out."""
+    """The loops of `around` that the indices of the places depend on, without `loop`."""
     used = {v for place in places for v in free_vars(place.index)}
     own = {span.var for place in places for span in place.inner}
     own |= set() if loop is None else {loop.var}
@@ -97,9 +97,9 @@ def warps_may_meet(
     threads: Sequence[Span],
     loop: Span | None = None,
 ) -> bool:
-    """The same of threads of different warps, where the conditions hold.
+    """As `may_meet` for threads of different warps, at accesses (place, guard).
 
-    The variables of `threads` are named as their axes. A condition that is not known counts as
+    The variables of `threads` are named like their axes. A guard that cannot be evaluated counts as
     true.
     """
     order = sorted(threads, key=lambda span: span.var.name, reverse=True)  # x is the innermost
@@ -134,7 +134,7 @@ def _meet(a: _Touched | None, b: _Touched | None, loop: Span | None) -> bool:
 
 
 def _differ(elements: Array, facts: Array) -> Array:
-    """For each element, by number, whether several of the `facts` beside `elements` are its."""
+    """For each element number: whether the `facts` beside its entries differ."""
     one = np.empty(elements.max() + 1, facts.dtype)
     one[elements] = facts
     several = np.zeros(one.size, bool)
@@ -158,9 +158,9 @@ def _touched(
     guard: Expr | None = None,
     same: Sequence[Span] = (),
 ) -> _Touched | None:
-    """All (element, thread, iteration), but for the terms `rest`; None when undecided.
+    """All (element, thread, iteration, case), without the terms `rest`; None if undecided.
 
-    Those where `guard` does not hold are left out. `case` numbers the values of `same`.
+    Entries at which `guard` does not hold are left out. `case` numbers the values of `same`.
     """
     index, inner = place.index, list(place.inner)
     if isinstance(index, Ramp):
@@ -207,7 +207,7 @@ def _touched(
 
 
 def _numbers(spans: Sequence[Span], env: Mapping[Var, Array]) -> Array:
-    """A number for each of their values together, those of the last one side by side."""
+    """The linear index of the values of `spans`, the last one fastest."""
     number: Array = np.zeros((), np.int64)
     for span in spans:
         number = number * span.extent + env[span.var] - span.low
@@ -215,7 +215,7 @@ def _numbers(spans: Sequence[Span], env: Mapping[Var, Array]) -> Array:
 
 
 def _lanes(threads: Sequence[Span], env: Mapping[Var, Array]) -> Array:
-    """The lane of each thread, whose variables are named as their axes: x is the innermost."""
+    """The lane of each thread; its variables are named like their axes, and x is the innermost."""
     order = sorted(threads, key=lambda span: span.var.name, reverse=True)
     return _numbers(order, env) % WARP
 
@@ -235,9 +235,10 @@ def is_uniform(
     common: Collection[str] = (),
     alike: Callable[[Var], bool] = lambda pointer: False,
 ) -> bool:
-    """True when `e` has one value for all threads of a block, whose variables are `threads`.
+    """True if `e` has one value for all threads of a block, whose variables are `threads`.
 
-    An element of memory counts as one value where its scope is in `common`, or its pointer `alike`.
+    An element of memory counts as one value if its scope is in `common` or `alike` holds for its
+    pointer.
     """
     if isinstance(e, Call) and e.op == "tvm_thread_invariant":
         return True
@@ -254,7 +255,7 @@ def is_uniform(
 
 
 def is_plain(e: Expr) -> bool:
-    """True when `e` has one value for all threads: variables and constants, no memory."""
+    """True if `e` consists of variables, constants and known operations, and reads no memory."""
     if isinstance(e, Call) and e.op not in _CALLS:
         return False
     known = isinstance(e, Var | IntImm | Cast | Call | Select) or type(e) in BINARY
@@ -273,7 +274,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def evaluate(e: Expr, env: Mapping[Var, Array]) -> Array | None:
-    """The integer `e` for all values of its variables; None where that is not known.
+    """The integer `e` for all values of its variables; None if it cannot be evaluated.
 
     Index arithmetic does not overflow, so int64 holds it.
     """

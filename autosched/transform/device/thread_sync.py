@@ -1,4 +1,4 @@
-"""ThreadSync: barriers between the threads of a block, as few as make shared memory safe.
+"""ThreadSync: insert the barriers that shared memory needs, as few as possible.
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -17,7 +17,7 @@ after:
             tvm_storage_sync("shared")
             B[threadIdx.x] = S[31 - threadIdx.x]
 
-What only its own thread reads needs none:
+An element that only its own thread reads needs no barrier:
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -28,7 +28,7 @@ before:
             B[threadIdx.x] = S[threadIdx.x]
 unchanged:
 
-Threads that skip a branch would not come to a barrier inside it:
+Threads that skip a branch would not reach a barrier inside it:
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -41,7 +41,7 @@ refused:
     ThreadSync: main: a barrier for S is needed inside `if threadIdx.x < 16`, which not all threads
     of a block reach alike; move the condition inside the stage, or compute it elsewhere
 
-No barrier keeps threads apart that add to one element:
+No barrier makes it safe that several threads add to one element:
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -112,16 +112,16 @@ _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 @dataclass(frozen=True)
 class ThreadSync(FunctionPass):
-    """Puts a barrier before a statement when another thread's access could come too early or late.
+    """Insert a barrier before a statement whose accesses may race with those of another thread.
 
-    `scope` is the memory that is looked at: shared, shared.dyn or warp. Two accesses conflict when
-    one is a write and different threads may touch one element, which is counted out
-    (`thread_index.py`); of what cannot be counted a conflict is assumed. Buffers in shared.dyn that
-    are not in use at the same time count as one, since MergeSharedMemoryAllocations lets them share
-    bytes; so do, with `merged`, those in `scope`, and with `by_config` where that saves bytes and
-    `tir.merge_static_smem` is not off. Raises ScheduleError where a barrier would be
-    needed at a place that not all threads reach, or would not help (`update_races.py`), for shared
-    in global memory, too.
+    `scope` is the memory to check: shared, shared.dyn or warp. Two accesses conflict if one is a
+    write and different threads may access the same element. That is decided by enumeration
+    (`thread_index.py`); a conflict is assumed where enumeration is not possible. Buffers in
+    shared.dyn that are not in use at the same time count as one, because
+    MergeSharedMemoryAllocations lets them share bytes. So do, with `merged`, those in `scope`; with
+    `by_config` they do if that saves bytes and `tir.merge_static_smem` is not off. Raises
+    ScheduleError if a barrier is needed at a place that not all threads reach, or would not help
+    (`update_races.py`); for scope shared, global memory is checked for that, too.
     """
 
     name: ClassVar[str] = "ThreadSync"
@@ -159,7 +159,7 @@ class ThreadSync(FunctionPass):
 
 
 def kernels(s: Stmt) -> Iterable[AttrStmt]:
-    """The outermost thread attributes below `s`, each of which is a launch."""
+    """The outermost thread attributes in `s`, each of which is a launch."""
     if isinstance(s, AttrStmt) and s.key == "thread_extent":
         yield s
         return
@@ -170,9 +170,9 @@ def kernels(s: Stmt) -> Iterable[AttrStmt]:
 def missing_barriers(
     region: AttrStmt, scope: str, function: str, merged: bool = False
 ) -> set[Stmt]:
-    """The statements of a kernel that need a barrier before them; none when it is safe.
+    """The statements of a kernel that need a barrier in front; empty if the kernel is safe.
 
-    With `merged` buffers that are not in use at the same time may share memory, as those in
+    With `merged`, buffers that are not in use at the same time may share memory, as those in
     shared.dyn always may.
     """
     planner = _Planner(region, scope, function, merged or scope == "shared.dyn")
@@ -182,7 +182,7 @@ def missing_barriers(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A statement in order with what it does, seen from outside."""
+    """A statement with its accesses and barriers in order, as seen from outside."""
 
     stmt: Stmt
     accesses: Sequence[Access | Barrier]
@@ -197,7 +197,7 @@ class _Planner:
         own = [s.buffer_var for s in stmts(region) if isinstance(s, Allocate)] if merged else []
         self.live = live_intervals(region, [data for data in own if data.scope == scope])
         self.axes = {tag: Var(tag) for tag in _AXES}
-        self.loops: dict[Var, Span] = {}  # those seen so far, as far as their values are known
+        self.loops: dict[Var, Span] = {}  # the loops seen so far whose ranges are known
         self.blocks: list[Span] = []
         extents: dict[str, int] = {}
         for s in stmts(region):
@@ -207,16 +207,16 @@ class _Planner:
                     extents[tag] = s.value.value if isinstance(s.value, IntImm) else 0
                 elif isinstance(s.value, IntImm):
                     self.blocks.append(Span(s.node.var, 0, s.value.value))
-        # An extent that is not constant makes the threads too many to count.
+        # An unknown extent counts as too many threads to enumerate.
         self.threads = [Span(self.axes[tag], 0, n or 1 << 20) for tag, n in extents.items()]
-        # Warps are told apart by the number of a thread, of which all extents must be known.
+        # The warp of a thread follows from its linear index, for which all extents must be known.
         self.lanes_in_order = all(n > 0 for n in extents.values())
         self._met: dict[object, bool] = {}
 
     # -- collecting -----------------------------------------------------------------------------
 
     def entries(self, s: Stmt, table: dict[Var, Expr]) -> list[_Entry]:
-        """The statements of `s` in order; loops and branches as one entry each."""
+        """The statements of `s` in order; a loop or branch is one entry."""
         match s:
             case SeqStmt():
                 return [entry for part in s.stmts for entry in self.entries(part, table)]
@@ -269,13 +269,13 @@ class _Planner:
         around = [a.around(span, var) if isinstance(a, Access) else a for a in exposed]
         cleared = [replace(a, double_buffer=False) if isinstance(a, Access) else a for a in around]
         if not (isinstance(s, For) and isinstance(s.extent, IntImm) and s.extent.value > 0):
-            # The condition of a while is read once more, behind all barriers.
+            # The condition of a while loop is read once more after all barriers.
             cleared = closed(cleared) if isinstance(s, For) else cleared
             cleared = [MAYBE if isinstance(a, Barrier) else a for a in cleared]
         return _Entry(s, [*head, *cleared] if isinstance(s, For) else cleared)
 
     def _span(self, s: For, table: dict[Var, Expr]) -> Span | None:
-        """All iterations that the loop may have, by what those around it and the threads are."""
+        """The range of a loop for all values of surrounding loops and threads; None if unknown."""
         if not isinstance(s.min, IntImm):
             return None
         if isinstance(s.extent, IntImm):
@@ -311,7 +311,7 @@ class _Planner:
     def _check_uniform(
         self, s: Stmt, decisive: list[Expr], marked: set[Stmt], table: dict[Var, Expr]
     ) -> None:
-        """All threads must come to the barriers before `marked`, inside `s`, alike."""
+        """Raise ScheduleError unless all threads reach the barriers before `marked`, inside `s`."""
         if not marked or all(self._is_uniform(substitute(e, table)) for e in decisive):
             return
         touched = {
@@ -335,9 +335,9 @@ class _Planner:
     def summary(
         self, entries: Sequence[_Entry], loop: Stmt | None, span: Span | None
     ) -> list[Access | Barrier]:
-        """Marks the entries that need a barrier; returns the accesses that others may meet.
+        """Mark the entries that need a barrier; return the accesses visible from outside.
 
-        With `loop` the entries are repeated; `span` are its iterations where they are known.
+        With `loop` the entries are repeated; `span` is its range if known.
         """
         open_: list[Access] = []
         for entry in entries:
@@ -353,7 +353,7 @@ class _Planner:
     def _around(
         self, open_: list[Access], entries: Sequence[_Entry], loop: Stmt, span: Span | None
     ) -> None:
-        """What the last iteration left open meets the first statements of the next one."""
+        """Compare the accesses left open by one iteration with the first ones of the next."""
         for entry in entries:
             if entry.stmt in self.marked or not open_:
                 return
@@ -376,7 +376,7 @@ class _Planner:
         return False
 
     def _exposed(self, entries: Sequence[_Entry]) -> list[Access | Barrier]:
-        """What is before the first barrier, a barrier, what is after the last one."""
+        """The accesses before the first barrier, a barrier, and the accesses after the last."""
         first: list[Access | Barrier] = []
         last: list[Access | Barrier] = []
         seen: Barrier | None = None
@@ -390,7 +390,7 @@ class _Planner:
                     seen, last = BARRIER, []
                 elif part is MAYBE:
                     seen, behind = seen or MAYBE, True
-                elif part is not WARP:  # which only the statements beside it rely on
+                elif part is not WARP:  # only neighbouring statements rely on it
                     if seen is not BARRIER and not behind:
                         first.append(part)
                     if seen is not None:
@@ -398,17 +398,20 @@ class _Planner:
         return first if seen is None else [*first, seen, *last]
 
     def _in_use_together(self, first: Var, second: Var) -> bool:
-        """True when two allocations are in use at one time, so that they share no bytes."""
+        """True if two allocations are in use at the same time, so that they share no bytes."""
         live = self.live.get(first), self.live.get(second)
         return live[0] is not None and live[1] is not None and live[0].meets(live[1])
 
     def _conflict(
         self, first: Access, second: Access, loop: Stmt | None, span: Span | None
     ) -> bool:
-        """True when a barrier must stand between the accesses; `loop` lies between them, if any."""
+        """True if a barrier must separate the accesses.
+
+        With `loop` they are in different iterations of it.
+        """
         if not (first.is_write or second.is_write):
             return False
-        if loop is not None and span is not None and span.extent == 1:  # there is no other one
+        if loop is not None and span is not None and span.extent == 1:  # the loop runs once
             return False
         if first.data is not second.data:
             return self.merged and not self._in_use_together(first.data, second.data)
@@ -436,7 +439,7 @@ class _Planner:
 
 
 def _under(guard: Expr | None, entry: _Entry) -> _Entry:
-    """An entry of a branch, whose accesses are made where `guard` holds."""
+    """An entry of a branch, with `guard` added to its accesses."""
     found = [a.under(guard) if isinstance(a, Access) else a for a in entry.accesses]
     return replace(entry, accesses=found)
 

@@ -1,4 +1,4 @@
-"""Updates of one element by many threads of a kernel at once, which no barrier can mend."""
+"""Races of threads that update the same element, which no barrier can prevent."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from autosched.tir.walk import all_exprs, child_stmts, pre_order, stmts
 from autosched.transform.device.thread_index import is_uniform
 
 Axes = Mapping[str, frozenset[Var]]
-"""By the tag of a thread axis what depends on it: its variables, and what is made of them."""
+"""Maps the tag of a thread axis to the variables that depend on it, its own included."""
 
 
 def check_updates(region: AttrStmt, scope: str, function: str) -> None:
-    """Raise ScheduleError where all threads along an axis add to the same element of `scope`.
+    """Raise ScheduleError if all threads along an axis update the same element of `scope`.
 
-    A reduction in shared memory no loop of which is bound to threadIdx is one, and one in global
-    memory beside a stage that is bound to more axes. Where an index, or something around the
-    statement, depends on the axis, its threads do not all meet; an element that they all can read
-    is the same for all, and so is one of each thread's own into which all store alike. Blocks meet
-    in global memory only; each warp has memory of scope warp for itself, where all axes together
-    are looked at.
+    Examples are a reduction in shared memory without a loop bound to threadIdx, and a reduction in
+    global memory beside a stage that is bound to more axes. The threads do not all race if an index
+    of the store, or a condition or loop bound around it, depends on the axis. An element in memory
+    that all of them share has one value for all; so has an element of private memory into which all
+    threads store the same value. Blocks share only global memory. Each warp has its own memory of
+    scope warp, for which all axes are checked together.
     """
     axes: dict[str, frozenset[Var]] = {}
     for s in stmts(region):
@@ -54,7 +54,7 @@ class _Check:
         self._differing: dict[str, set[Var]] = {}
 
     def stmt(self, s: Stmt, axes: Axes) -> None:
-        """`axes` are those along which all threads come to `s` alike."""
+        """Check `s`; `axes` are the axes along which all threads reach `s`."""
         match s:
             case AttrStmt(key="hand_threaded"):
                 return
@@ -77,7 +77,7 @@ class _Check:
             self.stmt(child, axes)
 
     def _uniform(self, axes: Axes, *exprs: Expr) -> Axes:
-        """Those of `axes` along which each of `exprs` has one value for all threads."""
+        """The axes along which each of `exprs` has one value for all threads."""
 
         def alike(tag: str) -> Callable[[Var], bool]:
             return lambda pointer: pointer not in self._differ(tag)
@@ -89,7 +89,7 @@ class _Check:
         }
 
     def _differ(self, tag: str) -> set[Var]:
-        """The pointers to memory of whose elements threads along the axis have different ones."""
+        """The variables, and pointers to memory, that differ between threads along axis `tag`."""
         if tag not in self._differing:
             found = self._differing[tag] = set(self.axes[tag])
             facts = [*_facts(self.region, ()), *_escaped(self.region)]
@@ -104,11 +104,11 @@ class _Check:
         return self._differing[tag]
 
 
-_UNKNOWN = Call(int32, "ptx_lane_id", ())  # what differs from thread to thread
+_UNKNOWN = Call(int32, "ptx_lane_id", ())  # differs from thread to thread
 
 
 def _facts(s: Stmt, around: tuple[Expr, ...]) -> Iterator[tuple[Var, tuple[Expr, ...]]]:
-    """Variables and pointers, each with what decides on the values that it has, or leads to."""
+    """Each variable or stored pointer, with the expressions that decide its values."""
     match s:
         case LetStmt():
             yield s.var, (s.value,)
@@ -121,7 +121,7 @@ def _facts(s: Stmt, around: tuple[Expr, ...]) -> Iterator[tuple[Var, tuple[Expr,
 
 
 def _escaped(region: Stmt) -> Iterator[tuple[Var, tuple[Expr, ...]]]:
-    """The pointers that calls are passed, which may store whatever they like there."""
+    """The pointers passed to calls, which may store any value through them."""
     for e in all_exprs(region):
         if isinstance(e, Var) and e.dtype.is_handle:
             yield e, (_UNKNOWN,)
@@ -132,7 +132,7 @@ def _escaped(region: Stmt) -> Iterator[tuple[Var, tuple[Expr, ...]]]:
 
 
 def _decisive(s: For | IfThenElse | While) -> tuple[Expr, ...]:
-    """What decides how often the body is carried out."""
+    """The expressions that decide how often the body runs."""
     return (s.min, s.extent) if isinstance(s, For) else (s.condition,)
 
 
@@ -141,7 +141,7 @@ def _places(s: BufferStore) -> tuple[Expr, ...]:
 
 
 def _common(tag: str) -> tuple[str, ...]:
-    """The scopes of memory that all threads along the axis share."""
+    """The memory scopes that all threads along the axis share."""
     if tag.startswith("blockIdx"):
         return ("global",)
     return ("global", "shared", "shared.dyn")

@@ -1,4 +1,4 @@
-"""VerifyGPUCode: the limits of a GPU, checked on flat code."""
+"""VerifyGPUCode: check flat code against the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class VerifyGPUCode(FunctionPass):
-    """Raises ScheduleError when a kernel breaks a limit; the function is returned as it is.
+    """Raise ScheduleError if a kernel exceeds a limit; the function is returned unchanged.
 
-    A kernel is an outermost thread attribute. Limits are in bytes, threads or counts, None for no
-    limit. `max_merged_shared_memory_per_block` is for shared memory as SharedToDynamic and
-    MergeSharedMemoryAllocations would make it where it is too much when buffers lie side by side;
-    with it, memory of no constant size is refused, too, which code generation could not allocate.
-    The message names the limit, what was found and what is allowed:
+    A kernel is an outermost thread attribute. Limits are in bytes, threads or counts; None means no
+    limit. `max_merged_shared_memory_per_block` applies to shared memory that is too large with
+    buffers side by side, after merging as by SharedToDynamic and MergeSharedMemoryAllocations. With
+    it, memory without a constant size is also refused, because code generation cannot allocate it.
+    The message names the limit, the value found and the value allowed:
 
     before:
         def main(A: Buffer((2048,), float32)):
@@ -70,7 +70,7 @@ class VerifyGPUCode(FunctionPass):
 
     @staticmethod
     def of(limits: Mapping[str, int]) -> VerifyGPUCode:
-        """The check with the limits of a mapping; ConfigError for a limit there is not."""
+        """The check for a mapping from limits to values; ConfigError for an unknown limit."""
         known = [f.name for f in fields(VerifyGPUCode)]
         for key in limits:
             if key not in known:

@@ -1,6 +1,6 @@
-"""VerifyMemory: on a GPU only threads touch the parameters' memory, and kernels share no other.
+"""VerifyMemory: on a GPU the host must not access parameters, and kernels share only global memory.
 
-What they run is theirs alone: a loop among them cannot be handed to the threads of a CPU.
+A loop inside a kernel cannot run on the threads of a CPU.
 
 No thread axis is bound around this copy:
 
@@ -12,7 +12,7 @@ refused VerifyMemory{kind="cuda"}:
     VerifyMemory: main: buffer B is accessed by the host, outside of all thread axes; bind the loops
     of its stage to blockIdx and threadIdx
 
-The shared memory of a kernel is gone when the next one runs:
+The shared memory of a kernel does not live until the next one:
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -51,11 +51,12 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class VerifyMemory(FunctionPass):
-    """Raises ScheduleError when host code of a GPU function accesses a parameter's buffer, or
-    memory other than global is allocated there, and when a loop inside a kernel is parallel.
+    """Check memory and loops of a GPU function.
 
-    `kind` is the kind of the target ("cuda", "cpu"); by default that of the function's target
-    attribute. Functions for the CPU, or without a target, are not checked.
+    Raises ScheduleError if host code accesses a parameter's buffer, if host code allocates memory
+    that is not global, and if a loop inside a kernel is parallel. `kind` is the kind of the target
+    ("cuda", "cpu"); by default that of the function's target attribute. Functions for the CPU, or
+    without a target, are not checked.
     """
 
     kind: str = ""

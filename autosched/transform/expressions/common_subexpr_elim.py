@@ -1,4 +1,4 @@
-"""CommonSubexprElimTIR: what is computed several times is computed once.
+"""CommonSubexprElimTIR: bind repeated computations to a variable and compute them once.
 
 before:
     def main(A: Buffer((64,), float32), C: Buffer((64,), float32)):
@@ -12,8 +12,8 @@ after:
                 cse_var_1: int32 = i * 8 + j
                 C[cse_var_1] = A[cse_var_1] + 1.0
 
-Integer arithmetic only: no loads, calls, vectors, or divisions by what is not a constant, so
-that a computation may stand in front of the condition it was guarded by.
+Only integer arithmetic is bound: no loads, calls, vectors, or divisions by a divisor that is not
+a constant. A computation may therefore move in front of the condition that guarded it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class CommonSubexprElimTIR(FunctionPass):
-    """Binds every repeated computation where its variables become known.
+    """Bind every repeated computation where its variables become known.
 
-    `enable=False` (or the configuration key tir.disable_cse_tir) changes nothing. At most
-    `limit` names are given, to what is repeated most: each is a statement around what follows.
+    `enable=False` (or the configuration key tir.disable_cse_tir) changes nothing. At most `limit`
+    variables are introduced, for the computations that occur most often, because each adds a let
+    statement around the code that follows.
     """
 
     enable: bool = True
@@ -69,17 +70,17 @@ class CommonSubexprElimTIR(FunctionPass):
 
 
 def _is_eligible(e: Expr) -> bool:
-    """True for scalar integer arithmetic worth a name (whether its parts are is checked there)."""
+    """True for scalar integer arithmetic worth a variable; `_is_movable` checks its operands."""
     if not e.dtype.is_index or isinstance(e, Var | IntImm | BufferLoad | Call | Cast | Let):
         return False
     return bool(e.children())
 
 
 class _Plan:
-    """Which computations to bind in front of which statements."""
+    """Decides which computations to bind in front of which statements."""
 
     def __init__(self) -> None:
-        self.lets: dict[Stmt, dict[Expr, int]] = {}  # with how often each is used
+        self.lets: dict[Stmt, dict[Expr, int]] = {}  # the number of uses of each expression
         self.movable: dict[Expr, bool] = {}
 
     def _is_movable(self, e: Expr) -> bool:
@@ -94,7 +95,7 @@ class _Plan:
         return known
 
     def count(self, s: Stmt) -> Counter[Expr]:
-        """The expressions in `s`, those of inner scopes as far as they do not depend on them."""
+        """Count the expressions in `s`, except those that are placed in a scope they depend on."""
         found = Counter(direct_exprs(s))
         variable = _bound_in(s)
         for child in child_stmts(s):
@@ -105,9 +106,10 @@ class _Plan:
         return found
 
     def place(self, s: Stmt, roots: Counter[Expr], variable: Var | None) -> Counter[Expr]:
-        """Plan the lets in front of `s`, in which `variable` is known; returns the rest.
+        """Plan the lets in front of `s`, in whose scope `variable` is defined.
 
-        None stands for the whole function: every variable is known.
+        Returns the counts of the expressions that do not depend on `variable`. None stands for the
+        whole function: there every expression is placed.
         """
         rest: Counter[Expr] = Counter()
         uses: Counter[Expr] = Counter()
@@ -129,7 +131,7 @@ class _Plan:
         return rest
 
     def most_used(self, limit: int) -> dict[Stmt, list[Expr]]:
-        """The planned lets, parts before wholes; the most used ones when there are too many."""
+        """The planned lets, operands before their users; at most `limit`, the most used ones."""
         ranked = sorted(
             ((s, e) for s, chosen in self.lets.items() for e in chosen),
             key=lambda place: -self.lets[place[0]][place[1]],
@@ -141,7 +143,7 @@ class _Plan:
         return {s: chosen for s, chosen in kept.items() if chosen}
 
     def _collect(self, e: Expr, variable: Var | None, inside: dict[Expr, None]) -> None:
-        """Add `e` and its parts that depend on `variable` to `inside`, children first."""
+        """Add `e` and its operands that depend on `variable` to `inside`, operands first."""
         if e in inside or not e.children():
             return
         if variable is not None and variable not in free_vars(e):
@@ -152,7 +154,7 @@ class _Plan:
 
 
 def _bound_in(s: Stmt) -> Var | None:
-    """The variable that `s` makes known to its body."""
+    """The variable that `s` defines for its body; None if it defines none."""
     if isinstance(s, For):
         return s.loop_var
     if isinstance(s, LetStmt):
@@ -166,12 +168,12 @@ def _bound_in(s: Stmt) -> Var | None:
 
 
 class _Bind:
-    """Rewrites with the planned lets."""
+    """Rewrites a body with the planned lets."""
 
     def __init__(self, lets: dict[Stmt, list[Expr]]) -> None:
         self.lets = lets
         self.made = 0
-        self.names: dict[Expr, Var] = {}  # those in scope
+        self.names: dict[Expr, Var] = {}  # the variables in scope
         self.memo: dict[Expr, Expr] = {}
 
     def stmt(self, s: Stmt) -> Stmt:

@@ -1,4 +1,4 @@
-"""What an expression is made of, and what evaluating it does besides giving a value."""
+"""Side effects of expressions, and which node types occur in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNSURE = bits_of(Call, BufferLoad, ProducerLoad)
 
 
 def is_lasting(e: Expr) -> bool:
-    """True when `e` has the same value wherever its variables do: no loads, only pure calls."""
+    """True if the value of `e` depends only on its variables: no loads, only pure calls."""
     if not kinds(e) & _UNSURE:
         return True
     for node in pre_order(e):
@@ -29,7 +29,7 @@ def is_lasting(e: Expr) -> bool:
 
 
 def has_side_effect(e: Expr) -> bool:
-    """True when evaluating `e` may change something; loads do not."""
+    """True if evaluating `e` may change state; loads do not count."""
     if not kinds(e) & _CALLS:
         return False
     for node in pre_order(e):
@@ -39,13 +39,13 @@ def has_side_effect(e: Expr) -> bool:
 
 
 def mentions(*types: type[Expr]) -> Callable[[Expr], bool]:
-    """A test whether an expression contains a node of one of `types`."""
+    """A predicate: whether an expression contains a node of one of `types`."""
     wanted = bits_of(*types)
     return lambda e: bool(kinds(e) & wanted)
 
 
 def loads_elsewhere(value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
-    """True when `value` loads other elements of `buffer` than a lane writes itself."""
+    """True if `value` loads from the memory of `buffer`, except from `buffer` at `indices`."""
     if isinstance(value, BufferLoad) and value.buffer.data is buffer.data:
         if value.buffer is not buffer or value.indices != indices:
             return True

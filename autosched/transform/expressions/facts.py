@@ -1,7 +1,7 @@
-"""What is known at a place in a function, for passes that simplify or prove as they walk.
+"""Known ranges, values and conditions at a program point, for passes that simplify or prove.
 
-Results are kept per expression. A condition voids them only for expressions that share a variable
-with it, so most index expressions are worked out once per function.
+Results are cached per expression. A condition invalidates the cache only for expressions that share
+a variable with it, so most index expressions are simplified once per function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _R = TypeVar("_R")
 
 
 class _Scope:
-    """What is worked out so far of the expressions that mention `variables`."""
+    """The results for expressions that mention `variables`, while one condition holds."""
 
     __slots__ = ("memo", "variables")
 
@@ -29,7 +29,7 @@ class _Scope:
 
 
 class Facts:
-    """An analyzer and a table of results that always agree."""
+    """An analyzer and a cache of results that is always consistent with it."""
 
     def __init__(self, func: PrimFunc, as_ansor: bool = False) -> None:
         self.analyzer = Analyzer(as_ansor)
@@ -42,7 +42,7 @@ class Facts:
                     self.analyzer.mark_non_negative(var)
 
     def memo(self, e: Expr) -> dict[Expr, Expr]:
-        """The table in which the result for `e` at this place belongs."""
+        """The cache to which the result for `e` belongs at this point."""
         if self._scopes:
             variables = free_vars(e)
             for scope in reversed(self._scopes):
@@ -51,10 +51,10 @@ class Facts:
         return self._memo
 
     def bind(self, var: Var, low: Expr, extent: Expr) -> None:
-        """`var` is in [low, low + extent) from here on."""
+        """Bind `var` to the range [low, low + extent) from here on."""
         known = self._ranges.get(var)
         if known is not None:
-            # Where bounds are no numbers, those that follow may differ from place to place.
+            # Equal bounds that are not numbers may have different values at different points.
             numbers = isinstance(low, IntImm) and isinstance(extent, IntImm)
             if numbers and known[0] is low and known[1] is extent:
                 return
@@ -63,20 +63,20 @@ class Facts:
         self.analyzer.bind(var, Range(low, extent), override=True)
 
     def define(self, var: Var, value: Expr) -> None:
-        """`var` is `value` from here on."""
+        """Bind `var` to `value` from here on."""
         if var in self._ranges:
             self._forget()
         self._ranges[var] = (value, value)
         self.analyzer.bind(var, value, override=True)
 
     def _forget(self) -> None:
-        """A variable means something else now: what was worked out is void."""
+        """Clear the caches, because a variable has been bound again."""
         self._memo.clear()
         for scope in self._scopes:
             scope.memo.clear()
 
     def under(self, conditions: tuple[Expr, ...], fn: Callable[[_T], _R], argument: _T) -> _R:
-        """`fn(argument)` where the conditions hold (they must read no memory)."""
+        """Call `fn(argument)` where the conditions are known to hold; they must not read memory."""
         if not conditions:
             return fn(argument)
         first, *rest = conditions

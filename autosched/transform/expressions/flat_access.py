@@ -1,4 +1,4 @@
-"""Accesses of a flat buffer that stands for another one. Truth values are stored as int8."""
+"""Accesses of a flat buffer that replaces another buffer. Booleans are stored as int8."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def stored_type(dtype: DType) -> DType:
 
 
 def flat_load(load: BufferLoad, flat: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """`flat` read at `indices`, as a value of the type that `load` has."""
+    """Load from `flat` at `indices` and convert the value to the type of `load`."""
     value = BufferLoad(flat, indices, load.predicate)
     return cast(load.dtype, value) if load.buffer.dtype.is_bool else value
 
 
 def flat_store(store: BufferStore, flat: Buffer, indices: tuple[Expr, ...]) -> BufferStore:
-    """What `store` stores, in `flat` at `indices`."""
+    """Store the value of `store` to `flat` at `indices`."""
     value = store.value
     if store.buffer.dtype.is_bool:
         value = cast(stored_type(value.dtype), value)

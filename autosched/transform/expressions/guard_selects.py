@@ -1,4 +1,4 @@
-"""GuardSelects: a Select one of whose values might be read outside of memory chooses first.
+"""GuardSelects: a Select with a value that might read out of bounds becomes an if_then_else.
 
 before:
     def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -43,12 +43,12 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class GuardSelects(FunctionPass):
-    """Makes an if_then_else of each Select with a value that must not be computed in vain.
+    """Turn each Select with a value that must not be computed speculatively into an if_then_else.
 
-    Vectors compute both values of a Select in all lanes, and loads of an if_then_else only in those
-    that take it. A value is computed freely where its loads are provably inside of their buffer's
-    memory, its integers are not divided by what might be zero, and it calls nothing that does more
-    than give a value. Such Selects stay: they need no masks.
+    Vector code computes both values of a Select in all lanes, but performs the loads of an
+    if_then_else only in the lanes that take it. A value may be computed speculatively if its loads
+    are provably inside of their buffer's memory, its integer divisors cannot be zero, and its calls
+    are pure. Selects with only such values stay, because they need no masks.
     """
 
     name: ClassVar[str] = "GuardSelects"
@@ -60,7 +60,7 @@ class GuardSelects(FunctionPass):
 
 
 class _Guard:
-    """One walk; the facts are those of the place it is at."""
+    """One walk over a function; `facts` hold at the current statement."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.facts = Facts(func)
@@ -101,7 +101,7 @@ class _Guard:
         return IfThenElse(condition, then_case, else_case)
 
     def _failing(self, condition: Expr) -> tuple[Expr, ...]:
-        """What is known where `condition` does not hold."""
+        """The facts known where `condition` does not hold."""
         parts = tuple(conjuncts_of(condition))
         if len(parts) > 1 or not _is_fact(parts[0]):
             return ()
@@ -120,7 +120,7 @@ class _Guard:
         return map_expr_children(e, self.expr)
 
     def _chosen(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
-        """if_then_else of the parts of `e`, each value rewritten where it is chosen."""
+        """The if_then_else of `parts`, each value rewritten under its condition."""
         condition, value, other = parts
         new = (
             self.expr(condition),
@@ -132,12 +132,13 @@ class _Guard:
         return Call(e.dtype, "if_then_else", new)
 
     def _is_free(self, e: Expr) -> bool:
-        """Whether `e` may be computed here where its value is not wanted."""
+        """Whether `e` may be computed here although its value may not be used."""
         match e:
             case BufferLoad():
                 return self.memory.contains(e) and all(map(self._is_free, e.indices))
             case Select() | Call(op="if_then_else"):
-                # Whichever it is in the end, it chooses before it does what is not free.
+                # Both become an if_then_else if an arm needs it: each arm counts under its
+                # condition.
                 condition, value, other = e.children()
                 return (
                     self._is_free(condition)
@@ -150,7 +151,7 @@ class _Guard:
 
 
 def _holding(condition: Expr) -> tuple[Expr, ...]:
-    """What is known where `condition` holds."""
+    """The facts known where `condition` holds."""
     return tuple(filter(_is_fact, conjuncts_of(condition)))
 
 

@@ -1,6 +1,7 @@
-"""What becomes of intrinsics on each kind of target: tables that are asked in order.
+"""Lowering rules for intrinsics per kind of target: tables that are searched in order.
 
-A rule takes a call and returns what stands for it, which is looked at again, or None.
+A rule takes a call. It returns the replacement, which is lowered again, or None if it does not
+apply.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Table = Mapping[str, Rule]
 
 
 def tables_for(kind: str, triple: str = "") -> tuple[Table, ...]:
-    """The tables of a kind of target, in the order in which they are asked."""
+    """The tables for a kind of target, in search order."""
     kind = "llvm" if kind == "cpu" else kind
     kinds = (kind, f"{kind}.aarch64") if "aarch64" in triple else (kind,)
     names = [f"{k}.{what}" for k in (*kinds, "default") for what in ("lower", "legalize")]
@@ -41,13 +42,13 @@ def _extern(e: Call, name: str) -> Expr:
 
 
 def _c_function(e: Call) -> Expr | None:
-    """C's function of the name: `expf` for float32, `exp` for float64; other types have none."""
+    """The C function of the same name: `expf` for float32, `exp` for float64, else None."""
     suffix = {"float32": "f", "float64": ""}.get(e.dtype.name)
     return None if suffix is None else _extern(e, e.op + suffix)
 
 
 def _llvm_intrinsic(name: str) -> Rule:
-    """LLVM's intrinsic of the name for the type of the arguments, vectors included."""
+    """A rule for LLVM's intrinsic `name`, overloaded on the type of the arguments, also vectors."""
 
     def rule(e: Call) -> Expr | None:
         dtype = e.args[0].dtype
@@ -62,7 +63,7 @@ def _llvm_intrinsic(name: str) -> Rule:
 
 
 def _cuda_function(fast: bool) -> Rule:
-    """CUDA's function: the fast one of the hardware for float32 where there is one."""
+    """A rule for CUDA's function; with `fast`, the fast hardware function for float32."""
 
     def rule(e: Call) -> Expr | None:
         if e.dtype.lanes > 1:
@@ -77,11 +78,11 @@ def _cuda_function(fast: bool) -> Rule:
 
 
 _HALF = frozenset(_names("exp exp2 exp10 log log2 log10 sin cos sqrt rsqrt floor ceil trunc"))
-"""Functions with a form for float16: `hexp`."""
+"""Functions with a float16 form, such as `hexp`."""
 
 
 def _shuffle(name: str) -> Rule:
-    # The last argument, the size of a warp, is no argument of CUDA's function.
+    # The last argument, the warp size, is not an argument of CUDA's function.
     return lambda e: Call(e.dtype, "call_pure_extern", (StringImm(name), *e.args[:4]))
 
 
@@ -89,7 +90,7 @@ def _active_mask(e: Call) -> Expr:
     return Call(e.dtype, "call_pure_extern", (StringImm("__activemask"),))
 
 
-# -- by other intrinsics ---------------------------------------------------------------------------
+# -- expansions into other intrinsics --------------------------------------------------------------
 
 
 def _rsqrt(e: Call) -> Expr:
@@ -113,7 +114,7 @@ def _tan(e: Call) -> Expr:
 
 
 def _tanh(e: Call) -> Expr:
-    """By the exponential of a number that is not positive, which cannot overflow."""
+    """Tanh through the exponential of a non-positive number, which cannot overflow."""
     (x,) = e.args
     one = _like(x, 1)
     down, up = call("exp", mul(x, _like(x, -2))), call("exp", mul(x, _like(x, 2)))
@@ -156,4 +157,4 @@ TABLES: dict[str, Table] = {
     "default.lower": dict.fromkeys(_C, _c_function),
     "default.legalize": {"rsqrt": _rsqrt, "sigmoid": _float_only(_sigmoid)},
 }
-"""KIND.lower and KIND.legalize: functions of the target, and forms by other intrinsics."""
+"""KIND.lower: functions of the target. KIND.legalize: expansions into other intrinsics."""

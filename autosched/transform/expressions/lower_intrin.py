@@ -1,4 +1,4 @@
-"""LowerIntrin: floor division and remainder as machines have them.
+"""LowerIntrin: lower floor division and remainder to instructions that machines have.
 
 before:
     def main(A: Buffer((8,), int32), x: int32):
@@ -15,8 +15,8 @@ after:
             A[2] = truncdiv(x, 3) + shift_right(truncmod(x, 3), 31)
             A[3] = truncdiv(i - 5 + 6, 3) - 2
 
-Mathematical intrinsics, and floor division and remainder of floats, stay: the code generators have
-their own forms of them. With `rules` intrinsics become what the tables of the function's target say
+Mathematical intrinsics, and floor division and remainder of floats, stay: the code generators lower
+them. With `rules`, intrinsics are lowered by the tables of the function's target
 (`intrin_rules.py`):
 
 before:
@@ -91,11 +91,11 @@ _DIVISIONS = bits_of(Div, Mod, FloorDiv, FloorMod)
 
 @dataclass(frozen=True)
 class LowerIntrin(FunctionPass):
-    """Lowers floordiv and floormod of integers to shifts, masks and truncating division.
+    """Lower floordiv and floormod of integers to shifts, masks and truncating division.
 
-    With `rules` also intrinsics, and `x * y + z` on floats where the target has a rule for `fma`.
-    Raises CompileError for a function without a target then, and ScheduleError for a division by 0
-    that is left: no other pass has found that it is never reached.
+    With `rules`, also lower intrinsics, and `x * y + z` on floats if the target has a rule for
+    `fma`. Then raises CompileError for a function without a target. Raises ScheduleError for a
+    division by 0 that is left, which means that no other pass has proved it unreachable.
     """
 
     name: ClassVar[str] = "LowerIntrin"
@@ -159,7 +159,7 @@ class _Lower:
         return done
 
     def _ruled(self, e: Call) -> Expr | None:
-        """What the first table with a rule that changes the call makes of it."""
+        """The result of the first table whose rule applies to the call; None if no rule applies."""
         for table in self.tables:
             rule = table.get(e.op)
             changed = None if rule is None else rule(e)
@@ -173,7 +173,7 @@ class _Lower:
         return map_expr_children(e, self.expr) if changed is None else changed
 
     def _multiply_add(self, e: Expr) -> Expr:
-        """x * y + z: one instruction for floats, else at least a product of wide vectors."""
+        """x * y + z: a fused instruction for floats, a product of wide vectors for integers."""
         assert isinstance(e, Add)
         for product, other in ((e.b, e.a), (e.a, e.b)):
             if isinstance(product, Mul):
@@ -188,7 +188,7 @@ class _Lower:
         return map_expr_children(e, self.expr)
 
     def _bounds(self, e: Expr) -> tuple[int, int]:
-        """The values `e` (before lowering) can have in any lane, within its type."""
+        """The minimum and maximum of `e` (before lowering) over all lanes, clamped to its type."""
         if isinstance(e, Broadcast):
             return self._bounds(e.value)
         if isinstance(e, Ramp) and isinstance(e.stride, IntImm):
@@ -252,7 +252,7 @@ class _Lower:
         return select(ge(rest, _like(dtype, 0)), rest, add(rest, b))
 
     def _steps_to_positive(self, a: Expr, divisor: int | None) -> int | None:
-        """How many divisors make `a` non-negative without leaving its type."""
+        """The number of divisors to add to make `a` non-negative; None if that may overflow."""
         if divisor is None:
             return None
         low, high = self._bounds(a)
@@ -263,7 +263,7 @@ class _Lower:
         return steps
 
     def _compare_with_zero(self, e: Expr) -> Expr:
-        """floormod(x, y) is zero exactly when truncmod(x, y) is."""
+        """Use truncmod in comparisons with zero: it is zero exactly when floormod is."""
         assert isinstance(e, EQ | NE)
         if isinstance(e.a, FloorMod) and whole_number(e.b) == 0 and e.a.dtype.is_integral:
             divisor = whole_number(e.a.b)
@@ -273,7 +273,7 @@ class _Lower:
         return map_expr_children(e, self.expr)
 
     def _max(self, e: Expr) -> Expr:
-        """max(x // y, c) with c, y >= 0 does not care how negative quotients round."""
+        """max(x // y, c) with c, y >= 0: truncate, as no negative quotient is the maximum."""
         assert isinstance(e, Max)
         for quotient, other in ((e.a, e.b), (e.b, e.a)):
             floor = whole_number(other)
@@ -296,7 +296,7 @@ class _Lower:
 
 
 def widened_late(e: Expr) -> Expr:
-    """A converted scalar in all lanes as the conversion of a vector, where types get wider.
+    """Move a widening cast of a scalar behind its broadcast.
 
     broadcast(int16(x), 8)   ->   int16x8(broadcast(x, 8))
     """
@@ -305,12 +305,12 @@ def widened_late(e: Expr) -> Expr:
     narrow, wide = e.value.value.dtype, e.value.dtype
     integers = narrow.code in ("int", "uint") and wide.code in ("int", "uint")
     if wide.bits == 2 * narrow.bits or (integers and wide.bits > narrow.bits):
-        return Cast(e.dtype, broadcast(e.value.value, e.lanes))  # `cast` would turn it around
+        return Cast(e.dtype, broadcast(e.value.value, e.lanes))  # `cast` would move it back
     return e
 
 
 def _power_of_two(value: int | None) -> int | None:
-    """The exponent when `value` is a power of two."""
+    """The exponent if `value` is a power of two, else None."""
     if value is None or value <= 0 or value & (value - 1):
         return None
     return value.bit_length() - 1
@@ -321,7 +321,7 @@ def _like(dtype: DType, value: int) -> Expr:
 
 
 def _rounds_down(rest: Expr, b: Expr) -> Expr:
-    """True when the remainder `rest` of the truncating division has the sign of `b`."""
+    """True if the remainder `rest` of the truncating division is zero or has the sign of `b`."""
     zero = _like(b.dtype, 0)
     return or_(
         and_(ge(b, zero), ge(rest, zero)),

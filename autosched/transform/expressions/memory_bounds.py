@@ -1,4 +1,4 @@
-"""Whether an element that is loaded lies inside of its buffer's memory.
+"""Proofs that a load lies inside of its buffer's memory.
 
 A[i, j] of (4, 8) elements is element 8 i + j of 32: j = -1 is inside of the memory unless i = 0.
 """
@@ -19,17 +19,17 @@ from autosched.tir.stmt import Allocate, BufferRealize
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Consecutive elements: how many, and of which type."""
+    """Contiguous memory: the type of its elements and their number."""
 
     dtype: DType
     size: Expr
 
 
 class MemoryBounds:
-    """What is known of the memory of a function, and of indices through `analyzer`.
+    """The sizes of a function's memory, and proofs about indices with `analyzer`.
 
-    Parameters without strides and offsets are known at once, what is allocated or realized inside
-    once it is added; of all other memory nothing is.
+    Parameters without strides and offsets are known from the start. Allocations and realized
+    regions are known once they are added. Nothing is known of other memory.
     """
 
     def __init__(self, func: PrimFunc, analyzer: Analyzer) -> None:
@@ -41,7 +41,7 @@ class MemoryBounds:
                 self._memory[buffer.data] = _Memory(buffer.dtype, _product(buffer.shape))
 
     def add(self, storage: Allocate | BufferRealize) -> None:
-        """Storage that exists inside of this statement."""
+        """Add the memory that is allocated or realized inside of this statement."""
         if isinstance(storage, BufferRealize):
             self._regions[storage.buffer] = storage.bounds
         else:
@@ -49,7 +49,7 @@ class MemoryBounds:
             self._memory[storage.buffer_var] = _Memory(storage.dtype, size)
 
     def contains(self, load: BufferLoad) -> bool:
-        """Whether every lane of `load` is provably inside; those of a predicate always are."""
+        """Whether every lane of `load` is provably inside; a load with a predicate always is."""
         if load.predicate is not None:
             return True
         buffer = load.buffer
@@ -81,7 +81,7 @@ class MemoryBounds:
 
 
 def _ends(index: Expr) -> tuple[Expr, ...] | None:
-    """The lanes between which the others are; None where they are not known."""
+    """The first and last lane of a vector index; None if they are not known."""
     match index:
         case Ramp(base, IntImm(stride), lanes):
             return base, add(base, (lanes - 1) * stride)
@@ -91,7 +91,7 @@ def _ends(index: Expr) -> tuple[Expr, ...] | None:
 
 
 def _flat(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
-    """The row-major number of the element."""
+    """The row-major offset of an element."""
     total = indices[0]
     for index, extent in zip(indices[1:], shape[1:], strict=False):
         total = add(mul(total, extent), index)
@@ -106,7 +106,7 @@ def _product(extents: Sequence[Expr]) -> Expr:
 
 
 def _is_compact(buffer: Buffer) -> bool:
-    """Whether its elements are one after the other from the beginning of the memory."""
+    """Whether the elements are contiguous from the start of the memory."""
     offset = buffer.elem_offset
     begins = offset is None or (isinstance(offset, IntImm) and offset.value == 0)
     return begins and not buffer.strides

@@ -1,4 +1,4 @@
-"""NarrowDataType: index arithmetic that fits is done in 32 bits.
+"""NarrowDataType: compute indices in 32 bits if they provably fit.
 
 before:
     def main(A: Buffer((512,), float32), B: Buffer((64,), float32)):
@@ -9,8 +9,7 @@ after:
         for i in range(64):
             A[i * 8] = B[i]
 
-An integer variable, constant or cast is narrowed when every index expression that contains it
-provably fits.
+A loop variable is narrowed if every index expression that contains it provably fits.
 """
 
 from __future__ import annotations
@@ -54,7 +53,10 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class NarrowDataType(FunctionPass):
-    """`target_bits` is 32, or 64 to change nothing. Parameters keep their types."""
+    """Narrow index arithmetic to `target_bits`: 32, or 64 to change nothing.
+
+    Parameters keep their types. Raises ConfigError for any other width.
+    """
 
     target_bits: int = 32
     name: ClassVar[str] = "NarrowDataType"
@@ -80,7 +82,7 @@ def _is_wide(e: Expr) -> bool:
 
 
 def _has_wide(e: Expr, seen: set[Expr]) -> bool:
-    """True when `e` or a part of it that was not `seen` before is wide."""
+    """True if `e` or one of its operands is wide; expressions in `seen` are skipped."""
     if e in seen:
         return False
     seen.add(e)
@@ -88,7 +90,7 @@ def _has_wide(e: Expr, seen: set[Expr]) -> bool:
 
 
 def _has_wide_index(body: Stmt) -> bool:
-    """True when something is computed in int64; every expression is looked at once."""
+    """True if `body` computes anything in int64; visits every expression once."""
     seen: set[Expr] = set()
     return any(
         (isinstance(s, For) and _is_wide(s.loop_var))
@@ -98,7 +100,7 @@ def _has_wide_index(body: Stmt) -> bool:
 
 
 class _Fits:
-    """Which expressions fit, and which loop variables are only in such expressions."""
+    """Finds the expressions that fit, and the loop variables used only in such expressions."""
 
     def __init__(self, narrow: DType) -> None:
         self.low, self.high = int(narrow.min_value), int(narrow.max_value)
@@ -108,7 +110,7 @@ class _Fits:
         self.known: dict[Expr, bool] = {}
 
     def here(self, e: Expr) -> bool:
-        """True when the value of the int64 expression `e` fits."""
+        """True if the value of the int64 expression `e` fits at this point."""
         known = self.known.get(e)
         if known is None:
             bound = self.analyzer.const_int_bound(e)
@@ -141,7 +143,7 @@ class _Fits:
         return s
 
     def visit(self, e: Expr, fits: bool = True) -> None:
-        """Note the variables of `e`, which stands in an expression that fits or not."""
+        """Record the variables of `e`; `fits` tells whether the expression around `e` fits."""
         if _is_wide(e) and not isinstance(e, BufferLoad):
             fits = fits and self.here(e)
             if isinstance(e, Var):
@@ -196,7 +198,7 @@ class _Narrow:
         return s.with_(loop_var=var, min=low, extent=extent, body=body)
 
     def value(self, e: Expr) -> Expr:
-        """`e` with narrowed variables, of the type it had."""
+        """`e` with narrowed variables, cast back so that `e` keeps its type."""
         if isinstance(e, Var):
             var = self.vars.get(e)
             return e if var is None else cast(e.dtype, var)
@@ -223,7 +225,7 @@ class _Narrow:
         return BufferLoad(load.buffer, indices, predicate)
 
     def index(self, e: Expr) -> Expr:
-        """`e` in the narrow type where it and all that contains it fit."""
+        """`e` in the narrow type, as far as it fits."""
         done = self.indices.get(e)
         if done is None:
             done = self.indices[e] = self._index(e)

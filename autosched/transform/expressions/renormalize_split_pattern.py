@@ -1,4 +1,4 @@
-"""RenormalizeSplitPattern: quotients of remainders become remainders of quotients."""
+"""RenormalizeSplitPattern: turn quotients of remainders into remainders of quotients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class RenormalizeSplitPattern(FunctionPass):
-    """Undoes the form that splitting a fused loop leaves, so that quotients can be shared.
+    """Undo the index form that splitting a fused loop leaves, so that quotients can be shared.
 
     before:
         def main(A: Buffer((8,), float32), B: Buffer((64,), float32)):

@@ -1,4 +1,4 @@
-"""RewriteUnsafeSelect: a Select that may read out of bounds branches.
+"""RewriteUnsafeSelect: a Select that may read out of bounds becomes a branch.
 
 before:
     def main(A: Buffer((8,), float32), B: Buffer((16,), float32)):
@@ -29,10 +29,11 @@ _SELECT = bits_of(Select)
 
 @dataclass(frozen=True)
 class RewriteUnsafeSelect(FunctionPass):
-    """Rewrites Selects on a scalar condition with an arm that must not be evaluated freely.
+    """Turn Selects on a scalar condition with an unsafe arm into if_then_else.
 
-    Such an arm contains a load, an impure call, or a division of integers by an index. What a
-    condition inside of the arm guards counts as well: that one may hold where this one does not.
+    An arm is unsafe if it contains a load, an impure call, or a division of integers by an index.
+    Operations behind a condition inside of the arm count as well: that condition may hold where the
+    Select's does not.
     """
 
     name: ClassVar[str] = "RewriteUnsafeSelect"

@@ -1,4 +1,4 @@
-"""Simplify: every expression in its canonical form, decided branches taken.
+"""Simplify: bring every expression into canonical form and fold decided branches.
 
 before:
     def main(B: Buffer((64,), float32)):
@@ -52,11 +52,11 @@ _LEAVES = frozenset((IntImm, FloatImm, StringImm))
 
 @dataclass(frozen=True)
 class Simplify(FunctionPass):
-    """Simplifies under what loops, threads and conditions around an expression say.
+    """Simplify with the facts that enclosing loops, threads and conditions give.
 
-    Loops are kept even when they run once. Pure integer lets are inlined; a store of a value
-    loaded from the same element does nothing. With `as_ansor` it stops where Ansor does, which
-    counts the operations that are left (see `Analyzer`).
+    Loops are kept even if they run once. Pure integer lets are inlined. A store of a value loaded
+    from the same element is removed. With `as_ansor` simplification stops where Ansor's does, whose
+    features count the remaining operations (see `Analyzer`).
     """
 
     name: ClassVar[str] = "Simplify"
@@ -87,7 +87,7 @@ class _Simplify:
         return done
 
     def _under(self, condition: Expr, s: Stmt) -> Stmt:
-        """`s` simplified where `condition` holds."""
+        """Simplify `s` under the assumption that `condition` holds."""
         if isinstance(condition, IntImm) or not is_lasting(condition):
             return self.stmt(s)
         return self.facts.under((condition,), self.stmt, s)
@@ -97,7 +97,7 @@ class _Simplify:
         low, extent = self.expr(s.min), self.expr(s.extent)
         self.facts.bind(s.loop_var, low, extent)
         if isinstance(low, IntImm) and isinstance(extent, IntImm):
-            body = self.stmt(s.body)  # the constraints below would say what the range says
+            body = self.stmt(s.body)  # the constraints below would repeat the range
         else:
             bounds = (ge(s.loop_var, low), lt(s.loop_var, add(low, extent)))
             body = self.facts.under(bounds, self.stmt, s.body)
@@ -127,7 +127,7 @@ class _Simplify:
         return LetStmt(s.var, value, body)
 
     def _buffer_vars(self) -> frozenset[Var]:
-        """Variables in the shapes, strides and offsets of the buffers of this function."""
+        """The variables in the shapes, strides and offsets of the buffers of this function."""
         if self.in_buffers is None:
             found: set[Var] = set()
             for buffer in _buffers(self.func):

@@ -1,4 +1,4 @@
-"""What must not be computed where its value is not wanted, besides loads."""
+"""Operations besides loads that must not be executed speculatively."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autosched.tir.op import gt, lt
 
 
 def is_opaque(e: Expr) -> bool:
-    """Whether `e` is a call that reads, or does more than give a value."""
+    """Whether `e` is a call that reads memory or has a side effect."""
     if not isinstance(e, Call):
         return False
     return EFFECTS.get(e.op, Effect.OPAQUE) in (Effect.READ, Effect.OPAQUE)
@@ -28,8 +28,8 @@ def is_opaque(e: Expr) -> bool:
 def divides_by_unknown(e: Expr, analyzer: Analyzer | None = None) -> bool:
     """Whether `e` divides integers by an index that might be zero.
 
-    What such a condition guards is left under it, although nothing would happen (`x // 0` is 0):
-    who divides by an index and asks whether it is 0 means a branch.
+    Such a division must stay behind its condition, although the IR defines `x // 0` as 0: code that
+    divides by an index and tests it for 0 means a branch.
     """
     if not isinstance(e, Div | Mod | FloorDiv | FloorMod) or e.dtype.is_float:
         return False

@@ -1,1 +1,1 @@
-"""What a pass is, the context it runs under, and what watches it."""
+"""The pass infrastructure: passes, the context they run under, and instruments."""

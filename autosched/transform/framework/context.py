@@ -1,4 +1,4 @@
-"""The settings passes run under: a thread-local stack of contexts over a default one."""
+"""PassContext: the settings that passes run under, as a thread-local stack of contexts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Program = PrimFunc | IRModule
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What instruments and `pass_enabled` see of a pass."""
+    """The description of a pass for instruments and `pass_enabled`."""
 
     name: str
     opt_level: int = 0
@@ -28,30 +28,30 @@ class PassInfo:
 
 @runtime_checkable
 class Instrument(Protocol):
-    """Watches passes; see `instruments.py` for ready ones."""
+    """Observes passes; see `instruments.py` for ready-made ones."""
 
     def enter_pass_ctx(self) -> None:
-        """The context is entered."""
+        """Called when the context is entered."""
 
     def exit_pass_ctx(self) -> None:
-        """The context is left."""
+        """Called when the context is left."""
 
     def should_run(self, program: Program, info: PassInfo) -> bool:
-        """Whether the pass may run; one False suffices to leave it out."""
+        """Whether the pass may run; one instrument that returns False skips it."""
 
     def run_before_pass(self, program: Program, info: PassInfo) -> None:
-        """A pass is about to transform `program`."""
+        """Called before a pass transforms `program`."""
 
     def run_after_pass(self, program: Program, info: PassInfo) -> None:
-        """A pass has made `program`."""
+        """Called with the result `program` of a pass."""
 
 
 PHASES = (0, 1, 2, 3)
-"""At the start; before loops are rewritten; after they are unrolled; after the last clean-up."""
+"""Phases: at the start, before loops are rewritten, after unrolling, after the last clean-up."""
 
 
 class Limit(NamedTuple):
-    """Which values of a type are taken, and how messages put it."""
+    """A restriction of a type's values: the test, and its wording in messages."""
 
     fits: Callable[[Any], bool]
     text: str
@@ -59,9 +59,9 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """The type of a configuration value and the value when it is not given.
+    """The type of a configuration value, its default, and its limit.
 
-    A dict holds the options of one pass: some of `options`, each with its own default value.
+    A dict holds the options of one pass: a subset of `options`, each with its own default value.
     """
 
     type: type
@@ -70,7 +70,7 @@ class ConfigKey:
     options: Mapping[str, ConfigKey] = field(default_factory=dict)
 
     def require(self, where: str, what: str, value: Any) -> None:
-        """Raise ConfigError, which begins with `where`, unless this is a value of `what`."""
+        """Raise ConfigError, starting with `where`, unless `value` is valid for `what`."""
         kind = type(value)
         if kind is not self.type:
             raise ConfigError(f"{where}: {what} must be a {self.type.__name__}, found {value!r}")
@@ -85,7 +85,7 @@ class ConfigKey:
 
 
 def _are_entries(value: Sequence[Any]) -> bool:
-    """Whether these are pairs of a phase and a pass, an object rather than its class."""
+    """Whether all entries are pairs of a phase and a pass object (not a pass class)."""
     return all(
         isinstance(entry, list | tuple)
         and len(entry) == 2
@@ -121,7 +121,7 @@ CONFIG_KEYS: dict[str, ConfigKey] = {
     ),
     "tir.RemoveNoOp": ConfigKey(dict, {}, options={"use_dataflow_analysis": _FLAG}),
 }
-"""Every configuration key a context accepts: those of Ansor's that something here reads."""
+"""Every configuration key that a context accepts: the keys of Ansor that a pass here reads."""
 
 _ALIKE = 0.8  # more than the `tir.` that all of them begin with
 
@@ -131,7 +131,7 @@ def check_config(
     where: str = "PassContext",
     keys: Collection[str] = CONFIG_KEYS.keys(),
 ) -> None:
-    """Raise ConfigError, beginning with `where`, unless these are values of some of the `keys`."""
+    """Raise ConfigError, starting with `where`, unless keys are in `keys` and values valid."""
     if not isinstance(config, Mapping):
         raise ConfigError(f"{where}: config: expected values by their keys, {found(config)}")
     for key, value in config.items():
@@ -165,12 +165,12 @@ def _instruments(given: Any) -> list[Instrument]:
 
 @dataclass(eq=False)
 class PassContext:
-    """Settings for the passes run inside `with PassContext(...):`.
+    """Settings for the passes that run inside `with PassContext(...):`.
 
-    `trace(program, info, is_before)` is the short form of an instrument. Raises ConfigError for
-    an unknown configuration key, a value of the wrong type, or a name that no pass has: passes of
-    one's own are known once their classes are defined, or by `tir.add_lower_pass`. So it does for
-    an instrument without the methods of one.
+    `trace(program, info, is_before)` is a short form of an instrument. Raises ConfigError for an
+    unknown configuration key, a value of the wrong type, an instrument without the methods of one,
+    or a pass name that is not known. A user's own pass is known once its class is defined, or if
+    `tir.add_lower_pass` lists it.
 
         >>> with PassContext(disabled_pass=["UnrollLoop"], config={"tir.noalias": False}):
         ...     PassContext.current().setting("tir.noalias")
@@ -194,7 +194,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context of this thread; the default one (opt_level 2) outside any."""
+        """The innermost context of this thread; outside of any, a default with opt_level 2."""
         return _stack.contexts[-1]
 
     def inner(
@@ -203,11 +203,12 @@ class PassContext:
         config: Mapping[str, Any] | None = None,
         passes: Sequence[Any] = (),
     ) -> PassContext:
-        """A context to enter inside of this one, which has what this one has, and more.
+        """A context to enter inside this one, with the settings of this one and more.
 
-        What watches here watches there, and is not told of the entering. Where `config` and this
-        context have a key, the context's value counts; `passes`, as in `tir.add_lower_pass`, run
-        before its own. Raises ConfigError as the class does.
+        The instruments of this context also see passes that run in the inner one, but not that it
+        is entered or left. Where `config` and this context share a key, the value of this context
+        counts. `passes`, in the form of `tir.add_lower_pass`, run before its own. Raises
+        ConfigError as the class does.
         """
         added = [*passes, *self.setting("tir.add_lower_pass")]
         return replace(
@@ -218,9 +219,9 @@ class PassContext:
         )
 
     def setting(self, key: str) -> Any:
-        """The configured value of `key`, or the default registered for it.
+        """The configured value of `key`, or its default.
 
-        The options of a pass that are not given have their defaults. Raises ConfigError for another
+        Options of a pass that are not given have their defaults. Raises ConfigError for an unknown
         key.
         """
         if key not in CONFIG_KEYS:
@@ -232,7 +233,7 @@ class PassContext:
         return value
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Disabled passes never run, required ones always; others by opt_level."""
+        """Whether a pass runs: never if disabled, always if required, else by opt_level."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
@@ -258,10 +259,10 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def run(self, info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
-        """`fn(program)` seen by the instruments, which may veto a pass that is not required.
+        """Call `fn(program)` under the instruments, which may veto a pass that is not required.
 
-        Raises ScheduleError when a divisor of integers turns out to be 0 whatever the data are, and
-        ConfigError for what is no program.
+        Raises ScheduleError if an integer divisor is 0 for all data, and ConfigError if `program`
+        is neither a PrimFunc nor an IRModule.
         """
         if not isinstance(program, PrimFunc | IRModule):
             raise ConfigError(f"{info.name}: expected a PrimFunc or IRModule, {found(program)}")
@@ -286,15 +287,15 @@ class PassContext:
 
 @dataclass(frozen=True, slots=True)
 class _Outer:
-    """What watches another context, which is entered already."""
+    """Forwards to the instruments of a context that was entered before."""
 
     context: PassContext
 
     def enter_pass_ctx(self) -> None:
-        """It was, before."""
+        """Do nothing: the outer context has been entered."""
 
     def exit_pass_ctx(self) -> None:
-        """It will be, later."""
+        """Do nothing: the outer context is left later."""
 
     def should_run(self, program: Program, info: PassInfo) -> bool:
         wanted = [each.should_run(program, info) for each in self.context.instruments]
@@ -312,7 +313,7 @@ class _Outer:
 def _applied(info: PassInfo, fn: Callable[[Program], Program], program: Program) -> Program:
     try:
         return fn(program)
-    except ZeroDivisionError as error:  # of `x // (y - y)`
+    except ZeroDivisionError as error:  # of `x // (y - y)`, for example
         raise ScheduleError(f"{info.name}: {error}") from error
 
 

@@ -1,6 +1,6 @@
-"""What a function is compiled for, as its attribute `target` says it.
+"""The target of a function, as stated by its attribute `target`.
 
-The attribute is the kind alone, `target="cuda"`, or a dictionary of the kind with more:
+The attribute is the kind alone, `target="cuda"`, or a dictionary with the kind and options:
 `target={"kind": "cuda", "arch": "sm_80", "host": "cpu"}`. The host may be a dictionary too.
 """
 
@@ -24,12 +24,12 @@ DEVICE_TYPES = {
     "ext_dev": 12,
     "hexagon": 16,
 }
-"""DLPack's number of the device that a kind of target makes code for."""
+"""DLPack device type of each kind of target."""
 
 
 @dataclass(frozen=True)
 class FunctionTarget:
-    """A kind of target, its options, and the target of the host code around it, if any."""
+    """A kind of target, its options, and the target of its host code (None if there is none)."""
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class FunctionTarget:
 
     @classmethod
     def of(cls, value: object) -> FunctionTarget:
-        """From the value of the attribute. Raises ConfigError for a kind that is not known."""
+        """Parse the value of the attribute. Raises ConfigError for an unknown kind."""
         fields = dict(value) if isinstance(value, Mapping) else {"kind": value}
         kind, host = fields.pop("kind", None), fields.pop("host", None)
         if kind not in DEVICE_TYPES:
@@ -49,7 +49,7 @@ class FunctionTarget:
 
     @property
     def attribute(self) -> str | dict[str, Any]:
-        """The value of the attribute that says this target."""
+        """The value of the attribute for this target."""
         if not self.options and self.host is None:
             return self.kind
         host = {} if self.host is None else {"host": self.host.attribute}
@@ -57,7 +57,7 @@ class FunctionTarget:
 
     @property
     def device_type(self) -> int:
-        """DLPack's number of its device."""
+        """The DLPack device type."""
         return DEVICE_TYPES[self.kind]
 
     @property
@@ -66,22 +66,22 @@ class FunctionTarget:
         return self.device_type == CPU
 
     def without_host(self) -> FunctionTarget:
-        """The same target alone."""
+        """The same target without a host."""
         return replace(self, host=None)
 
     def with_host(self, host: FunctionTarget) -> FunctionTarget:
-        """The same target with the host code for `host`."""
+        """The same target with `host` as its host."""
         return replace(self, host=host.without_host())
 
 
 def target_of(func: PrimFunc) -> FunctionTarget | None:
-    """The target that the function says it is for. Raises ConfigError for one of no known kind."""
+    """The target of `func`, None without one. Raises ConfigError for an unknown kind."""
     value = func.attrs.get("target")
     return None if value is None else FunctionTarget.of(value)
 
 
 def is_host_function(func: PrimFunc) -> bool:
-    """Whether the function is known to run on the CPU: marked so, or with such a target."""
+    """Whether the function is known to run on the CPU, by a mark or by its target."""
     if func.attrs.get("tir.is_host_func"):
         return True
     target = target_of(func)

@@ -1,4 +1,4 @@
-"""Ready instruments: print programs around passes, show what changed, time passes, check them."""
+"""Ready-made instruments: print programs around passes, show diffs, time passes, verify results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def program_text(program: Program) -> str:
 
 
 class BaseInstrument:
-    """An instrument that watches nothing; override what is wanted."""
+    """An instrument that does nothing; override the methods you need."""
 
     def enter_pass_ctx(self) -> None:
         """Called when its context is entered."""
@@ -39,7 +39,7 @@ class BaseInstrument:
 
 @dataclass
 class PrintBefore(BaseInstrument):
-    """Writes the program before the passes named (all passes when none is)."""
+    """Writes the program before each named pass (before all passes if `names` is empty)."""
 
     names: tuple[str, ...] = ()
     write: Callable[[str], object] = print
@@ -51,9 +51,10 @@ class PrintBefore(BaseInstrument):
 
 @dataclass
 class PrintAfter(BaseInstrument):
-    """Writes the program after the passes named (all passes when none is).
+    """Writes the program after each named pass (after all passes if `names` is empty).
 
-    "(unchanged)" marks what a pass returned as it was; it is written again only for a pass named.
+    "(unchanged)" marks a pass that returned its argument; the program is then written only for a
+    named pass.
     """
 
     names: tuple[str, ...] = ()
@@ -118,7 +119,7 @@ class _Timed:
 
 @dataclass
 class PassTiming(BaseInstrument):
-    """A tree of how long passes took, emptied when the context is left. `clock` gives seconds."""
+    """Records a tree of pass times, cleared when the context is left. `clock` gives seconds."""
 
     clock: Callable[[], float] = time.perf_counter
     _finished: list[_Timed] = field(default_factory=list)
@@ -137,7 +138,7 @@ class PassTiming(BaseInstrument):
         (self._open[-1].children if self._open else self._finished).append(timed)
 
     def times(self) -> list[tuple[str, float]]:
-        """Every finished pass that is no sequence of others, in order, and its own seconds."""
+        """(name, seconds) of every finished pass without nested passes, in order."""
         return [(leaf.name, leaf.duration) for timed in self._finished for leaf in _leaves(timed)]
 
     def render(self) -> str:
@@ -179,10 +180,7 @@ def _percent(part: float, whole: float) -> str:
 
 @dataclass
 class Verify(BaseInstrument):
-    """Calls `check(function)` on what a pass made; its error names the pass.
-
-    Functions that the pass left as they are were checked before.
-    """
+    """Calls `check(function)` on each function that a pass changed; an error names the pass."""
 
     check: Callable[[PrimFunc], object]
     _checked: tuple[PrimFunc, ...] = field(default=(), init=False, repr=False, compare=False)

@@ -1,8 +1,8 @@
-"""The names of passes that a context may be told of.
+"""The names of passes that a context accepts.
 
-A name that no pass has would disable nothing, and nobody would know. What is known when a context
-is made: the passes here, whether their files are loaded or not, and the classes that users have
-defined by then.
+A wrong name would silently disable nothing, so unknown names are refused. When a context is
+created, the known names are those of all passes here, whether their files are loaded or not, and of
+all pass classes that users have defined so far.
 """
 
 from __future__ import annotations
@@ -95,19 +95,19 @@ OWN_PASSES = frozenset(
         "VerifyVTCMLimit",
     )
 )
-"""Those of `transform/pipeline.py`, and the making of a function that instruments see as a pass."""
+"""The passes of `transform/pipeline.py`, and the step that makes a function, seen as a pass."""
 
 
 class Named:
-    """What passes derive from: its subclasses are all that are defined."""
+    """The base class of all passes; its subclasses are the passes that are defined."""
 
     name: ClassVar[str]
 
 
 def pass_names(what: str, given: Iterable[Any], also: Iterable[Any] = ()) -> frozenset[str]:
-    """The names `given` for `what`, each of which a pass has.
+    """The names in `given`, checked to be names of passes; `what` names the argument in messages.
 
-    `also` are objects that may be passes of other classes. Raises ConfigError for any other name.
+    `also` are further objects that may be passes. Raises ConfigError for any other name.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(f"{what}: expected a list of names of passes, {found(given)}")

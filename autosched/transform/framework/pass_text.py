@@ -18,10 +18,11 @@ _ONE = re.compile(r"\s*(?P<name>\w+)\s*(?:\{(?P<options>[^}]*)\})?\s*(?:,|$)")
 
 
 def parse_passes(text: str, registry: Registry) -> tuple[Pass, ...]:
-    """The passes that `text` names, in order, with the options given in braces.
+    """Parse passes with options in braces, in order.
 
-    Values are Python literals. Raises ConfigError for text of another form, a name that is not in
-    `registry`, and an option that the pass does not have or whose value has another type.
+    Option values are Python literals. Raises ConfigError for text of another form, for a name that
+    is not in `registry`, for an option that the pass does not have, and for a value of another
+    type.
     """
     passes: list[Pass] = []
     at = 0

@@ -1,6 +1,6 @@
-"""What a pass is, and sequences of passes.
+"""Base classes of passes, and sequences of passes.
 
-A pass is a frozen dataclass: its fields are its options, `name` and `apply` its identity.
+A pass is a frozen dataclass: its fields are its options, and `name` and `apply` identify it.
 
     @dataclass(frozen=True)
     class RemoveNoOp(FunctionPass):
@@ -27,25 +27,25 @@ ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 class Pass(Protocol):
-    """Anything that can stand in a pipeline."""
+    """Anything that can be an element of a pipeline."""
 
     name: ClassVar[str]
 
     @property
     def info(self) -> PassInfo:
-        """The pass as contexts and instruments see it."""
+        """The description of the pass for contexts and instruments."""
 
     def __call__(self, program: ProgramT) -> ProgramT:
-        """`program` transformed under the current context."""
+        """Transform `program` under the current context."""
 
 
 _LEAST = {"vector_bytes": 1, "warp_size": 1, "cache_line": 1, "alignment": 1, "target_bits": 1}
-"""What an option of our own passes is at least; other integers are at least 0."""
+"""Minimum values of integer options of our own passes; options that are not listed start at 0."""
 
 
 @dataclass(frozen=True)
 class _OwnOptions(Named):
-    """Refuses options of other types than their annotations say, with ConfigError."""
+    """Raises ConfigError for options whose type differs from their annotation."""
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -62,23 +62,23 @@ class _OwnOptions(Named):
 
 @dataclass(frozen=True)
 class FunctionPass(_OwnOptions):
-    """A pass over single functions. `apply` returns its argument itself when nothing changed."""
+    """A pass over single functions; `apply` returns its argument if nothing changes."""
 
     name: ClassVar[str]
     opt_level: ClassVar[int] = 0
     required: ClassVar[tuple[str, ...]] = ()
 
     def apply(self, func: PrimFunc, ctx: PassContext) -> PrimFunc | None:
-        """`func` transformed; None removes it from its module."""
+        """Transform `func`; None removes it from its module."""
         raise TypeError(f"{type(self).__name__} must define apply")
 
     @property
     def info(self) -> PassInfo:
-        """The pass as contexts and instruments see it."""
+        """The description of the pass for contexts and instruments."""
         return PassInfo(self.name, self.opt_level, self.required)
 
     def __call__(self, program: ProgramT) -> ProgramT:
-        """`program` transformed under the current context, whether the pass is enabled or not."""
+        """Transform `program` under the current context, even if that disables the pass."""
         ctx = PassContext.current()
         result = ctx.run(self.info, lambda p: _apply(self, p, ctx), program)
         return cast(ProgramT, result)
@@ -106,10 +106,10 @@ def _applied(pass_: FunctionPass, func: PrimFunc, ctx: PassContext) -> PrimFunc 
 def _apply_to_module(
     transform: Callable[[PrimFunc], PrimFunc | None], module: IRModule
 ) -> IRModule:
-    """The module with `transform` applied to its functions; itself when nothing changed."""
+    """Apply `transform` to all functions of a module; the module itself if nothing changes."""
     new: dict[str, PrimFunc] = {}
     for name, func in module.functions.items():
-        # A module may carry entries of other kinds; they pass through.
+        # A module may contain entries of other kinds, which are kept.
         changed = transform(func) if isinstance(func, PrimFunc) else func
         if changed is not None:
             new[name] = changed
@@ -122,23 +122,23 @@ def _apply_to_module(
 
 @dataclass(frozen=True)
 class ModulePass(_OwnOptions):
-    """A pass over whole modules. `apply_module` returns its argument when nothing changed."""
+    """A pass over whole modules; `apply_module` returns its argument if nothing changes."""
 
     name: ClassVar[str]
     opt_level: ClassVar[int] = 0
     required: ClassVar[tuple[str, ...]] = ()
 
     def apply_module(self, module: IRModule, ctx: PassContext) -> IRModule:
-        """The transformed module; the argument itself when nothing changed."""
+        """The transformed module; `module` itself if nothing changes."""
         raise TypeError(f"{type(self).__name__} must define apply_module")
 
     @property
     def info(self) -> PassInfo:
-        """The pass as contexts and instruments see it."""
+        """The description of the pass for contexts and instruments."""
         return PassInfo(self.name, self.opt_level, self.required)
 
     def __call__(self, program: ProgramT) -> ProgramT:
-        """The module transformed; a lone function goes through a module that holds only it."""
+        """Transform a module; a single function is wrapped in a module that holds only it."""
         ctx = PassContext.current()
         result = ctx.run(self.info, lambda p: self._run(p, ctx), program)
         return cast(ProgramT, result)
@@ -162,16 +162,16 @@ class ModulePass(_OwnOptions):
 
 
 def run_enabled(pass_: Pass, program: ProgramT, ctx: PassContext) -> ProgramT:
-    """`program` after `pass_` when `ctx` enables it, else `program` itself."""
+    """Run `pass_` on `program` if `ctx` enables it, else return `program`."""
     return pass_(program) if ctx.pass_enabled(pass_.info) else program
 
 
 @dataclass(frozen=True)
 class Sequential:
-    """Passes run in order, each one when the context enables it, after those it requires.
+    """Runs passes in order: each one that the context enables, after the passes it requires.
 
-    Passes that others require are looked up by name in `registry`; ConfigError for a name that is
-    not there, and for what is no pass.
+    Required passes are looked up by name in `registry`. Raises ConfigError for a name that is not
+    there, and for an element that is no pass.
 
         >>> from autosched.tir.parser import parse_func
         >>> from autosched.transform.expressions.simplify import Simplify
@@ -203,11 +203,11 @@ class Sequential:
 
     @property
     def info(self) -> PassInfo:
-        """The label as name; instruments that print skip sequences."""
+        """The description with the label as name; instruments that print skip sequences."""
         return PassInfo(self.label, is_sequence=True)
 
     def __call__(self, program: ProgramT) -> ProgramT:
-        """`program` after all passes that the current context enables."""
+        """Run all passes that the current context enables."""
         ctx = PassContext.current()
         result = ctx.run(self.info, lambda p: self._run(p, ctx), program)
         return cast(ProgramT, result)

@@ -1,4 +1,4 @@
-"""The places of a pipeline where a user's own passes run (`tir.add_lower_pass`, spec passes 4)."""
+"""Extension points of a pipeline for a user's own passes (`tir.add_lower_pass`, spec passes 4)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LAST_PHASE = PHASES[-1]
 
 @dataclass(frozen=True)
 class UserPasses:
-    """The passes that the context's `tir.add_lower_pass`, a list of [phase, pass], has for a phase.
+    """Runs the passes that `tir.add_lower_pass`, a list of [phase, pass], holds for one phase.
 
-    It is no pass of its own to instruments: they see those that it runs.
+    Instruments see the passes that it runs, not UserPasses itself.
     """
 
     phase: int
@@ -23,11 +23,11 @@ class UserPasses:
 
     @property
     def info(self) -> PassInfo:
-        """Always enabled: each of the passes it runs is asked for itself."""
+        """Always enabled; the context decides about each of the passes."""
         return PassInfo(self.name)
 
     def __call__(self, program: ProgramT) -> ProgramT:
-        """`program` after the passes of this phase, in the order of the list."""
+        """Run the passes of this phase, in the order of the list."""
         ctx = PassContext.current()
         for phase, pass_ in ctx.setting("tir.add_lower_pass"):
             if phase == self.phase:

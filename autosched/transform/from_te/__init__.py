@@ -1,1 +1,1 @@
-"""Passes on the output of ScheduleOps: regions become flat buffers."""
+"""Passes on the output of ScheduleOps: realized regions become flat buffers."""

@@ -1,4 +1,4 @@
-"""The loops of prefetch calls that one Prefetch of a region stands for."""
+"""Expansion of a Prefetch of a region into loops of prefetch calls."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def flat_prefetch(
 ) -> Stmt:
     """One prefetch call per cache line (`cache_line` bytes) of the region `bounds` of `buffer`.
 
-    The innermost dimensions that fit into one line together are fetched by one call; the first
-    that does not is stepped through by lines, the others by elements. `offset` gives the flat
-    index of multi-dimensional indices.
+    The innermost dimensions that fit into one line together need one call. The next dimension is
+    stepped through by lines, the outer ones by elements. `offset` maps multi-dimensional indices to
+    the flat index.
     """
     per_line = max(1, cache_line // buffer.dtype.bytes)
     block = 1

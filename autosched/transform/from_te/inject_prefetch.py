@@ -1,4 +1,4 @@
-"""InjectPrefetch: `prefetch` of a schedule becomes Prefetch statements.
+"""InjectPrefetch: turn the `prefetch` of a schedule into Prefetch statements.
 
 before:
     def main(A: Buffer((10, 4), float32), B: Buffer((8, 4), float32)):
@@ -46,9 +46,10 @@ _KEY = "prefetch_scope"
 
 @dataclass(frozen=True)
 class InjectPrefetch(FunctionPass):
-    """Inserts, before what reads it, the region that the loop will touch `offset` steps later.
+    """Prefetch the region that the loop will access `offset` iterations later.
 
-    ScheduleError when a prefetch stands outside of all loops, or of what the loop itself computes.
+    The Prefetch is inserted before the statements that read the region. Raises ScheduleError for a
+    prefetch outside of all loops, and for one of a buffer that the loop itself computes.
     """
 
     name: ClassVar[str] = "InjectPrefetch"
@@ -76,7 +77,10 @@ class _Inject:
         return map_children(s, self.stmt)
 
     def _prefetch(self, buffer: Buffer, offset: Expr, body: Stmt) -> Prefetch | None:
-        """What `body` touches of `buffer`, `offset` iterations ahead; None when unbounded."""
+        """A Prefetch of the region that `body` accesses `offset` iterations ahead.
+
+        None if that region is unbounded.
+        """
         if not self.loops:
             raise ScheduleError(f"InjectPrefetch: the prefetch of {buffer.name} is in no loop")
         loop = self.loops[-1]
@@ -97,10 +101,10 @@ class _Inject:
 
 
 def touched_region(body: Stmt, buffer: Buffer) -> tuple[Range, ...] | None:
-    """The part of `buffer` that `body` reads or writes, over all loops and threads in it.
+    """The region of `buffer` that `body` accesses, over all loops and threads in it.
 
-    None when nothing is touched, or where a dimension has no bounds or is read from memory, which
-    may not be there iterations ahead.
+    None if there is no access, if a dimension has no bounds, or if bounds depend on memory, whose
+    values may not exist iterations ahead.
     """
     analyzer = Analyzer()
     domains: dict[Var, IntSet] = {}

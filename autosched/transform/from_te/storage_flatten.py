@@ -1,4 +1,4 @@
-"""StorageFlatten: multi-dimensional regions become flat allocations.
+"""StorageFlatten: turn realized multi-dimensional regions into flat allocations.
 
 before:
     def main(A: Buffer((16, 8), float32)):
@@ -16,9 +16,9 @@ after:
             for j in range(8):
                 B[(i * 4 + 1 - i * 4) * 8 + j] = A_1[(i * 4 + 1) * 8 + j]
 
-Internal buffers shrink to the region realized, get the scope of the threads around them when they
-name none, and the strides that buffer_dim_align asks for. Parameters are accessed through a flat
-buffer over the same pointer. bool is stored as int8.
+Internal buffers shrink to the realized region and get the strides that buffer_dim_align asks for. A
+buffer that names no scope gets the scope of the threads around it. Parameters are accessed through
+a flat buffer over the same pointer. bool is stored as int8.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from autosched.transform.from_te.thread_scope_propagate import infer_scope
 
 @dataclass(frozen=True)
 class StorageFlatten(FunctionPass):
-    """Functions from TE schedules only. `cache_line` (bytes) is the step of prefetches.
+    """Flatten functions from TE schedules; `cache_line` (bytes) is the step of prefetches.
 
-    Raises ScheduleError when a parameter is realized with another shape than it has.
+    Raises ScheduleError if a parameter is realized with another shape than its own.
     """
 
     cache_line: int = 64
@@ -69,7 +69,11 @@ class StorageFlatten(FunctionPass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """Where element `indices` of a buffer lies in `flat`."""
+    """Maps an element of a buffer to an offset in `flat`.
+
+    `mins` are the indices of the first realized element, `strides` are in elements, and `start` is
+    the offset of the buffer, or None.
+    """
 
     flat: Buffer
     mins: tuple[Expr, ...]
@@ -91,7 +95,10 @@ def _compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
 def _aligned_strides(
     shape: tuple[Expr, ...], align: dict[int, tuple[int, int]]
 ) -> tuple[Expr, ...]:
-    """Row-major strides; `align` gives dimensions a stride of (factor * n + offset)."""
+    """Row-major strides; `align` maps a dimension to (factor, offset) of its stride.
+
+    Such a stride is a multiple of `factor` plus `offset`.
+    """
     strides: list[Expr] = []
     stride: Expr = const(1, shape[-1].dtype) if shape else IntImm(1)
     for dim in reversed(range(len(shape))):
@@ -148,7 +155,7 @@ class _Flatten:
         return found
 
     def _view(self, buffer: Buffer) -> _Layout:
-        """The layout of storage that exists already: a parameter, an Allocate, a view."""
+        """The layout of existing storage: a parameter, an Allocate, a view."""
         data = self.pointers.get(buffer.data, buffer.data)
         is_flat = len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None
         if is_flat and data is buffer.data and not buffer.dtype.is_bool:
@@ -201,7 +208,7 @@ class _Flatten:
         if buffer in self.external:
             return self._check_external(s)
         if buffer in self.layouts:
-            self.memo.clear()  # realized again, elsewhere: other offsets
+            self.memo.clear()  # realized again with other offsets
         mins = tuple(self.expr(r.min) for r in s.bounds)
         shape = tuple(self.expr(r.extent) for r in s.bounds)
         strides = _aligned_strides(shape, self.align.pop(buffer, {}))
@@ -217,7 +224,7 @@ class _Flatten:
         return Allocate(data, dtype, (size,), self.expr(s.condition), body)
 
     def _check_external(self, s: BufferRealize) -> Stmt:
-        """A parameter has its storage already; it must be the region that is computed."""
+        """Check that a parameter, which already has storage, is realized as a whole."""
         body = self.stmt(s.body)
         conditions: list[Expr] = []
         for extent, bound in zip(s.buffer.shape, s.bounds, strict=True):

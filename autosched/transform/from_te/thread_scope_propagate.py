@@ -1,4 +1,4 @@
-"""The storage scope of a buffer that names none."""
+"""Inference of the storage scope of a buffer that names none."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from autosched.tir.expr import IterVar
 
 
 def infer_scope(scope: str, threads: Sequence[IterVar]) -> str:
-    """`scope`, or when it is empty the scope that fits the open thread axes, outermost first.
+    """`scope`, or, if it is empty, the scope for the enclosing thread axes (outermost first).
 
-    Outside of all threads a buffer is global; otherwise the innermost axis decides: one block
-    shares it (shared), one thread has its own (local). Virtual threads do not count.
+    Outside of all threads a buffer is global. Otherwise the innermost axis decides: shared for
+    blockIdx, because the threads of a block share it, and local for threadIdx. Virtual threads do
+    not count.
     """
     if scope:
         return scope

@@ -1,1 +1,1 @@
-"""Passes that make functions of the host callable: packed arguments, the runtime's calls."""
+"""Passes that make host functions callable: packed arguments and calls of the runtime."""

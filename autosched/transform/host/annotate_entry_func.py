@@ -1,4 +1,4 @@
-"""AnnotateEntryFunc: the function that a module is called by is marked.
+"""AnnotateEntryFunc: mark the entry function of a module.
 
 before:
     def main(A: Buffer((16,), float32)):
@@ -30,10 +30,10 @@ ENTRY = "tir.is_entry_func"
 
 @dataclass(frozen=True)
 class AnnotateEntryFunc(ModulePass):
-    """Marks the only function of a module, or the only exported one, as its entry.
+    """Mark the only function of a module, or the only exported one, as its entry.
 
-    Where there are several, and in a module for the ahead-of-time executor, none is marked; that is
-    no error.
+    If there are several candidates, or if the module is for the ahead-of-time executor, none is
+    marked; that is no error.
     """
 
     name: ClassVar[str] = "AnnotateEntryFunc"

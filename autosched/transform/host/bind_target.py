@@ -1,4 +1,4 @@
-"""BindTarget: every function says what it is compiled for.
+"""BindTarget: give every function the target that it is compiled for.
 
 before:
     def main(A: Buffer((16,), float32)):
@@ -35,11 +35,11 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class BindTarget(FunctionPass):
-    """Gives functions the attribute `target`: the kind, with its host where they are exported.
+    """Set the attribute `target`: the kind, and for exported functions the host.
 
-    A function that has a target keeps it; an exported one whose target has no host gets the host.
-    One marked `tir.is_host_func` is for the host itself, and the mark is taken off. With an empty
-    `host` there is none. Raises ConfigError for a kind that is not known.
+    A function that has a target keeps it; an exported one whose target has no host gets the host. A
+    function marked `tir.is_host_func` is for the host itself, and loses the mark. With an empty
+    `host` no host is set. Raises ConfigError for an unknown kind.
     """
 
     name: ClassVar[str] = "BindTarget"

@@ -1,4 +1,4 @@
-"""CombineContextCall: the same context is asked for once.
+"""CombineContextCall: compute equal contexts once.
 
 before:
     def main(A: Buffer((4,), float32), n: int32):
@@ -43,12 +43,13 @@ _REGIONS = ("thread_extent", "coproc_uop_scope")
 
 @dataclass(frozen=True)
 class CombineContextCall(FunctionPass):
-    """Computes the argument of `tvm_thread_context` once per function of the host.
+    """Compute each argument of `tvm_thread_context` once per function of the host.
 
-    Equal arguments share a variable at the start of the function, or of the parallel loop or thread
-    scope that they are in, which have contexts of their own. One that depends on a variable bound
-    further inside is computed there, and one that reads memory where it stands. Functions that are
-    not the host's stay as they are. Raises CompileError for an argument that is no handle.
+    Equal arguments share a variable at the start of the function. Parallel loops and thread scopes
+    have contexts of their own, at their start. An argument that depends on a variable bound further
+    inside is computed there. An argument that reads memory is computed where it stands. Functions
+    that do not run on the host stay as they are. Raises CompileError for an argument that is no
+    handle.
     """
 
     name: ClassVar[str] = "CombineContextCall"
@@ -59,23 +60,27 @@ class CombineContextCall(FunctionPass):
 
 @dataclass
 class _Scope:
-    """A place where contexts can be computed, below the binding of `var` or at a region's start."""
+    """A place where contexts can be computed.
+
+    It is below the binding of `var`, or at the start of a region if `var` is None. `contexts` maps
+    values to the variables that hold them.
+    """
 
     var: Var | None = None
     contexts: dict[Expr, Var] = field(default_factory=dict)
 
     @property
     def starts_region(self) -> bool:
-        """Whether contexts of outside are not shared here."""
+        """Whether this is the start of a region, which shares no contexts with the code outside."""
         return self.var is None
 
     def has(self, value: Expr) -> bool:
-        """Whether `value` depends on what is bound here."""
+        """Whether `value` depends on a variable that is bound here."""
         bound = {self.var, *self.contexts.values()}
         return not bound.isdisjoint(free_vars(value))
 
     def around(self, s: Stmt) -> Stmt:
-        """`s` with the contexts bound around it, the first one outermost."""
+        """`s` inside the lets of the contexts, the first one outermost."""
         for value, var in reversed(self.contexts.items()):
             s = LetStmt(var, value, s)
         return s

@@ -1,6 +1,6 @@
-"""DropKernels: what is compiled for the host is without the kernels that it launches.
+"""DropKernels: remove the kernels that the host code launches from its module.
 
-It is for modules: {main, main_kernel} with calling_conv 2 of main_kernel becomes {main}.
+On modules, {main, main_kernel} with calling_conv 2 of main_kernel becomes {main}.
 
 before:
     def main(A: Buffer((16,), float32)):
@@ -21,7 +21,7 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class DropKernels(FunctionPass):
-    """Removes the functions that LowerDeviceKernelLaunch marked as kernels from a module."""
+    """Remove the functions that LowerDeviceKernelLaunch marked as kernels from a module."""
 
     name: ClassVar[str] = "DropKernels"
 

@@ -1,4 +1,4 @@
-"""LowerDeviceStorageAccessInfo: memory of special scopes is where its registration says.
+"""LowerDeviceStorageAccessInfo: resolve memory in registered scopes to its address.
 
 With `register_memory("global.example", MemoryInfo(32, 8192, head_address=...))`:
 
@@ -38,12 +38,12 @@ from autosched.transform.host.memory_info import MemoryInfo, is_special, memory_
 
 @dataclass(frozen=True)
 class LowerDeviceStorageAccessInfo(FunctionPass):
-    """Replaces allocations in scopes with a tag by the address of that memory, and access pointers.
+    """Replace allocations in tagged scopes by the address of that memory; lower access pointers.
 
-    What is registered for the scope (`register_memory`) gives the address. Memory without one is
-    not allocated by the host and cannot be pointed into: only the index of an access pointer of
-    another type than a handle is left, in units of the memory. Access pointers of other memory
-    become the addresses of elements.
+    The registration of the scope (`register_memory`) gives the address. Memory without an address
+    is not allocated by the host, and pointers into it are not possible: an access pointer of
+    another type than a handle becomes the index alone, in units of the memory. Access pointers into
+    other memory become addresses of elements.
 
     Raises CompileError for a scope that is not registered, for more than its memory holds, for
     memory allocated twice, for a pointer into memory without an address, and for an index that is

@@ -1,4 +1,4 @@
-"""LowerTVMBuiltin: packed calls and large allocations become calls of the runtime.
+"""LowerTVMBuiltin: lower packed calls and large allocations to calls of the runtime.
 
 before:
     def main(A: Buffer((4,), float32), n: int32):
@@ -69,10 +69,10 @@ from autosched.transform.host.packed_arguments import Wrap, before, declare, is_
 from autosched.transform.host.stack_frame import Frame
 
 MOST_ON_STACK = 1024
-"""Allocations of fewer bytes than this stay, and the code generator puts them on the stack."""
+"""Allocations of fewer bytes stay, and the code generator puts them on the stack."""
 
 KEEP = "disable_lower_builtin"
-"""The annotation of an allocation that stays, however large."""
+"""The annotation of an allocation that stays whatever its size."""
 
 _PACKED = ("call_packed", "call_cpacked")
 _DMA = ("dma_copy", "dma_wait", "dma_start_group", "dma_end_group")
@@ -82,16 +82,16 @@ _DEVICE_NAMES |= {12: "ext_dev", 16: "hexagon"}
 
 @dataclass(frozen=True)
 class LowerTVMBuiltin(FunctionPass):
-    """Lowers what needs the runtime in functions of the host; others stay as they are.
+    """Lower runtime operations in functions of the host; other functions stay as they are.
 
-    Memory of a device, and of the CPU from 1024 bytes on or of unknown size, comes from the
-    runtime's workspace of the device that `device_type` and `device_id` around it name; the CPU's
-    is one, and needs no `device_id`. Packed calls hand over their arguments in a frame on the
-    stack, one for the function and one for each body of a parallel loop. Of several calls in one
-    statement each is made before it, in order, and so is what reads memory beside them.
+    Memory of a device, and CPU memory of at least 1024 bytes or of unknown size, is taken from the
+    runtime's workspace of the device that `device_type` and `device_id` around it name. The CPU
+    needs no `device_id`. Packed calls pass their arguments in a frame on the stack, one for the
+    function and one for each body of a parallel loop. If a statement contains several calls, each
+    is made before the statement, in order, and so are the loads beside them.
 
-    Raises CompileError for memory where no device is named, and for packed calls in conditions of
-    `while` and in arms of conditional expressions, which are not always made.
+    Raises CompileError for memory without a named device, and for packed calls in conditions of
+    `while` and in arms of conditional expressions, which are not always executed.
     """
 
     name: ClassVar[str] = "LowerTVMBuiltin"
@@ -114,7 +114,7 @@ class _Lower:
         self._several, self._alone = False, True
 
     def with_frame(self, body: Stmt) -> Stmt:
-        """`body` lowered, inside a frame of its own as far as it needs one."""
+        """Lower `body` inside a frame of its own, with as much room as it needs."""
         outside, self._frame = self._frame, Frame()
         new = self.stmt(body)
         new = nest(self._frame.wraps(), new)
@@ -177,7 +177,7 @@ class _Lower:
         return _memory(data, made, _throw_unless_zero(free), self.stmt(s.body))
 
     def _stays(self, s: Allocate) -> bool:
-        """Whether the allocation is small memory of the CPU."""
+        """Whether the allocation is small and in CPU memory."""
         sizes = [e.value for e in s.extents if isinstance(e, IntImm)]
         if s.buffer_var.scope != "global" or len(sizes) < len(s.extents):
             return False
@@ -226,10 +226,10 @@ class _Lower:
     # -- expressions
 
     def expr(self, e: Expr) -> Expr:
-        """`e` lowered; what it needs before it is in `self._before`."""
+        """Lower `e`; the statements that must come first are added to `self._before`."""
         if not self._several and not any(map(_is_lowered, pre_order(e))):
             return e
-        if self._alone and isinstance(e, Call) and _is_packed(e):  # nothing comes after it
+        if self._alone and isinstance(e, Call) and _is_packed(e):  # nothing is evaluated after it
             return self._packed(e)
         return self._expr(e)
 
@@ -261,7 +261,7 @@ class _Lower:
         return value
 
     def _chosen(self, e: Expr) -> Expr:
-        """A conditional expression, whose arms stay in it: not all of them may be computed."""
+        """Lower a conditional expression; its arms stay, because not all of them are computed."""
         condition, *arms = e.children()
         if _calls_in(arms):
             raise self._refused(f"a packed call in an arm of {e!r}; use an if statement")
@@ -272,7 +272,7 @@ class _Lower:
         return tuple(map(self._expr, items))
 
     def _held(self, name: str, value: Expr) -> Var:
-        """A variable with the value, computed now."""
+        """Bind the value to a variable now."""
         var = Var(name, value.dtype)
         self._before.append(let(var, value))
         return var
@@ -291,7 +291,7 @@ class _Lower:
         return Call(e.dtype, op, (name, *slots, *resource))
 
     def _parts(self, e: Call) -> tuple[Expr, tuple[Expr, ...], tuple[Expr, ...]]:
-        """Name, arguments and, of a C function, the resource handle."""
+        """(name, arguments, resource handle of a C function) of a packed call."""
         if e.op in _DMA:
             return StringImm(f"{self._device_name()}.{e.op}"), e.args, ()
         if e.op == "call_cpacked":
@@ -304,12 +304,12 @@ def _is_packed(e: Expr) -> bool:
 
 
 def _calls_in(items: Iterable[Expr]) -> int:
-    """How many packed calls there are."""
+    """The number of packed calls."""
     return sum(_is_packed(part) for e in items for part in pre_order(e))
 
 
 def _needs_order(items: tuple[Expr, ...]) -> bool:
-    """Whether a packed call stands beside another call that may do something, or in a `let`."""
+    """Whether a packed call is beside another call with an effect, or inside a `let`."""
     parts = [part for e in items for part in pre_order(e)]
     if not any(map(_is_packed, parts)):
         return False
@@ -317,7 +317,7 @@ def _needs_order(items: tuple[Expr, ...]) -> bool:
 
 
 def _has_effect(e: Expr) -> bool:
-    """Whether this is a call that may do something, or read what others do."""
+    """Whether `e` is a call with an effect, or one that reads state which others change."""
     return isinstance(e, Call) and not is_pure(e.op) and (_is_packed(e) or not _is_lowered(e))
 
 
@@ -335,7 +335,7 @@ def _throw_unless_zero(code: Expr) -> Stmt:
 
 
 def _memory(data: Var, made: Expr, free: Stmt, body: Stmt) -> Stmt:
-    """`data` made, tested, used by `body` and given back."""
+    """Bind `data` to its allocation, check it, run `body`, and free the memory."""
     declared: list[Wrap] = []
     while isinstance(body, DeclBuffer):
         declared.append(declare(body.buffer))

@@ -1,4 +1,4 @@
-"""LowerVtcmAlloc: tightly coupled memory is asked for at run time.
+"""LowerVtcmAlloc: allocate tightly coupled memory at run time.
 
 before:
     def main(A: Buffer((4,), float32)):
@@ -36,9 +36,9 @@ from autosched.transform.host.verify_vtcm_limit import SCOPE
 
 @dataclass(frozen=True)
 class LowerVtcmAlloc(FunctionPass):
-    """Makes allocations in `global.vtcm`, and scopes that contain this, calls.
+    """Turn allocations in `global.vtcm`, and in scopes whose name contains this, into calls.
 
-    LowerTVMBuiltin goes on from there to the functions of the device. Other memory stays.
+    LowerTVMBuiltin lowers these calls to functions of the device. Other memory stays.
     """
 
     name: ClassVar[str] = "LowerVtcmAlloc"

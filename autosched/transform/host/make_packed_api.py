@@ -1,4 +1,4 @@
-"""MakePackedAPI: exported functions take packed arguments, and check them.
+"""MakePackedAPI: give exported functions packed arguments, and check these.
 
 before:
     def main(n: int32):
@@ -22,7 +22,7 @@ after BindTarget, MakePackedAPI:
             ret(0)
         ret(0)
 
-`tests/transform/host/make_packed_api.tir` shows what is checked of arrays.
+`tests/transform/host/make_packed_api.tir` shows the checks of arrays.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from autosched.transform.host.packed_arguments import (
 )
 
 RESOURCE = "device_api_context"
-"""A parameter of this name is the resource handle of the call, no argument."""
+"""A parameter of this name receives the resource handle of the call instead of an argument."""
 
 
 @dataclass(frozen=True)
 class MakePackedAPI(ModulePass):
-    """Gives exported functions with a host the signature of packed functions.
+    """Give exported functions with a host the signature of packed functions.
 
-    All of an argument is checked before the body runs: its kind, and of an array the pointers,
-    type, shape, strides, offset and device. Sizes, strides and offsets that are variables get
-    their values from it. Calls (`call_extern`) of such a function become `call_cpacked`, and a
+    Arguments are checked before the body runs: their kinds, and for arrays the pointers, type,
+    shape, strides, offset and device. Sizes, strides and offsets that are variables get their
+    values from the arguments. Calls (`call_extern`) of such a function become `call_cpacked`, and a
     `ret(x)` becomes the result of the call. Functions that are private or kernels, or whose target
     has no host, stay as they are.
 
     Raises CompileError for an exported function without a target, for a `ret` in a parallel loop,
-    for a variable that no argument gives a value, and for a call with a pointer instead of an
+    for a variable to which no argument gives a value, and for a call with a pointer instead of an
     array.
     """
 
@@ -159,7 +159,7 @@ def _ret() -> Stmt:
 
 
 class _Calls:
-    """Calls of functions of the module that will take packed arguments."""
+    """Rewrites calls of functions of the module that will take packed arguments."""
 
     def __init__(self, packed: Mapping[str, PrimFunc]) -> None:
         self._packed = packed
@@ -180,7 +180,7 @@ class _Calls:
 
 
 def _check_arrays(callee: PrimFunc, call: Call) -> None:
-    """An array is passed as its description, not as a pointer to its elements."""
+    """Raise CompileError if an array is passed as a pointer instead of its description."""
     for param, value in zip(callee.params, call.args[1:], strict=False):
         described = isinstance(value, Call) and value.op == "tvm_stack_make_array"
         if param in callee.buffer_map and not described:
@@ -191,7 +191,7 @@ def _check_arrays(callee: PrimFunc, call: Call) -> None:
 
 
 class _Results:
-    """Results go to where the caller wants them, and the function ends with 0."""
+    """Stores results where the caller wants them; the function returns 0."""
 
     def __init__(self, name: str, result: Var, code: Var) -> None:
         self._name = name

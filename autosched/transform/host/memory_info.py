@@ -1,8 +1,8 @@
-"""Storage scopes with memory of their own, registered by name.
+"""Registration of storage scopes that have memory of their own.
 
     register_memory("global.scratch", MemoryInfo(unit_bits=32, max_num_bits=1 << 20))
 
-What is registered is looked up while functions are lowered (LowerDeviceStorageAccessInfo).
+LowerDeviceStorageAccessInfo looks up the registration when it lowers a function.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from autosched.tir.expr import Expr
 class MemoryInfo:
     """The memory behind a storage scope.
 
-    It is addressed in units of `unit_bits`; one allocation holds at most `max_num_bits`, and at
-    most `max_simd_bits` move at once (0: not known; for code generators). `head_address` makes the
-    expression of a pointer to its start; without it the host cannot point into this memory.
+    It is addressed in units of `unit_bits`. One allocation holds at most `max_num_bits`. At most
+    `max_simd_bits` move at once (0: not known; for code generators). `head_address` creates the
+    expression of a pointer to the start of the memory; without it the host cannot point into it.
     """
 
     unit_bits: int
@@ -41,7 +41,7 @@ _known: dict[str, MemoryInfo] = {}
 
 
 def register_memory(scope: str, info: MemoryInfo) -> None:
-    """Makes `info` what is known of the storage scope, in place of what was known before.
+    """Register `info` for a storage scope, in place of any earlier registration.
 
     Raises ConfigError for a scope without a tag, such as global, whose meaning is fixed.
     """
@@ -54,11 +54,11 @@ def register_memory(scope: str, info: MemoryInfo) -> None:
 
 
 def memory_info(scope: str) -> MemoryInfo | None:
-    """What is registered for the scope."""
+    """The registration of a scope, or None."""
     return _known.get(scope)
 
 
 def is_special(scope: str) -> bool:
-    """Whether the scope has a tag that says what memory it is: not `shared.dyn`, nor wmma's."""
+    """Whether the scope has a tag that names a memory; not `shared.dyn`, nor the scopes of wmma."""
     rank, _, tag = scope.partition(".")
     return tag not in ("", "dyn") and rank not in ("wmma", "m16n8k8", "metal")

@@ -1,6 +1,6 @@
-"""Unpacking the arguments of a call: what each variable is, and what must hold of the arguments.
+"""Unpacking of packed arguments: definitions of parameters, and checks of the arguments.
 
-The messages are those of TVM's `MakePackedAPI` and `ArgBinder`, which programs may look for.
+The messages are those of TVM's `MakePackedAPI` and `ArgBinder`, because programs may look for them.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from autosched.tir.printer import to_text
 from autosched.tir.stmt import AssertStmt, AttrStmt, DeclBuffer, IfThenElse, LetStmt, Stmt, nop, seq
 
 Wrap = Callable[[Stmt], Stmt]
-"""Puts a statement around, or before, what follows it."""
+"""Puts a statement around, or before, the code that follows it."""
 
 
 def nest(wraps: Iterable[Wrap], body: Stmt) -> Stmt:
-    """`body` inside the statements, the first one outermost."""
+    """`body` inside the statements of `wraps`, the first one outermost."""
     for wrap in reversed(list(wraps)):
         body = wrap(body)
     return body
 
 
 def let(var: Var, value: Expr) -> Wrap:
-    """`var` has this value in what follows."""
+    """Define `var` in the code that follows."""
     return lambda body: LetStmt(var, value, body)
 
 
 def check(condition: Expr, message: str) -> Wrap:
-    """What follows runs only when the condition holds."""
+    """Assert `condition` before the code that follows."""
     return lambda body: AssertStmt(condition, message, body)
 
 
 def declare(buffer: Buffer) -> Wrap:
-    """The buffer may be used in what follows."""
+    """Declare `buffer` for the code that follows."""
     return lambda body: DeclBuffer(buffer, body)
 
 
 def attribute(node: object, key: str, value: Expr) -> Wrap:
-    """What follows is annotated."""
+    """Annotate the code that follows."""
     return lambda body: AttrStmt(node, key, value, body)
 
 
 def before(stmt: Stmt) -> Wrap:
-    """The statement runs before what follows."""
+    """Run `stmt` before the code that follows."""
     return lambda body: seq(stmt, body)
 
 
 def struct_get(base: Expr, index: int, field: Field, dtype: DType | None = None) -> Call:
-    """A field of a struct; of a packed value, as `dtype`."""
+    """Read a field of a struct; a packed value is read as `dtype`."""
     args = (base, const(index), const(int(field)))
     return Call(field_dtype(field) or dtype or handle, "tvm_struct_get", args)
 
@@ -69,10 +69,10 @@ def null() -> Expr:
 
 
 class Arguments:
-    """Takes the arguments of one function apart, parameter by parameter.
+    """Unpacks the arguments of one function, parameter by parameter.
 
-    `definitions` are the lets that it makes, `checks` what comes after all of them, `views` the
-    declarations of the buffers. `device_id` is that of the first array.
+    `definitions` are the lets, `checks` the checks that come after all of them, and `views` the
+    declarations of the buffers. `device_id` is the device of the first array.
     """
 
     def __init__(self, name: str, device_type: int) -> None:
@@ -85,7 +85,7 @@ class Arguments:
         self.device_id: Var | None = None
 
     def code(self, codes: Buffer, position: int, param: Var) -> None:
-        """The code of an argument must be one of those that the parameter takes."""
+        """Check that the code of an argument is one that the parameter accepts."""
         code = Var(f"{param.name}.code")
         self.definitions.append(let(code, codes[position]))
         wanted, what = _codes(param.dtype)
@@ -96,12 +96,12 @@ class Arguments:
         self.definitions.append(check(condition, message))
 
     def value(self, args: Var, position: int, param: Var) -> None:
-        """The parameter is the packed value."""
+        """Define the parameter as the packed value."""
         packed = struct_get(args, position, Field.VALUE, packed_dtype(param.dtype))
         self._define(param, packed if param.dtype.is_handle else cast(param.dtype, packed))
 
     def array(self, param: Var, buffer: Buffer) -> None:
-        """The parameter points to a DLTensor that fits the buffer."""
+        """Unpack a DLTensor and check that it fits the buffer."""
         where = f"{self._name}.{param.name}"
         self.definitions += [
             check(not_(is_null(param)), f"{where} is expected to have non-NULL DLTensor* pointer"),
@@ -128,7 +128,7 @@ class Arguments:
     # -- parts of a DLTensor
 
     def _numbers(self, param: Var, what: str, field: Field, count: int) -> Buffer:
-        """The array of int64 that a field points to."""
+        """Declare the int64 array that a field points to."""
         data = pointer(f"{param.name}.{what}", int64)
         numbers = decl_buffer((count,), int64, data.name, data=data)
         self._define(data, struct_get(param, 0, field))
@@ -144,7 +144,10 @@ class Arguments:
         self.checks.append(check(condition, f"{where}.dtype is expected to be {dtype}"))
 
     def _compact(self, where: str, buffer: Buffer, strides: Buffer) -> None:
-        """Each stride is the product of the extents after it, or belongs to an extent of 1."""
+        """Check that strides are compact.
+
+        Each is the product of the inner extents, or arbitrary for an extent of 1.
+        """
         condition: Expr = const(True, bool_)
         expected: Expr = const(1, buffer.shape[-1].dtype) if buffer.shape else const(1)
         for k in reversed(range(len(buffer.shape))):
@@ -159,7 +162,7 @@ class Arguments:
             self.checks.append(before(IfThenElse(not_(is_null(strides.data)), given)))
 
     def _strides(self, where: str, buffer: Buffer, shape: Buffer, strides: Buffer) -> None:
-        """Strides are variables or what must be found; without any the array is compact."""
+        """Bind or check each stride; a DLTensor without strides is compact."""
         compact: Expr = const(1, int64)
         for k in reversed(range(len(buffer.strides))):
             stride = buffer.strides[k]
@@ -194,7 +197,7 @@ class Arguments:
             self._require(self.device_id, number, f"{where}.device_id")
 
     def _data(self, where: str, param: Var, buffer: Buffer) -> None:
-        """The elements; where there are none the pointer may be null."""
+        """Bind the data pointer, which may be null only if there are no elements."""
         data = buffer.data
         self._define(data, struct_get(param, 0, Field.DATA))
         alignment = const(buffer.data_alignment)
@@ -218,7 +221,10 @@ class Arguments:
         self.definitions.append(let(var, value))
 
     def _bind(self, wanted: Expr, found: Expr, where: str) -> bool:
-        """Defines a variable that is new; anything else must equal `found`."""
+        """Define `wanted` if it is a new variable, else require it to equal `found`.
+
+        Returns whether it was defined.
+        """
         if isinstance(wanted, Var) and wanted not in self._defined:
             self._define(wanted, found)
             return True
@@ -237,7 +243,7 @@ def _is_true(condition: Expr) -> bool:
 
 
 def _codes(dtype: DType) -> tuple[tuple[ArgCode, ...], str]:
-    """The codes that an argument of this type may have, and what they are together."""
+    """The type codes that an argument of this type may have, and their description."""
     if dtype.is_handle:
         pointers = (ArgCode.HANDLE, ArgCode.ND_ARRAY, ArgCode.TENSOR, ArgCode.NULL)
         return pointers, "pointer"

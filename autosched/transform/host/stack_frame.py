@@ -1,4 +1,4 @@
-"""The stack frame of packed calls: their arguments, and the arrays and shapes among these."""
+"""The stack frame of packed calls: argument slots, and arrays and shapes passed by them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _UINT64 = DType("uint64")
 
 
 def struct_set(base: Expr, index: int, field: Field, value: Expr) -> Stmt:
-    """Stores a field of a struct, or a packed value."""
+    """Store a field of a struct, or a packed value."""
     args = (base, const(index), const(int(field)), value)
     return Evaluate(Call(int32, "tvm_struct_set", args))
 
 
 class Frame:
-    """Room for what the calls of one function, or of one parallel loop's body, hand over.
+    """Stack space for the packed calls of one function, or of one parallel loop's body.
 
-    A call takes slots from `begin` on, one for each argument and one for the result; what it needs
-    is free again when it is over, so that the frame is as large as the call that needs most.
+    A call takes slots from `begin` on, one for each argument and one for the result. Its slots are
+    free again after the call, so the frame is as large as the call that needs most.
     """
 
     def __init__(self) -> None:
@@ -44,15 +44,15 @@ class Frame:
         self._shape_view = decl_buffer((1,), int64, "stack_shape", data=self.shapes)
 
     def take(self, slots: int) -> int:
-        """The first of so many slots, which are in use now."""
+        """Reserve so many slots and return the first one."""
         begin = self.begin
         self.begin += slots
         self._slots = max(self._slots, self.begin)
         return begin
 
     def wraps(self) -> list[Wrap]:
-        """The lets that make the frame, with as much room as was taken; none when none was."""
-        # The buffers are in use already: they get their sizes here.
+        """The lets that allocate the frame with the size that was used; none if none was."""
+        # The buffers are already used: set their final sizes here.
         self._code_view.shape = (const(self._slots),)
         self._shape_view.shape = (const(self._numbers),)
         found: list[Wrap] = []
@@ -66,7 +66,7 @@ class Frame:
         return found
 
     def set_argument(self, slot: int, value: Expr) -> list[Stmt]:
-        """The stores that put `value` into a slot."""
+        """The stores of `value` and its type code into a slot."""
         if isinstance(value, StringImm):
             return [struct_set(self.values, slot, Field.VALUE, value), self._code(slot, 11)]
         if not value.dtype.is_handle:
@@ -90,7 +90,7 @@ class Frame:
         )
 
     def make_shape(self, extents: tuple[Expr, ...]) -> tuple[list[Stmt], Expr]:
-        """The stores of a shape, and its address."""
+        """(stores of a shape, its address)."""
         begin = self.shape
         self.shape += len(extents)
         self._numbers = max(self._numbers, self.shape, 1)
@@ -103,7 +103,7 @@ class Frame:
     def make_array(
         self, args: tuple[Expr, ...], device_type: Expr, device_id: Expr
     ) -> tuple[list[Stmt], Expr]:
-        """The stores of an array of `tvm_stack_make_array`, and its address."""
+        """(stores of the array of a `tvm_stack_make_array`, its address)."""
         data, shape, strides, ndim, probe, offset = args
         index = self.array
         self.array += 1

@@ -1,4 +1,4 @@
-"""VerifyVTCMLimit: refuses functions that need more tightly coupled memory than there is.
+"""VerifyVTCMLimit: refuse functions that need more tightly coupled memory than there is.
 
 before:
     def main(A: Buffer((4,), float32)):
@@ -44,11 +44,12 @@ SCOPE = "global.vtcm"
 
 @dataclass(frozen=True)
 class VerifyVTCMLimit(FunctionPass):
-    """Compares what is allocated in `global.vtcm` at one time with the capacity.
+    """Compare the peak allocation in `global.vtcm` with the capacity.
 
-    That is the option `vtcm-capacity` (bytes) of a hexagon target, else `tir.vtcm_capacity` of the
-    context; 0 is no limit. Functions without a target are for `default_target`, and are not looked
-    at when that is empty. Allocations of no constant size are not counted. Raises ScheduleError.
+    The capacity is the option `vtcm-capacity` (bytes) of a hexagon target, else `tir.vtcm_capacity`
+    of the context; 0 means no limit. A function without a target gets `default_target`; if that is
+    empty, it is not checked. Allocations without a constant size are not counted. Raises
+    ScheduleError.
     """
 
     name: ClassVar[str] = "VerifyVTCMLimit"
@@ -72,7 +73,7 @@ class VerifyVTCMLimit(FunctionPass):
 
 
 def peak_bytes(s: Stmt) -> int:
-    """The most bytes of the memory that are allocated at one time."""
+    """The greatest number of bytes of that memory that are allocated at one time."""
     inside = max(map(peak_bytes, child_stmts(s)), default=0)
     if not isinstance(s, Allocate) or s.buffer_var.scope != SCOPE:
         return inside

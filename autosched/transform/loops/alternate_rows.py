@@ -1,4 +1,4 @@
-"""AlternateRows: every other row of a product's unrolled sums runs backwards.
+"""AlternateRows: every other row of an unrolled outer product is summed in reverse order.
 
 before:
     def main(A: Buffer((4,), float32), B: Buffer((4,), float32), C: Buffer((16,), float32)):
@@ -23,10 +23,10 @@ after:
         for k in range(16):
             C[k] = acc[k]
 
-A multiply-add of a GPU reads three registers from two banks, which takes another cycle where two
-are in one bank, unless the instruction before has read one of them in the same place. Along a row
-that is the row's operand; where rows alternate it is the column's from the last sum of one to the
-first of the next. Every sum keeps the order of its terms.
+A multiply-add of a GPU reads three registers from two banks. It takes another cycle if two of them
+are in one bank, unless the instruction before has read one of them as the same operand. Along a
+row, consecutive sums share the row's operand. With alternating directions, the last sum of a row
+and the first of the next share the column's operand. Every sum keeps the order of its terms.
 """
 
 from __future__ import annotations
@@ -50,19 +50,23 @@ from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.loops.copy_stmt import copy_stmt
 
 MOST = 512
-"""Sums of a nest, twice as many as a thread has registers for."""
+"""Most sums in a nest: twice as many as a thread has registers for."""
 
 LEAST = 4
-"""Sums of a row: shorter ones are not worth what they cost NVRTC, up to four times as long."""
+"""Fewest sums in a row.
+
+Shorter rows are not worth what they cost: NVRTC takes up to four times as long.
+"""
 
 
 @dataclass(frozen=True)
 class AlternateRows(FunctionPass):
-    """Reverses every other row of two unrolled loops that add products to elements of a thread.
+    """Reverses every other row of two unrolled loops that accumulate products in a thread's memory.
 
-    Of each product one factor depends on the row alone and one on the column alone. All sums are
-    elements of their own in memory that no other thread has, and nothing else reads them there, so
-    that any order is right. Rows of several operands (of virtual threads) follow one another.
+    One factor of each product depends on the row alone and the other on the column alone. Each sum
+    is a separate element of memory that no other thread has, and nothing else in the nest reads it,
+    so that any order is right. Rows with different operands (of virtual threads) follow one
+    another.
     """
 
     name: ClassVar[str] = "AlternateRows"
@@ -82,14 +86,14 @@ def _alternating(s: Stmt) -> Stmt:
 
 
 class _Nest(NamedTuple):
-    """Two unrolled loops around what is stored in each iteration."""
+    """Two unrolled loops, one directly inside the other, and the stores of each iteration."""
 
     outer: For
     inner: For
     stores: Sequence[BufferStore]
 
     def rows(self) -> Iterator[list[BufferStore]]:
-        """The stores, those with the same row operand together."""
+        """The stores, grouped by their row operands."""
         groups: dict[tuple[BufferLoad, ...], list[BufferStore]] = {}
         column = {self.inner.loop_var}
         for store in self.stores:
@@ -98,9 +102,10 @@ class _Nest(NamedTuple):
         yield from groups.values()
 
     def alternating(self, stores: Sequence[BufferStore]) -> Iterator[Stmt]:
-        """Rows of these stores, two at a time in a loop, and the last of an odd number.
+        """The rows of `stores`: a loop over pairs of rows, then the last row of an odd number.
 
-        Columns are written out: NVRTC takes 1.01 of the time, and 1.09 with loops of its own.
+        Columns are written out: NVRTC then takes 1.01 times as long, and 1.09 times with loops over
+        columns.
         """
         rows, columns = _length(self.outer), _length(self.inner)
         i, j = self.outer.loop_var, self.inner.loop_var
@@ -136,14 +141,14 @@ def _nest(s: For) -> _Nest | None:
 
 
 def _length(s: For) -> int:
-    """The iterations of an unrolled loop from 0 on; 0 for any other loop."""
+    """The number of iterations of an unrolled loop that starts at 0; 0 for any other loop."""
     if s.kind is not ForKind.UNROLLED or s.annotations or not isinstance(s.extent, IntImm):
         return 0
     return s.extent.value if isinstance(s.min, IntImm) and s.min.value == 0 else 0
 
 
 def _is_product(nest: _Nest, store: BufferStore) -> bool:
-    """Whether the store adds a factor of the row times one of the column to its own element."""
+    """Whether the store adds a product of a row factor and a column factor to its own element."""
     if store.buffer.scope != "local" or has_side_effect(store.value):
         return False
     row, column = nest.outer.loop_var, nest.inner.loop_var
@@ -167,7 +172,7 @@ def _separates(e: Mul, row: Var, column: Var) -> bool:
 
 
 def _apart(nest: _Nest) -> bool:
-    """Whether all iterations of all stores have elements of their own."""
+    """Whether all iterations of all stores write different elements."""
     rows, columns = range(_length(nest.outer)), range(_length(nest.inner))
     place: dict[Var, tuple[Buffer, frozenset[tuple[Expr, int]]]] = {}
     found: set[tuple[Buffer, int]] = set()
@@ -177,7 +182,7 @@ def _apart(nest: _Nest) -> bool:
         constant, terms = linear(store.indices[0])
         own = [terms.pop(loop.loop_var, 0) for loop in (nest.outer, nest.inner)]
         around = (store.buffer, frozenset(terms.items()))
-        if place.setdefault(store.buffer.data, around) != around:  # or another view of it
+        if place.setdefault(store.buffer.data, around) != around:  # another view, or other terms
             return False
         if any(free_vars(e) & {nest.outer.loop_var, nest.inner.loop_var} for e in terms):
             return False

@@ -1,4 +1,4 @@
-"""ComputeOnce: what all lanes and all iterations of a loop use alike is computed before the loop.
+"""ComputeOnce: a scalar that a loop broadcasts to all lanes is computed once before the loop.
 
 before:
     def main(X: Buffer((64,), float32), S: Buffer((1,), float32), Y: Buffer((64,), float32)):
@@ -10,10 +10,11 @@ after:
         for j in range(4):
             Y[j * 16:j * 16 + 16] = X[j * 16:j * 16 + 16] * broadcast(S_0, 16)
 
-So a layer norm takes one root for each row, not one for each vector. A single element that vectors
-are divided by is read once, too: the code generator divides by a number that it knows before the
-loop with products (a division of sixteen floats takes as long as 32 of them). Statements behind the
-loop that use the same (the end of a row) take the variable, too.
+A layer norm thus takes one square root for each row instead of one for each vector. A single
+element that vectors are divided by is read once, too: where the divisor is known before the loop,
+the code generator divides with products (a division of sixteen floats takes as long as 32
+products). Statements behind the loop that use the same value (the end of a row) use the variable,
+too.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ _BROADCAST = bits_of(Broadcast)
 
 @dataclass(frozen=True)
 class ComputeOnce(FunctionPass):
-    """Binds a variable to each float that is computed from memory and handed to all lanes in a
-    loop, and to each element that vectors are divided by.
+    """Binds floats that a loop leaves unchanged and broadcasts to variables before the loop.
 
-    It depends neither on the loop, which runs at least once and writes nothing that it reads, nor
-    on a condition. Functions whose arguments may overlap stay as they are.
+    The floats are values computed from memory and single elements that vectors are divided by. They
+    depend neither on the loop nor on a condition. The loop runs at least once and writes nothing
+    that they read. Functions whose arguments may overlap stay as they are.
     """
 
     name: ClassVar[str] = "ComputeOnce"
@@ -63,14 +64,13 @@ class ComputeOnce(FunctionPass):
 
 
 class _Binder:
-    """One walk; what a statement needs is looked up once, however deep in loops it is."""
+    """One walk that caches the values each statement broadcasts, however deep in loops it is."""
 
     def __init__(self) -> None:
         self._known: dict[Stmt, tuple[Expr, ...]] = {}
 
     def bound(self, s: Stmt) -> Stmt:
-        """`s` with what each loop hands to all lanes bound before the outermost loop that leaves
-        it alone."""
+        """Bind what loops of `s` broadcast before the outermost loop that keeps it fixed."""
         if isinstance(s, SeqStmt):
             parts = list(self._runs(list(s.stmts)))
             alike = len(parts) == len(s.stmts) and all(map(is_, parts, s.stmts))
@@ -80,14 +80,14 @@ class _Binder:
         return self._run([s]) if isinstance(s, For) else map_children(s, self.bound)
 
     def _runs(self, parts: list[Stmt]) -> Iterator[Stmt]:
-        """The statements with each loop and what follows it, as far as it uses the same."""
+        """The statements; each loop is joined with what follows it and uses the same values."""
         while parts:
             count = self._length(parts)
             yield self._run(parts[:count]) if count else self.bound(parts[0])
             del parts[: max(1, count)]
 
     def _length(self, parts: list[Stmt]) -> int:
-        """How many of the statements share the values of a loop that is the first; 0 for none."""
+        """The number of leading statements that share fixed values of the first, a loop; or 0."""
         shared = set(self._fixed_values(parts[0]))
         if not shared:
             return 0
@@ -100,7 +100,7 @@ class _Binder:
         return count
 
     def _run(self, parts: list[Stmt]) -> Stmt:
-        """The statements, the first a loop, inside the variables of its values."""
+        """The statements, the first a loop, inside lets of the values that the loop keeps fixed."""
         variables = {e: Var(_name(e), e.dtype) for e in self._fixed_values(parts[0])}
         new = seq(*parts)
         if variables:
@@ -112,12 +112,12 @@ class _Binder:
         return new
 
     def _fixed_values(self, s: Stmt) -> Iterator[Expr]:
-        """What a loop that runs at least once uses and leaves alone, each once."""
+        """The distinct values that a loop uses and keeps fixed; none if it may not run."""
         if isinstance(s, For) and _is_sure(s):
             yield from dict.fromkeys(e for e in self._values(s.body) if _is_fixed(e, s))
 
     def _values(self, s: Stmt) -> tuple[Expr, ...]:
-        """The single floats that vectors need whatever happens."""
+        """The scalar floats that `s` broadcasts unconditionally."""
         found = self._known.get(s)
         if found is None:
             if isinstance(s, BufferStore) and s.predicate is None:
@@ -131,14 +131,16 @@ class _Binder:
 
 
 def _is_sure(loop: For) -> bool:
-    """True for a loop of one thread that runs at least once."""
+    """Whether the loop runs on one thread and at least once."""
     serial = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
     return serial and isinstance(loop.extent, IntImm) and loop.extent.value > 0
 
 
 def _handed_out(e: Expr, *, divides: bool) -> Iterator[Expr]:
-    """What the broadcasts of `e` hand to all lanes, as far as it is worth a variable; `divides`: e
-    is what something is divided by."""
+    """The operands of broadcasts in `e` that are worth a variable.
+
+    With `divides`, which says that `e` is a divisor, plain loads are among them.
+    """
     if (
         not kinds(e) & _BROADCAST
         or isinstance(e, Let)
@@ -159,7 +161,7 @@ def _is_load(e: Expr) -> bool:
 
 
 def _loads(e: Expr) -> list[BufferLoad]:
-    """The elements that `e` is computed from; none where some are read under a condition."""
+    """The loads that `e` is computed from; none if one of them is conditional."""
     nodes = list(pre_order(e))
     loads = [n for n in nodes if isinstance(n, BufferLoad)]
     sure = not any(isinstance(n, Call) and n.op == "if_then_else" for n in nodes)
@@ -171,7 +173,7 @@ def _name(e: Expr) -> str:
 
 
 def _is_fixed(value: Expr, part: Stmt) -> bool:
-    """True when the statement and what is in it leave the value alone."""
+    """Whether `part` leaves `value` fixed: it neither stores to nor binds what `value` uses."""
     inside = {s.loop_var for s in stmts(part) if isinstance(s, For)}
     inside |= {s.var for s in stmts(part) if isinstance(s, LetStmt)}
     read = {load.buffer.data for load in _loads(value)}
@@ -184,7 +186,7 @@ def _is_fixed(value: Expr, part: Stmt) -> bool:
 
 
 def _replaced(s: Stmt, variables: Mapping[Expr, Var]) -> Stmt:
-    """`s` with the variables in place of the values that are handed to all lanes."""
+    """`s` with broadcast values replaced by their variables."""
 
     def handed_out(e: Expr) -> Expr | None:
         if isinstance(e, Broadcast) and (var := variables.get(e.value)) is not None:

@@ -31,14 +31,14 @@ _LOADS = bits_of(BufferLoad)
 
 
 def copy_stmt(stmt: Stmt, table: Mapping[Var, Expr]) -> Stmt:
-    """`stmt` with free variables replaced by `table` and fresh variables for those it binds."""
+    """`stmt` with free variables replaced by `table` and each bound variable by a fresh one."""
     return _Copier(table).stmt(stmt) if _binds(stmt) else substitute_stmt(stmt, table)
 
 
 def copies(stmt: Stmt, tables: Sequence[Mapping[Var, Expr]]) -> list[Stmt]:
     """One copy of `stmt` for each table; the first keeps the variables that `stmt` binds.
 
-    All tables are of the same variables.
+    All tables have the same keys.
     """
     binds = _binds(stmt)
     substituted = RepeatedSubstitution(tables[0] if tables else ())

@@ -1,4 +1,4 @@
-"""DelayStores: what a few iterations store waits until all of them have loaded.
+"""DelayStores: the stores of a few iterations wait until all of the iterations have loaded.
 
 before:
     def main(A: Buffer((128,), float32), Y: Buffer((128,), float32)):
@@ -24,9 +24,9 @@ after:
         Y[112:128] = Y.v7
 
 A core compares the lower 12 bits of a load's address with those of the stores before it, and waits
-for a store that may be to the same place. Of two arrays of whole pages, one allocated behind the
-other, the second often begins 64 or 128 bytes behind the end of the first: each load would then
-meet the store of the vector before. Of several loads in a row only the first ones do.
+for a store that may be to the same address. Of two arrays of whole pages, one allocated behind the
+other, the second often begins 64 or 128 bytes behind the end of the first. Each load would then
+meet the store of the previous vector. Of several loads in a row only the first ones do.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class DelayStores(FunctionPass):
-    """Lets stores of vectors wait for the loads of each other, in up to a quarter of a core's
-    `registers` of `vector_bytes` (0: as many as that width usually has).
+    """Delays stores of vectors until the loads of the other stores in a group are done.
 
-    They are next to each other, or in iterations of an innermost loop whose number moves their
-    places evenly. What is stored to is memory that none of them reads; functions whose arguments
-    may overlap stay as they are.
+    The values wait in up to a quarter of a core's `registers` of `vector_bytes` (0 for the usual
+    number at that width). The stores are adjacent, or in iterations of an innermost loop at indices
+    that are linear in its variable. None of them reads the memory that they store to. Functions
+    whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -73,7 +73,7 @@ class DelayStores(FunctionPass):
 
 @dataclass(frozen=True)
 class _Delays:
-    """Values wait in at most so many registers of `vector_bytes`."""
+    """The limit: values wait in at most `registers` registers of `vector_bytes` bytes."""
 
     vector_bytes: int
     registers: int
@@ -90,7 +90,7 @@ class _Delays:
         return s if len(parts) == len(s.stmts) else seq(*parts)
 
     def _together(self, s: For) -> int:
-        """How many iterations of the loop become one; 1 for other loops than those described."""
+        """The number of iterations to merge into one; 1 for a loop that the pass leaves alone."""
         if s.kind is not ForKind.SERIAL or s.annotations or not _is_zero(s.min):
             return 1
         stores = _stores(s.body)
@@ -103,12 +103,12 @@ class _Delays:
         return -(-s.extent.value // groups)
 
     def _width(self, store: BufferStore) -> int:
-        """The registers that what is stored takes."""
+        """The number of registers that the stored value takes."""
         dtype = store.value.dtype
         return -(-dtype.lanes * dtype.bytes // self.vector_bytes)
 
     def _runs(self, parts: Sequence[Stmt]) -> Iterator[Stmt]:
-        """The statements, with stores next to each other delayed."""
+        """The statements, with adjacent stores delayed."""
         run: list[BufferStore] = []
         for part in parts:
             if isinstance(part, BufferStore) and _can_wait([*run, part]):
@@ -129,7 +129,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _stores(s: Stmt) -> list[BufferStore]:
-    """The stores in a loop's body; none where there is more than stores and what they prefetch."""
+    """The stores in a loop's body; none if it has anything but stores and prefetches."""
     parts = s.stmts if isinstance(s, SeqStmt) else (s,)
     if not all(isinstance(part, BufferStore | Prefetch) for part in parts):
         return []
@@ -137,7 +137,7 @@ def _stores(s: Stmt) -> list[BufferStore]:
 
 
 def _can_wait(stores: Sequence[BufferStore]) -> bool:
-    """Whether each stores a vector to memory that none reads, and computes it from memory."""
+    """Whether all are vectors from non-local memory, stored to memory that none reads."""
     stored = {store.buffer.data for store in stores}
     for store in stores:
         if store.value.dtype.lanes == 1 or store.buffer.scope == "local":
@@ -151,7 +151,7 @@ def _can_wait(stores: Sequence[BufferStore]) -> bool:
 
 
 def _moves_evenly(stores: Sequence[BufferStore], var: Var) -> bool:
-    """Whether places in memory are linear in the loop's number, so that no copy computes more."""
+    """Whether all indices are linear in the loop variable, so that copies compute no more."""
     places = [*(s.indices for s in stores), *(e.indices for s in stores for e in _loads(s))]
     for index in chain.from_iterable(places):
         _, terms = linear(index.base if isinstance(index, Ramp) else index)
@@ -167,7 +167,7 @@ def _loads(store: BufferStore) -> Iterator[BufferLoad]:
 
 
 def _in_groups(s: For, together: int) -> Stmt:
-    """The loop with so many iterations in one, and those that are left behind it."""
+    """The loop with `together` iterations merged into one, and the remaining ones behind it."""
     assert isinstance(s.extent, IntImm)
     var, (whole, rest) = s.loop_var, divmod(s.extent.value, together)
     kept = const(0, var.dtype) if whole == 1 else mul(var, const(together, var.dtype))
@@ -179,7 +179,7 @@ def _in_groups(s: For, together: int) -> Stmt:
 
 
 def _iterations(s: For, first: Expr, count: int) -> Iterator[Stmt]:
-    """These iterations of the loop from `first` on: what they prefetch, load and then store."""
+    """`count` iterations of the loop from `first` on: all prefetches, all loads, all stores."""
     parts = s.body.stmts if isinstance(s.body, SeqStmt) else (s.body,)
     numbers = [first + const(k, first.dtype) if k else first for k in range(count)]
     made = [substitute_stmt(part, {s.loop_var: number}) for number in numbers for part in parts]
@@ -188,7 +188,7 @@ def _iterations(s: For, first: Expr, count: int) -> Iterator[Stmt]:
 
 
 def _delayed(stores: Sequence[BufferStore]) -> Iterator[Stmt]:
-    """The stores, which can wait, behind all that they load."""
+    """The stores, behind all of their loads."""
     if len(stores) < 2:
         yield from stores
         return

@@ -35,10 +35,10 @@ _THREAD_KEYS = ("thread_extent", "virtual_thread")
 
 @dataclass(frozen=True)
 class HoistIfThenElse(FunctionPass):
-    """Moves an `if` that is all of a loop's body out of the loop, both branches with a copy of it.
+    """Moves an `if` that is all of a loop's body out of it; each branch gets a copy of the loop.
 
-    The condition must not depend on the loop, nor read memory. Attributes, lets and conditions
-    without else between the two are passed through; thread attributes and sequences stop it. A
+    The condition must neither depend on the loop nor read memory. Attributes, lets and conditions
+    without else may stand between the loop and the `if`, but no thread attributes or sequences. A
     function in which something moved is simplified and freed of no-ops.
     """
 
@@ -66,7 +66,7 @@ def _has_condition_in_loop(s: Stmt, in_loop: bool) -> bool:
 
 
 def _lift(loop: For) -> Stmt:
-    """The loop inside the conditions that were inside it, when that can be."""
+    """The loop with invariant conditions moved around it; the loop itself if there are none."""
     branch = _free_branch(loop.body, loop)
     if branch is None:
         return loop
@@ -101,7 +101,7 @@ def _free_branch(s: Stmt, loop: For) -> IfThenElse | None:
 
 
 def _is_harmless(condition: Expr) -> bool:
-    """True when `condition` may be evaluated anywhere: it reads nothing and cannot trap."""
+    """Whether `condition` may be evaluated anywhere: it reads no memory and cannot trap."""
     divides = (
         isinstance(e, Div | Mod | FloorDiv | FloorMod) and not isinstance(e.b, IntImm)
         for e in pre_order(condition)

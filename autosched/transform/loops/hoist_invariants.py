@@ -1,4 +1,4 @@
-"""HoistInvariants: what every iteration of a loop computes alike is computed once before it.
+"""HoistInvariants: statements that do the same in every iteration of a loop move before it.
 
 before:
     def main(A: Buffer((16,), float32), Y: Buffer((16,), float32)):
@@ -17,7 +17,7 @@ after:
         for j in range(16):
             Y[j] = A[j] / total[0]
 
-Schedules compute such a stage inside a loop that it does not depend on: the last step of a
+Schedules compute such a stage inside a loop that it does not depend on, such as the last step of a
 softmax's sum at each of its outputs. LLVM moves invariant instructions, but no loops.
 """
 
@@ -68,13 +68,13 @@ _MOVABLE = (
 
 @dataclass(frozen=True)
 class HoistInvariants(FunctionPass):
-    """Moves statements out of loops that neither change nor notice which iteration it is.
+    """Moves loop-invariant statements out of loops.
 
-    Such a statement does not mention the loop's variable, writes only storage that is made in the
-    loop's body (so that nothing is left of it from one iteration to the next), and nothing else in
-    the body writes what it reads or writes. Its storage moves with it. Loops that run in parallel
-    or on threads, or perhaps not at all, stay as they are, and so do functions whose arguments may
-    overlap.
+    Such a statement does not mention the loop's variable. It writes only storage that is allocated
+    in the loop's body, so that nothing is left of it from one iteration to the next. Nothing else
+    in the body writes what it reads or writes. Its storage moves with it. Loops that run in
+    parallel or on threads, or may not run at all, stay as they are, and so do functions whose
+    arguments may overlap.
     """
 
     name: ClassVar[str] = "HoistInvariants"
@@ -99,7 +99,7 @@ class _Hoister:
 
 
 def _is_sure(loop: For) -> bool:
-    """True for a loop of one thread that runs at least once."""
+    """Whether the loop runs on one thread and at least once."""
     serial = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
     return serial and isinstance(loop.extent, IntImm) and loop.extent.value > 0
 
@@ -120,8 +120,12 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """The pointers that an expression reads, whether one of them is a variable of it or begins
-    where an expression says, and whether evaluating it has an effect."""
+    """What the evaluation of an expression touches.
+
+    `reads` has the pointers that it reads. `elsewhere` says that a pointer is a variable of the
+    expression, or that a buffer in it begins at an offset that is an expression. `effect` says that
+    the evaluation has a side effect.
+    """
 
     reads: frozenset[Var]
     elsewhere: bool
@@ -140,7 +144,7 @@ def _uses_of(e: Expr, known: dict[Expr, _Uses]) -> _Uses:
 
 
 def _split(loop: For, uses: dict[Expr, _Uses]) -> Stmt:
-    """The invariant statements of the loop's body and then the loop, or the loop itself."""
+    """The invariant statements of the loop's body and then the loop; else the loop alone."""
     storage, body = _flat(loop.body)
     if not storage or len(body) < 2:
         return loop
@@ -168,7 +172,8 @@ def _split(loop: For, uses: dict[Expr, _Uses]) -> Stmt:
 def _invariant(parts: list[_Part], fixed: set[Var], varying: set[Var]) -> list[_Part]:
     """The parts that can be computed before the loop, in order.
 
-    `fixed` is storage of the body that can be made before it, `varying` storage that cannot.
+    `fixed` has the storage of the body that can be allocated before the loop, `varying` the storage
+    that cannot.
     """
     moved = [p for p in parts if p.movable and p.writes <= fixed and not p.touches & varying]
     while True:
@@ -180,13 +185,13 @@ def _invariant(parts: list[_Part], fixed: set[Var], varying: set[Var]) -> list[_
 
 
 def _hinders(part: _Part, other: _Part, order: list[_Part]) -> bool:
-    """True when `part` cannot leave `other` behind: one would see another value than before."""
+    """Whether `part` cannot move ahead of `other`: one would read another value than before."""
     earlier = order.index(other) < order.index(part)
     return bool(other.writes & part.touches or (earlier and other.reads & part.writes))
 
 
 def _flat(body: Stmt) -> tuple[list[_Storage], list[Stmt]]:
-    """The storage that lasts to the end of `body`, and the statements in order."""
+    """The storage that lasts to the end of `body`, and the statements of `body` in order."""
     storage: list[_Storage] = []
     found: list[Stmt] = []
     left = [body]
@@ -207,7 +212,7 @@ def _pointer(s: _Storage) -> Var:
 
 
 def _depends(s: Stmt, var: Var) -> bool:
-    """True when `s` itself (not what is below it) mentions `var`."""
+    """Whether `s` itself, without the statements in it, mentions `var`."""
     return any(var in free_vars(e) for e in direct_exprs(s))
 
 
@@ -242,5 +247,5 @@ def _part(root: Stmt, var: Var, uses: dict[Expr, _Uses]) -> _Part:
 
 
 def _is_view(buffer: Buffer) -> bool:
-    """True when where the buffer begins is an expression, which may depend on the loop."""
+    """Whether the buffer begins at an offset that is an expression: it may depend on the loop."""
     return buffer.elem_offset is not None and not isinstance(buffer.elem_offset, IntImm)

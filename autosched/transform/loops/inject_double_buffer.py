@@ -82,14 +82,14 @@ class InjectDoubleBuffer(FunctionPass):
             for j_6 in range(8):
                 B[56 + j_6] = b[7 - j_6 + 8]
 
-    The loop is the innermost one around the allocation. The allocation moves out of it. Raises
-    ScheduleError when no serial loop encloses it (one of a single iteration is none), its size
-    changes from iteration to iteration, or it is filled from what the same iteration computes.
+    The loop is the innermost one around the allocation, which moves out of it. Raises ScheduleError
+    if no serial loop encloses the allocation (a loop of a single iteration does not count), if its
+    size depends on the loop, or if it is filled from values that the same iteration computes.
 
-    `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, an even
-    number, carries out so many iterations in one, so that which half is used is a constant, and the
-    remaining ones (at least the last, which fills nothing) after the loop; 1 only takes the last
-    iteration out, 0 (the default) leaves the loop whole. Raises ConfigError for another number.
+    `split_loop`, or the configuration `"tir.InjectDoubleBuffer": {"split_loop": 2}`, is an even
+    number by which the loop is unrolled, so that the half in use is a constant. The remaining
+    iterations (at least the last, which fills nothing) follow the loop. 1 only peels the last
+    iteration; 0 (the default) leaves the loop whole. Raises ConfigError for another number.
     """
 
     name: ClassVar[str] = "InjectDoubleBuffer"
@@ -112,10 +112,11 @@ class InjectDoubleBuffer(FunctionPass):
 
 @dataclass(slots=True, eq=False)
 class _Loop:
-    """An open loop, with what will stand before it: memory, and fills for the first iteration.
+    """An open loop, and the allocations and first fills that will stand before it.
 
-    In its body, `slot` stands for the half that an iteration uses, `next_slot` for that of the
-    following one, and `more` for there being a following one.
+    In its body, `slot` stands for the half that an iteration uses, `next_slot` for the half of the
+    following iteration, and `more` for whether there is a following one. `conditions` counts the
+    open conditions and fills inside the loop.
     """
 
     loop: For
@@ -151,7 +152,7 @@ class _DoubleBuffer:
             case AttrStmt(key="double_buffer_scope"):
                 return self._fill(s)
             case AttrStmt(key="thread_extent") if self._loops:
-                loops, self._loops = self._loops, []  # memory of threads cannot leave them
+                loops, self._loops = self._loops, []  # memory of threads cannot move out of them
                 new = map_children(s, self.stmt)
                 self._loops = loops
                 return new
@@ -198,7 +199,7 @@ class _DoubleBuffer:
             self._entry(body)
             body = body.body
         self._check_can_run_ahead(body, entry)
-        entry.conditions += 1  # what is filled inside would run ahead twice
+        entry.conditions += 1  # a fill inside this one would run ahead twice
         fill = self.stmt(body)
         entry.conditions -= 1
         loop = entry.loop
@@ -211,7 +212,7 @@ class _DoubleBuffer:
         return IfThenElse(entry.more, following)
 
     def _check_can_run_ahead(self, fill: Stmt, entry: _Loop) -> None:
-        """ScheduleError when `fill` reads what its own iteration computes: not there one early."""
+        """Raise ScheduleError if `fill` reads values that its own iteration computes."""
         made = _made(entry.loop.body) - _made(fill)
         for e in unique_exprs(fill):
             if isinstance(e, BufferLoad) and e.buffer.data in made:
@@ -225,7 +226,10 @@ class _DoubleBuffer:
                 )
 
     def _entry(self, s: AttrStmt) -> _Loop:
-        """The loop in which what `s` marks is filled."""
+        """The loop in which the buffer that `s` marks is filled.
+
+        Raises ScheduleError unless the buffer is filled once in every iteration.
+        """
         pointer = s.node.data if isinstance(s.node, Buffer) else s.node
         entry = self._filled_in.get(pointer)
         if entry is None or self._loops[-1:] != [entry] or entry.conditions:
@@ -244,7 +248,7 @@ def _made(body: Stmt) -> set[Var]:
 
 
 def _whole(entry: _Loop, loop: For) -> Stmt:
-    """The loop with the half worked out in every iteration."""
+    """The loop, not unrolled: every iteration computes which half it uses."""
     var, low = loop.loop_var, loop.min
     following = add(var, 1)
     table = {
@@ -256,7 +260,7 @@ def _whole(entry: _Loop, loop: For) -> Stmt:
 
 
 def _split(entry: _Loop, loop: For, split: int) -> Stmt:
-    """All iterations but the last, `split` at a time, and those that are left."""
+    """All iterations but the last, unrolled by `split`, then the remaining iterations."""
     var, zero = loop.loop_var, IntImm(0, loop.loop_var.dtype)
     groups = floordiv(max_(sub(loop.extent, 1), 0), split)
     parts: list[Stmt] = []
@@ -291,7 +295,7 @@ def _copy(entry: _Loop, body: Stmt, begin: Expr, n: int, split: int, *, first: b
 
 
 def _with_fills(body: Stmt, more: Var, condition: Expr | None) -> Stmt:
-    """`body` whose fills for the following iteration depend on `condition`, on nothing if None."""
+    """`body` with its fills for the following iteration guarded by `condition`, if there is one."""
 
     def stmt(s: Stmt) -> Stmt:
         if isinstance(s, BufferStore):

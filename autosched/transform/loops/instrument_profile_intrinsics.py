@@ -1,4 +1,4 @@
-"""InstrumentProfileIntrinsics: calls before and after loops, between which a runtime takes time.
+"""InstrumentProfileIntrinsics: calls around loops, by which a runtime can measure their time.
 
 before:
     def main(A: Buffer((8, 8, 128), int32), B: Buffer((8, 8, 128), int32),
@@ -27,8 +27,9 @@ after InstrumentProfileIntrinsics{reset_start_id=True, disable_func_prof=True}:
                         C[i, j, k * 16 + l] = B[i, j, k * 16 + l] * 2
                 end_profile_intrinsic(5)
 
-Loops are counted as they are printed, after the function itself: i is 1, j is 2, the nests 3 and 5.
-Without siblings what counts is how deep a loop is, and nothing inside a parallel loop is timed:
+Loops are numbered in the order in which they are printed, after the function itself: i is 1, j is
+2, the nests are 3 and 5. Without `siblings` the depth of a loop decides. Nothing inside a parallel
+loop is timed:
 
 before:
     def main(A: Buffer((8, 8, 8), float32)):
@@ -94,13 +95,14 @@ _ids = itertools.count()
 class InstrumentProfileIntrinsics(FunctionPass):
     """Brackets functions and loops with start_profile_intrinsic(id) and end_profile_intrinsic(id).
 
-    Every function and every loop takes an id, unique in the process; with `reset_start_id` they
-    begin at 0. The function is bracketed unless `disable_func_prof`; a loop when it holds at least
-    `min_height` loops one inside another and, with `siblings`, stands beside other loops inside a
-    loop, else is inside at most `max_depth` loops. A parallel loop may be bracketed, none inside it
-    is. Loops are found through sequences (those that stand there directly), conditions, variables,
-    attributes and allocations; not inside a block of a loop. With `by_config` the pass runs where
-    the context says `tir.instrument_lwp`, and all options are the context's.
+    Every function and every loop takes an id that is unique in the process; with `reset_start_id`
+    the ids begin at 0. The function is bracketed unless `disable_func_prof` is set. A loop is
+    bracketed if it contains at least `min_height` loops, one inside another, and, with `siblings`,
+    stands beside other loops inside a loop, or, without, is inside at most `max_depth` loops. A
+    parallel loop may be bracketed, but no loop inside it. Loops are found through sequences (those
+    that are direct members), conditions, variables, attributes and allocations, but not inside a
+    block of a loop. With `by_config` the pass runs if the context sets `tir.instrument_lwp`, and
+    all options are the context's.
     """
 
     name: ClassVar[str] = "InstrumentProfileIntrinsics"
@@ -154,13 +156,13 @@ class _Fact:
 
 
 class _Loops:
-    """The loops of a function with what is to be known of them, in the order of their numbers."""
+    """The loops of a function and the facts about them, in the order of their numbers."""
 
     def __init__(self) -> None:
         self.facts: list[tuple[For, _Fact]] = []
 
     def search(self, s: Stmt) -> None:
-        """Finds the outermost loops at or below `s`."""
+        """Find the outermost loops at or below `s`."""
         if isinstance(s, For):
             self._loop(s, 0, False, False)
             return
@@ -168,7 +170,7 @@ class _Loops:
             self.search(child)
 
     def _loop(self, loop: For, depth: int, siblings: bool, parallel: bool) -> int:
-        """The height of the nest that begins with `loop`, counted from 1."""
+        """Record `loop` and the loops in it; return the height of the nest, counted from 1."""
         fact = _Fact(next(_ids), depth, siblings, parallel)
         self.facts.append((loop, fact))
         inside = parallel or loop.kind is ForKind.PARALLEL
@@ -176,7 +178,7 @@ class _Loops:
         return fact.height + 1
 
     def _below(self, s: Stmt, depth: int, parallel: bool) -> int:
-        """The height of the highest nest that `s`, inside a loop, holds."""
+        """Record the loops in `s`, a loop's body; return the height of the highest nest, or 0."""
         match s:
             case For():
                 return self._loop(s, depth, False, parallel)
@@ -192,9 +194,9 @@ class _Loops:
 
 
 def _bracketed(s: Stmt, wanted: dict[Stmt, list[int | None]]) -> Stmt:
-    """`s` with brackets around the loops of `wanted`, which has a number for each time they stand.
+    """`s` with brackets around the loops in `wanted`, which has a number or None per occurrence.
 
-    One statement may stand in several places.
+    One statement may occur in several places.
     """
     numbers = wanted.get(s)
     number = numbers.pop(0) if numbers else None

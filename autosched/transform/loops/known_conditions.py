@@ -1,4 +1,4 @@
-"""What LoopPartition knows of conditions at a place of a program, and what likely() asks of it."""
+"""The conditions that LoopPartition knows at a place of a program, and those marked likely()."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONDITIONS, VALUES = "conditions of statements", "values"
 
 
 def work_in(body: Stmt) -> set[str]:
-    """Where in `body` a likely() or a hint asks for work; empty when nowhere."""
+    """Where `body` has a likely() or a hint: CONDITIONS of statements, VALUES, both or neither."""
     known: dict[Expr, bool] = {}
     work: set[str] = set()
     for s in stmts(body):
@@ -55,11 +55,11 @@ def _has_likely(e: Expr, known: dict[Expr, bool]) -> bool:
 
 
 class KnownConditions:
-    """Conditions by what is known of them: what was assumed, and the values of variables.
+    """What is known of conditions, from assumptions and from the ranges of variables.
 
-    `env` has the least and the largest value of each loop variable and thread around, `decided` the
-    conditions that were assumed; the parts in `not_throughout` do not always hold. With `every`
-    conditions without a likely() count, too.
+    `env` has the least and the largest value of each enclosing loop variable and thread. `decided`
+    has the truth of each assumed condition. The parts in `not_throughout` do not always hold. With
+    `every`, conditions without a likely() count, too.
     """
 
     def __init__(self, in_values: bool) -> None:
@@ -72,7 +72,7 @@ class KnownConditions:
         self._compared: dict[Expr, Condition | None] = {}
 
     def left_of(self, condition: Expr) -> Expr | bool:
-        """What is left to ask of `condition`: nothing (True), its decided conjuncts removed."""
+        """`condition` without its decided conjuncts: True if none is left, False if one fails."""
         kept: list[Expr] = []
         decided = False
         for part, is_likely in likely_parts(condition):
@@ -88,7 +88,7 @@ class KnownConditions:
         return all_(*kept) if kept else True
 
     def _truth(self, source: Expr) -> bool | None:
-        """What is known of a condition without likely(); None when that is nothing."""
+        """The truth of a condition that has no likely(); None if it is unknown."""
         known = self.decided.get(source)
         if known is not None:
             return known
@@ -98,13 +98,13 @@ class KnownConditions:
         return None if condition is None else condition.truth(self.env)
 
     def _exact(self, source: Expr) -> Condition | None:
-        """The comparison that `source` is: every loop around it asks again."""
+        """The comparison `source`, cached because every loop around it asks for it."""
         if source not in self._compared:
             self._compared[source] = as_condition(source)
         return self._compared[source]
 
     def asked_in(self, s: Stmt) -> frozenset[Var]:
-        """The variables that some condition in `s` asks for: no other loop is worth a look."""
+        """The variables that conditions in `s` mention; loops over others need no look."""
         known = self._asked.get(s)
         if known is None:
             found: set[Var] = set()
@@ -121,7 +121,7 @@ class KnownConditions:
     def undecided(self, loop: For, span: tuple[int, int] | None) -> LoopConditions:
         """The conditions in the loop's body that depend on its variable and are not decided.
 
-        `span` has the values of the variable where they are constants.
+        `span` is the constant range of the variable, None if the range is not constant.
         """
         found = loop_conditions(
             *(loop.loop_var, loop.body),
@@ -142,7 +142,7 @@ class KnownConditions:
         fails: Iterable[Condition] = (),
         not_throughout: Iterable[Part] = (),
     ) -> Iterator[None]:
-        """Inside it some conditions hold, others fail; some parts do not always hold."""
+        """Assume inside the context what holds, what fails, and what does not always hold."""
         known, parts = self.decided, self.not_throughout
         self.decided = {
             **known,

@@ -1,4 +1,4 @@
-"""Where a value is sure to be zero because an index leaves another remainder than the one wanted.
+"""Find values that are sure to be zero unless an index has a certain remainder.
 
 P[h] = if_then_else((h - 1) % 2 == 0, X[(h - 1) // 2], 0)    zero unless (h + 1) % 2 == 0
 Y[i] = Y[i] + P[i + r] * K[r]                                adds zero unless (i + r + 1) % 2 == 0
@@ -34,9 +34,10 @@ from autosched.tir.walk import all_exprs, stmts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residue:
-    """(sum(factor * term) + constant) % modulus == 0, all factors between 1 and modulus - 1.
+    """The condition (sum(factor * term) + constant) % modulus == 0.
 
-    `source` is the condition of the program that says so; else it is what is `known` of a buffer.
+    All factors are between 1 and modulus - 1. `source` is the expression in the program that states
+    it; without one, `known` is the buffer, by pointer, and the pattern that imply it.
     """
 
     modulus: int
@@ -50,7 +51,7 @@ class Residue:
 class Pattern:
     """A buffer's elements are zero unless (sum(factor * index) + constant) % modulus == 0.
 
-    `factors` has one for each dimension.
+    `factors` has one factor for each dimension.
     """
 
     modulus: int
@@ -58,7 +59,7 @@ class Pattern:
     factors: tuple[int, ...]
 
     def at(self, data: Var, indices: Sequence[Expr]) -> Residue:
-        """What it says of the element of the buffer `data` at `indices`."""
+        """The residue without which the element of the buffer `data` at `indices` is zero."""
         total: tuple[int, dict[Expr, int]] = self.constant, {}
         for index, factor in zip(indices, self.factors, strict=True):
             if factor:
@@ -67,9 +68,9 @@ class Pattern:
 
 
 def residues(condition: Expr) -> Iterator[Residue]:
-    """Of the conjunction `condition` the parts that ask for a remainder of a scalar index.
+    """The conjuncts of `condition` that ask for a remainder of a scalar index.
 
-    Of data, whose sums and products wrap, other remainders are left.
+    Conjuncts on data are left out: sums and products of data wrap, which changes remainders.
     """
     for part in conjuncts_of(condition):
         if is_data(part):
@@ -87,9 +88,9 @@ def residues(condition: Expr) -> Iterator[Residue]:
 
 
 def zero_unless(e: Expr, patterns: Mapping[Var, Sequence[Pattern]]) -> Iterator[Residue]:
-    """The remainders without which `e` is zero, given what is known of buffers.
+    """The residues without each of which `e` is zero, given the patterns of buffers.
 
-    A product is zero with any of its factors, whatever the others are (infinite, not a number).
+    A product is zero if one factor is, whatever the others are (infinite, not a number).
     """
     match e:
         case Mul(a, b):
@@ -107,7 +108,7 @@ def zero_unless(e: Expr, patterns: Mapping[Var, Sequence[Pattern]]) -> Iterator[
 
 
 def zero_steps(store: BufferStore, patterns: Mapping[Var, Sequence[Pattern]]) -> list[Residue]:
-    """The remainders without which `store`, a sum with what is there, adds nothing to it."""
+    """The residues without each of which `store` adds zero to its element; none if it is no sum."""
     value = store.value
     if not isinstance(value, Add):
         return []
@@ -118,10 +119,10 @@ def zero_steps(store: BufferStore, patterns: Mapping[Var, Sequence[Pattern]]) ->
 
 
 def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
-    """By pointer, what is known of the buffers that `func` makes and stores to at one place.
+    """By pointer, the patterns of the buffers that `func` allocates and stores to at one place.
 
-    Its arguments are none of them: others see what is stored there. Nor are those that are read
-    through a view laid out in another way.
+    Arguments are left out, because others see what is stored there. Buffers that are read through a
+    view with another layout are left out, too.
     """
     arguments = {buffer.data for buffer in func.buffer_map.values()}
     made: set[Var] = set()
@@ -147,7 +148,7 @@ def known_patterns(func: PrimFunc) -> dict[Var, tuple[Pattern, ...]]:
 
 
 def stored_residues(store: BufferStore) -> list[tuple[Residue, Pattern | None]]:
-    """Those without which `store` stores zero, and the pattern of the buffer that follows."""
+    """The residues without which `store` stores zero, each with the buffer's pattern or None."""
     return [
         (residue, pattern_at(residue, store.indices)) for residue in zero_unless(store.value, {})
     ]
@@ -159,9 +160,9 @@ def is_zero(e: Expr) -> bool:
 
 
 def pattern_at(residue: Residue, indices: Sequence[Expr]) -> Pattern | None:
-    """What `residue`, of an element stored at `indices`, says about the buffer's elements.
+    """The pattern that follows from `residue` of the element stored at `indices`.
 
-    None where it depends on more than the indices.
+    None if the residue depends on more than the indices.
     """
     modulus, left = residue.modulus, (residue.constant, dict(residue.terms))
     places = [_remainder(index, modulus) for index in indices]
@@ -181,7 +182,7 @@ def pattern_at(residue: Residue, indices: Sequence[Expr]) -> Pattern | None:
 
 
 def _inverse(a: int, modulus: int) -> int:
-    """b with a * b % modulus == 1, 0 where there is none."""
+    """The b with a * b % modulus == 1; 0 if there is none."""
     try:
         return pow(a, -1, modulus)
     except ValueError:
@@ -189,7 +190,7 @@ def _inverse(a: int, modulus: int) -> int:
 
 
 def _remainder(e: Expr, modulus: int) -> tuple[int, dict[Expr, int]]:
-    """`linear(e)`, its remainders by multiples of `modulus` without what leaves none."""
+    """`linear(e)` without the inner remainders that do not matter modulo `modulus`."""
     constant, terms = linear(e)
     total: tuple[int, dict[Expr, int]] = constant, {}
     for term, factor in terms.items():
@@ -204,7 +205,7 @@ def _remainder(e: Expr, modulus: int) -> tuple[int, dict[Expr, int]]:
 
 
 def _quotient(e: Expr, divisor: int) -> tuple[int, dict[Expr, int]]:
-    """`linear(e // divisor)`, multiples of the divisor divided by themselves."""
+    """`linear(e // divisor)` with the multiples of the divisor taken out of the division."""
     constant, terms = linear(e)
     whole = {term: f // divisor for term, f in terms.items() if f % divisor == 0}
     rest = {term: f for term, f in terms.items() if term not in whole}

@@ -1,8 +1,8 @@
-"""Where a condition of blocks fails in the last block alone, in which it then has constants.
+"""Conditions of fused block loops that fail in the last block of an axis alone.
 
-A parallel loop over blocks of several axes, fused, is not cut: which block of an axis an iteration
-is in is a digit of its variable, as `f % 4`. Where a condition holds for all iterations inside
-unless that digit is 3, what is left for the others is code for `f % 4 == 3`.
+A parallel loop that fuses the blocks of several axes is not cut. The block of one axis is a digit
+of its variable, such as `f % 4`. Where a condition holds for all iterations inside unless that
+digit is 3, the version of the loop that keeps the condition is only needed for `f % 4 == 3`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from autosched.transform.loops.loop_interval import Bounds, Part, likely_parts
 
 
 def only_failing(parts: Sequence[Part], env: Bounds) -> tuple[Expr, int] | None:
-    """The one term of the conditions and the only value with which one of them fails; or None."""
+    """The single term of all `parts` and the only value of it for which a part fails.
+
+    None if the parts have several terms, if the range of the term is unknown, or if not exactly one
+    value makes a part fail.
+    """
     terms = {term for part in parts for term in part.terms}
     if len(terms) != 1:
         return None
@@ -39,7 +43,7 @@ def only_failing(parts: Sequence[Part], env: Bounds) -> tuple[Expr, int] | None:
 
 
 def _span(e: Expr, env: Bounds) -> tuple[int, int] | None:
-    """Least and greatest value of a variable or of a digit of one; None where that is unknown."""
+    """Least and greatest value of a variable or a digit of one (`v % n`, `v // n`), if known."""
     match e:
         case Var():
             return env.get(e)
@@ -52,7 +56,7 @@ def _span(e: Expr, env: Bounds) -> tuple[int, int] | None:
 
 
 def statement_conditions(s: Stmt) -> Iterator[Expr]:
-    """The conjuncts of the conditions of statements in `s`."""
+    """The conjuncts of the conditions of all if statements in `s`."""
     for inner in stmts(s):
         if isinstance(inner, IfThenElse):
             for condition, _ in likely_parts(inner.condition):
@@ -60,7 +64,7 @@ def statement_conditions(s: Stmt) -> Iterator[Expr]:
 
 
 def with_value(s: Stmt, term: Expr, value: int) -> Stmt:
-    """`s` with the constant `value` for every `term`."""
+    """`s` with every `term` replaced by the constant `value`."""
     number = IntImm(value, term.dtype)
 
     def constant(e: Expr) -> Expr | None:

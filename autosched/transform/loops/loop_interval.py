@@ -1,4 +1,4 @@
-"""Where in a loop its conditions hold, or fail, for every iteration of the loops inside."""
+"""Intervals of a loop where conditions hold, or fail, for every iteration of the loops inside."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _CHOICES = bits_of(Call, Let, Select)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A comparison as `sum(factor * term) + constant <= 0`; `source` is its expression.
+    """The comparison `sum(factor * term) + constant <= 0`; `source` is its expression.
 
-    Of a relaxed one the left side is the greatest, and `slack` less than it the least, of those
-    for the values of the variables that it was relaxed over.
+    A part may be relaxed over the values of some variables. Then its left side is the greatest
+    value of the original left side, and `slack` is the difference to the least one.
     """
 
     source: Expr
@@ -58,7 +58,7 @@ class Part:
         return low, high
 
     def relaxed(self, inner: Bounds) -> Part:
-        """The condition that holds exactly when this one does for all values of `inner`."""
+        """The part that holds exactly when this one holds for all values of `inner`."""
         terms, constant, slack = {}, self.constant, self.slack
         for term, factor in self.terms.items():
             span = inner.get(term) if isinstance(term, Var) else None
@@ -70,11 +70,11 @@ class Part:
         return Part(self.source, terms, constant, slack)
 
     def loosened(self) -> Part:
-        """The condition that fails exactly when the one it was relaxed from fails throughout."""
+        """The part that fails exactly when the one that this was relaxed from fails throughout."""
         return Part(self.source, self.terms, self.constant - self.slack)
 
     def says_as(self, other: Part) -> bool:
-        """True when both left sides are the same."""
+        """Whether both left sides are the same."""
         return self.terms == other.terms and self.constant == other.constant
 
     def expr(self, dtype: DType) -> Expr:
@@ -94,7 +94,7 @@ def likely_parts(condition: Expr, inside: bool = False) -> Iterator[tuple[Expr, 
 
 
 def as_part(condition: Expr) -> Part | None:
-    """The integer comparison `condition`; None for any other or one that reads memory."""
+    """The integer comparison `condition`; None for any other, or if it reads memory."""
     if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_index:
         return None
     if any(isinstance(e, BufferLoad | Call) for e in pre_order(condition)):
@@ -108,7 +108,11 @@ def as_part(condition: Expr) -> Part | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """A comparison, an equality (two parts) or an inequality (those of the equality, `negated`)."""
+    """A comparison, equality or inequality of integers.
+
+    A comparison has one part and an equality two. An inequality has the parts of the equality and
+    is `negated`.
+    """
 
     source: Expr
     parts: tuple[Part, ...]
@@ -132,18 +136,18 @@ class Condition:
         return not self.negated if found else None
 
     def constant_interval(self, var: Var, low: int, high: int) -> tuple[int, int]:
-        """The part of [low, high) where all parts hold; parts with other variables do not count."""
+        """The subinterval of [low, high) where all parts in `var` alone hold."""
         for part in self.parts:
             low, high = _constant_interval(part, var, low, high)
         return low, high
 
     def loosened(self) -> Condition:
-        """The condition of whose parts one fails exactly when this one's fails throughout."""
+        """The condition with every part loosened, as `Part.loosened` says."""
         return Condition(self.source, tuple(p.loosened() for p in self.parts), self.negated)
 
 
 def as_condition(source: Expr) -> Condition | None:
-    """The integer comparison `source`; None for any other or one that reads memory."""
+    """The integer comparison, equality or inequality `source`; else None, as for memory reads."""
     if isinstance(source, EQ | NE):
         first, second = as_part(LE(source.a, source.b)), as_part(GE(source.a, source.b))
         if first is None or second is None:
@@ -184,26 +188,27 @@ def lower_limit(part: Part, var: Var) -> Expr | None:
 
 @dataclass(slots=True, eq=False)
 class LoopConditions:
-    """The conditions in a body that depend on `var`, relaxed over the loops inside it."""
+    """The conditions in a body that depend on `var`, relaxed over the loops inside the body."""
 
     var: Var
     conditions: list[Condition]
 
     @property
     def parts(self) -> list[Part]:
-        """The parts that must all hold: those of every condition that is not negated."""
+        """The parts that must all hold: the parts of every condition that is not negated."""
         return [p for c in self.conditions if not c.negated for p in c.parts]
 
     def constant_interval(self, low: int, high: int) -> tuple[int, int]:
-        """The part of [low, high) where all conditions without other variables hold."""
+        """The subinterval of [low, high) where all conditions without other variables hold."""
         for part in self.parts:
             low, high = _constant_interval(part, self.var, low, high)
         return low, high
 
     def deciding_interval(self, low: int, high: int) -> tuple[int, int] | None:
-        """A proper part of [low, high) at whose ends one condition changes; None without any.
+        """An interval inside [low, high) at whose ends one condition changes; None without any.
 
-        It holds throughout (a negated one fails) inside, or fails (holds) outside.
+        The condition holds throughout (a negated one fails) inside, or fails (a negated one holds)
+        outside.
         """
         exact = [c for c in self.conditions if all(set(p.terms) == {self.var} for p in c.parts)]
         for condition in (*exact, *(c.loosened() for c in exact)):
@@ -234,9 +239,10 @@ def loop_conditions(
 ) -> LoopConditions:
     """The likely() conditions of statements in `body` that are linear in `var`.
 
-    With `in_values` also those of Select and if_then_else; with `every` also conditions that do
-    not stand in a likely(). They are relaxed over the loops and threads that begin in `body`:
-    those variables mean nothing outside. `exact_of` may remember what `as_condition` says.
+    With `in_values` also the conditions of Select and if_then_else; with `every` also conditions
+    that do not stand in a likely(). The conditions are relaxed over the loops and threads that
+    begin in `body`, because their variables mean nothing outside. `exact_of` may cache
+    `as_condition`.
     """
     inner: dict[Var, tuple[int, int]] = {}
     unknown: set[Var] = set()
@@ -277,7 +283,7 @@ def loop_conditions(
 
 
 def conditions_in(e: Expr, note: Callable[[Expr], None], unknown: set[Var]) -> None:
-    """Notes the conditions that choose between values in `e`, and the variables it binds."""
+    """Call `note` with each condition that chooses a value in `e`; collect variables `e` binds."""
     for node in nodes_with(e, _CHOICES):
         if isinstance(node, Select):
             note(node.condition)
@@ -293,7 +299,7 @@ def _bound_inside(
     inner: dict[Var, tuple[int, int]],
     unknown: set[Var],
 ) -> None:
-    """Note the values of a variable; one that several statements bind has those of all."""
+    """Add the values of a variable to `inner`, merged over all its binders, or to `unknown`."""
     if span is None:
         unknown.add(var)
     else:

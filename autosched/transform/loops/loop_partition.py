@@ -72,16 +72,16 @@ class LoopPartition(FunctionPass):
                 B[8 + j_1] = A[8 + j_1]
 
     A loop whose extent is not constant, or that has the pragma loop_partition_hint, becomes up to
-    three: before, inside and after the interval where the conditions that depend on it hold.
-    `partition_const_loops` does so for all loops. A parallel one whose last iteration alone has
-    conditions stays whole, with a second body for that iteration; otherwise it is not cut. Where
-    the interval depends on variables outside, the loop gets a second version without the
-    conditions, taken when they hold throughout; where those of statements fail for one value of a
-    digit outside (`f % 4`) alone, the other version has that constant. Each piece is treated as a
-    loop of its own: where there is no iteration in which all conditions hold, it is cut where the
-    first one begins to hold or is sure to fail. Conditions are comparisons, equalities and their
-    opposites; those that choose between values (in Select and if_then_else) count like those of
-    statements, and under the pragma no likely() is needed.
+    three loops: before, inside and after the interval where the conditions that depend on it hold.
+    `partition_const_loops` does so for all loops. A parallel loop without the pragma is not cut; if
+    only its last iteration has conditions, that iteration gets a body of its own. Where the
+    interval depends on outer variables, the loop gets a second version without the conditions,
+    which runs when they hold throughout. If conditions of statements fail for one value of a digit
+    of an outer variable alone (`f % 4`), the version with the conditions has that constant. Each
+    piece is treated as a loop of its own: where no iteration satisfies all conditions, it is cut
+    where the first condition begins to hold or is sure to fail. Conditions are comparisons,
+    equalities and their negations. Those that choose between values (in Select and if_then_else)
+    count like those of statements, and under the pragma no likely() is needed.
 
     before:
         def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -93,10 +93,10 @@ class LoopPartition(FunctionPass):
             for i in range(15):
                 B[i + 1] = A[i]
 
-    What follows the interval in a loop of symbolic length is cut again when several conditions have
-    an upper limit. At most `max_growth` statements are added, and vectorized loops are cut no finer
-    than in three. Code with a cross-thread reduction inside is not partitioned. A single iteration
-    loses the double_buffer_scope marks that are not within loops of its own.
+    In a loop of symbolic length, the piece after the interval is cut again when several conditions
+    have an upper limit. At most `max_growth` statements are added. Vectorized loops are cut into at
+    most three. Code with a cross-thread reduction inside is not partitioned. A piece of a single
+    iteration loses the double_buffer_scope marks that are not within inner loops.
     """
 
     name: ClassVar[str] = "LoopPartition"
@@ -150,7 +150,7 @@ class _Partitioner:
         return IfThenElse(condition, then_case, self.stmt(s.else_case))
 
     def _value(self, e: Expr) -> Expr:
-        """`e` with the choices that are decided made."""
+        """`e` with each decided Select and if_then_else replaced by the value that it chooses."""
         if not self._in_values:
             return e
         match e:
@@ -173,7 +173,7 @@ class _Partitioner:
                 return self._loop(loop)
             finally:
                 self._known.every = False
-        self._known.env.pop(loop.loop_var, None)  # the values that it had in a loop before
+        self._known.env.pop(loop.loop_var, None)  # the range in an earlier loop
         span = constant_span(loop)
         allowed = span is None or hinted or self._const_loops
         if (
@@ -224,7 +224,7 @@ class _Partitioner:
         return _loop_over(loop, loop.loop_var, loop.extent, body)
 
     def _cut(self, loop: For, edges: list[int]) -> Stmt:
-        """The loop as one after the other over the ranges between `edges`."""
+        """The loop split into consecutive loops over the ranges between `edges`."""
         dtype = loop.loop_var.dtype
         pieces: list[Stmt] = []
         for low, high in pairwise(edges):
@@ -234,7 +234,7 @@ class _Partitioner:
         return seq(*pieces)
 
     def _without_last(self, loop: For, span: tuple[int, int]) -> Stmt:
-        """A parallel loop stays one: its last iteration gets a body of its own, a constant one."""
+        """Keep a parallel loop whole and give its last iteration a body for that constant."""
         var, (first, last) = loop.loop_var, span
         self._known.env[var] = (first, last - 1)
         body = self.stmt(loop.body)
@@ -245,7 +245,7 @@ class _Partitioner:
 
     def _cut_symbolic(self, loop: For, found: LoopConditions) -> Stmt:
         begin, end = loop.min, add(loop.min, loop.extent)
-        # Where an inequality fails is cut when nothing else is left to cut.
+        # Inequalities (`!=`) are cut only when no other condition is left to cut.
         conditions = [c for c in found.conditions if not c.negated] or found.conditions[:1]
         spans = symbolic_spans(loop.loop_var, begin, end, conditions, nested=True)
         if len(spans) > 3 and not self._afford(loop, len(spans) - 3):
@@ -262,7 +262,7 @@ class _Partitioner:
         return seq(*pieces)
 
     def _two_versions(self, loop: For, parts: list[Part], span: tuple[int, int]) -> Stmt:
-        """The loop without the conditions when they hold throughout, else as it is."""
+        """Choose at run time between the loop without the conditions and the loop as it is."""
         wholes = [part.relaxed({loop.loop_var: span}) for part in parts]
         if any(whole.says_as(part) for whole in wholes for part in self._known.not_throughout):
             return self._inside(loop, span)
@@ -300,7 +300,7 @@ def _loop_over(loop: For, var: Var, extent: Expr, body: Stmt, low: Expr | None =
 
 
 def _piece(loop: For, low: Expr, extent: Expr, *, first: bool) -> Stmt:
-    """The iterations [low, low + extent) of `loop`, counted from 0; a single one has no loop."""
+    """Iterations [low, low + extent) of `loop` as a loop from 0; a single iteration has no loop."""
     zero = IntImm(0, loop.loop_var.dtype)
     copy: Callable[[Stmt, dict[Var, Expr]], Stmt] = substitute_stmt if first else copy_stmt
     if isinstance(extent, IntImm) and extent.value == 1:
@@ -311,7 +311,7 @@ def _piece(loop: For, low: Expr, extent: Expr, *, first: bool) -> Stmt:
 
 
 def _filled_once(body: Stmt) -> Stmt:
-    """`body` without the double buffers of its loop: a single iteration has no next one to fill."""
+    """`body` without double_buffer_scope marks outside inner loops: it runs only once."""
 
     def stmt(s: Stmt) -> Stmt:
         if isinstance(s, For):

@@ -1,4 +1,4 @@
-"""PrefetchRows: while a row is finished from the cache, the next one is fetched.
+"""PrefetchRows: the last loop over a row, which runs from the cache, prefetches the next row.
 
 before:
     def main(A: Buffer((512,), float32), Y: Buffer((512,), float32)):
@@ -22,9 +22,9 @@ after:
                 Y[i * 128 + j * 16:i * 128 + j * 16 + 16] = broadcast(t[0], 16) * A[i * 128 + j *
                         16:i * 128 + j * 16 + 16]
 
-The sums of a softmax's or a layer norm's row wait for memory; what then computes its outputs finds
-it in the first cache, and the processor, which foresees only what is loaded from memory in a row,
-fetches nothing meanwhile.
+The sums of a softmax's or a layer norm's row wait for memory. The loop that then computes the
+outputs finds the row in the first-level cache. Meanwhile the processor fetches nothing, because it
+foresees only sequential loads from memory.
 """
 
 from __future__ import annotations
@@ -77,11 +77,14 @@ from autosched.transform.framework.context import PassContext
 from autosched.transform.framework.passes import FunctionPass
 
 LEAST_BYTES = 512
-"""Of a row: the processor fetches a few lines ahead by itself."""
+"""Least size of a row: the processor fetches a few lines ahead by itself."""
 
 MOST_BYTES = 24 << 10
-"""Of what the last loop goes through, together with the next rows: they must stay in a first cache
-of 32 KiB. On a Zen 4 layer norms with 20 KiB take 0.91 of their time, with 40 KiB 1.08."""
+"""Most bytes that the last loop goes through, together with the next rows.
+
+They must stay in a first-level cache of 32 KiB. On a Zen 4 layer norms with 20 KiB take 0.91 of
+their time, with 40 KiB 1.08.
+"""
 
 _AROUND = (Allocate, AttrStmt, DeclBuffer, LetStmt)
 _SURE = (Var, IntImm, Add, Sub, Mul, Min, Max, Cast)
@@ -89,10 +92,11 @@ _SURE = (Var, IntImm, Add, Sub, Mul, Min, Max, Cast)
 
 @dataclass(frozen=True)
 class PrefetchRows(FunctionPass):
-    """Fetches the next row of what a loop over rows reads, in its last loop over a row's vectors.
+    """Prefetches the next row of what a loop over rows reads, in its last loop over a row.
 
-    The buffer consists of such rows, one behind the other. It is read before the last loop, which
-    reads nothing else of the row's length for the first time, and is not written.
+    Each buffer consists of such rows, one behind the other. It is read before the last loop and is
+    not written. The last loop, which is over vectors, reads no other buffer of the row's length for
+    the first time.
     """
 
     name: ClassVar[str] = "PrefetchRows"
@@ -115,9 +119,9 @@ def _fetching(s: Stmt) -> Stmt:
 
 
 class _Last(NamedTuple):
-    """The last loop of a row's iteration, and what the iteration does before it.
+    """The last loop of an iteration over rows, and the statements of the iteration before it.
 
-    In each of its `turns` the loop stores the next `lanes` elements.
+    In each of its `turns` iterations the loop stores the next `lanes` elements.
     """
 
     before: tuple[Stmt, ...]
@@ -127,7 +131,7 @@ class _Last(NamedTuple):
 
 
 def _last_loop(s: Stmt, before: tuple[Stmt, ...] = ()) -> _Last | None:
-    """The last of several statements, where it is a loop over vectors with only stores behind."""
+    """The last loop over vectors in `s`, with nothing but stores behind it; None without one."""
     while isinstance(s, _AROUND):
         s = s.body
     if isinstance(s, For):
@@ -143,7 +147,7 @@ def _last_loop(s: Stmt, before: tuple[Stmt, ...] = ()) -> _Last | None:
 
 
 def _lanes(loop: For) -> int:
-    """How many consecutive elements each iteration stores as a vector; 0 where it does not."""
+    """The consecutive elements that each iteration stores as a vector; 0 for other loops."""
     store = loop.body
     if not isinstance(store, BufferStore) or loop.kind is not ForKind.SERIAL:
         return 0
@@ -153,7 +157,7 @@ def _lanes(loop: For) -> int:
 
 
 def _terms(indices: tuple[Expr, ...]) -> dict[Expr, int]:
-    """Of the first element of an access to flat memory, as `linear` has them; else none."""
+    """The terms, by `linear`, of the index of an access to flat memory; none for other accesses."""
     if len(indices) != 1:
         return {}
     (index,) = indices
@@ -161,13 +165,13 @@ def _terms(indices: tuple[Expr, ...]) -> dict[Expr, int]:
 
 
 def _next_rows(rows: For, found: _Last) -> list[Prefetch]:
-    """The statements that fetch the part of next rows that belongs to an iteration of the loop."""
+    """The prefetches for an iteration of the last loop, which fetch its part of the next rows."""
     row, loop = rows.loop_var, found.loop
     before = [a for part in found.before for a in _accesses(part, row)]
     known = {a.buffer.data for a in before}
     last = [a for a in _accesses(loop.body, row) if isinstance(a, BufferLoad)]
     if not all(load.buffer.data in known for load in last):
-        return []  # they wait for memory, and the processor fetches them ahead
+        return []  # these loads wait for memory, and the processor fetches them ahead
     written = {s.buffer.data for s in stmts(rows.body) if isinstance(s, BufferStore)}
     views = {s.buffer for s in stmts(rows.body) if isinstance(s, DeclBuffer)}
     outer = undefined(rows) | {row}
@@ -198,15 +202,14 @@ def _next_rows(rows: For, found: _Last) -> list[Prefetch]:
 
 
 def _is_sure(e: Expr) -> bool:
-    """Whether the index has a value where no condition guards it: it reads nothing, nor divides by
-    what may be zero."""
+    """Whether the index may be computed unguarded: it reads no memory and cannot divide by 0."""
     if isinstance(e, FloorDiv | FloorMod | Div | Mod):
         return isinstance(e.b, IntImm) and _is_sure(e.a)
     return isinstance(e, _SURE) and all(map(_is_sure, e.children()))
 
 
 def _accesses(s: Stmt, var: Var) -> Iterator[BufferLoad | BufferStore]:
-    """The loads and stores in `s` whose places depend on the variable."""
+    """The loads and stores in `s` whose indices depend on the variable."""
     accesses: Iterable[Stmt | Expr] = chain(unique_exprs(s), stmts(s))
     for node in accesses:
         if isinstance(node, BufferLoad | BufferStore) and any(
@@ -216,10 +219,10 @@ def _accesses(s: Stmt, var: Var) -> Iterator[BufferLoad | BufferStore]:
 
 
 def _bytes_each(accesses: Iterable[BufferLoad | BufferStore]) -> Iterable[int]:
-    """Bytes of an element, for each of the arrays."""
+    """The bytes of an element of each accessed array."""
     return {a.buffer.data: a.buffer.dtype.bytes for a in accesses}.values()
 
 
 def _size(buffer: Buffer) -> int:
-    """Elements; 0 where they are not known."""
+    """The number of elements; 0 if it is unknown."""
     return prod(e.value if isinstance(e, IntImm) else 0 for e in buffer.shape)

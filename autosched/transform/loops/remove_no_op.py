@@ -15,7 +15,8 @@ after:
             if not i < 2:
                 A[i] = 1.0
 
-With data flow analysis so do stores that nothing reads, and stores of what is there already.
+With data flow analysis, stores that nothing reads disappear, too, and so do stores of values that
+are there already.
 
 before:
     def main(A: Buffer((16,), float32), B: Buffer((16,), float32)):
@@ -76,12 +77,12 @@ from autosched.transform.framework.passes import FunctionPass
 class RemoveNoOp(FunctionPass):
     """Removes empty loops, branches, allocations; unused lets; pure evaluations; self-assignments.
 
-    What is evaluated for its effect stays: the value of a let, a condition, a loop's extent.
+    Expressions with a side effect stay: the value of a let, a condition, a loop's extent.
 
-    With `dataflow`, or the configuration `"tir.RemoveNoOp": {"use_dataflow_analysis": True}`, also
-    stores that are overwritten before they are read, stores into allocations that nothing reads,
-    stores of a value that is there already, and branches of conditions that the stores before
-    decide. That takes time, and so is off by default.
+    With `dataflow`, or the configuration `"tir.RemoveNoOp": {"use_dataflow_analysis": True}`, the
+    pass also removes stores that are overwritten before they are read, stores into allocations that
+    nothing reads, stores of a value that is there already, and branches of conditions that the
+    stores before decide. The analysis takes time and is off by default.
     """
 
     name: ClassVar[str] = "RemoveNoOp"
@@ -94,7 +95,7 @@ class RemoveNoOp(FunctionPass):
 
 
 def _effects(*values: Expr) -> Stmt:
-    """The evaluation of those values that do something."""
+    """The evaluations of the values that have a side effect."""
     return seq(*(Evaluate(v) for v in values if has_side_effect(v)))
 
 

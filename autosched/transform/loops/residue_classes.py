@@ -1,4 +1,4 @@
-"""Loops restricted to the iterations that leave chosen remainders."""
+"""Restrict loops to the iterations whose variables have chosen remainders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def extent_of(loop: For) -> int:
 
 
 def periods(residues: Iterable[Residue], variables: Iterable[Var]) -> dict[Var, int]:
-    """After how many steps of each of the `variables` all residues come back to where they were.
+    """The number of steps of each of `variables` after which all residues repeat.
 
     Variables that no residue depends on are left out.
     """
@@ -49,20 +49,20 @@ def periods(residues: Iterable[Residue], variables: Iterable[Var]) -> dict[Var, 
 
 
 def choices(period_of: Mapping[Var, int]) -> Iterator[dict[Var, int]]:
-    """Every choice of a remainder for each of the variables."""
+    """Every combination of remainders of the variables, each below its period."""
     for starts in itertools.product(*map(range, period_of.values())):
         yield dict(zip(period_of, starts, strict=True))
 
 
 def holds(residue: Residue, starts: Mapping[Var, int]) -> bool:
-    """Whether a residue of no other variables holds in the classes with these starts."""
+    """Whether a residue that depends on no other variables holds in the classes with `starts`."""
     return _inside(residue, starts)[0] % residue.modulus == 0
 
 
 def solved(residue: Residue, var: Var, starts: Mapping[Var, int]) -> Class:
-    """The class of `var` in which `residue` holds, whatever variables without a start are.
+    """The class of `var` in which `residue` holds, in terms of the variables that have no start.
 
-    The factor of `var` must have an inverse.
+    The factor of `var` must have an inverse modulo the modulus of the residue.
     """
     modulus = residue.modulus
     times = -pow(residue.terms[var], -1, modulus)
@@ -73,7 +73,7 @@ def solved(residue: Residue, var: Var, starts: Mapping[Var, int]) -> Class:
 
 
 def _inside(residue: Residue, starts: Mapping[Var, int]) -> tuple[int, dict[Expr, int]]:
-    """The residue's constant with what the variables with a start add, and the other terms."""
+    """The residue's constant plus the terms of variables with a start, and the other terms."""
     total, outside = residue.constant, dict(residue.terms)
     for var, start in starts.items():
         total += outside.pop(var, 0) * start
@@ -81,14 +81,18 @@ def _inside(residue: Residue, starts: Mapping[Var, int]) -> tuple[int, dict[Expr
 
 
 def constant_class(start: int, period: int, var: Var) -> Class:
-    """The class with a known start."""
+    """The class with a constant start."""
     return Class(const(start, var.dtype), period)
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """Loops by variable with their classes; at the statement `at` a copy for each of
-    `alternatives`, which have classes for loops from there on. `old` becomes `new`."""
+    """A restriction of loops to some of their iterations.
+
+    `classes` has the class of each restricted loop, by variable. The statement `at` is copied for
+    each of `alternatives`, which have classes for loops from there on inwards. The store `old`
+    becomes `new`.
+    """
 
     classes: Mapping[Var, Class]
     at: Stmt | None
@@ -97,7 +101,7 @@ class Restriction:
     new: BufferStore
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` with nothing but the chosen iterations."""
+        """`s` with the chosen iterations alone."""
         if s is self.at:
             within = [
                 replace(self, classes={**self.classes, **more}, at=None).stmt(s)
@@ -132,9 +136,10 @@ class Restriction:
 
 
 def iterations(extent: int, chosen: Class) -> int:
-    """How many iterations of a loop are in the class.
+    """The number of iterations of a loop that are in the class.
 
-    A class whose start is not known has the same number whatever it is: the period divides.
+    A class whose start is not constant has the same number for every start, because the period
+    divides the extent.
     """
     start = chosen.start.value if isinstance(chosen.start, IntImm) else 0
     return -(-(extent - start) // chosen.period)

@@ -26,7 +26,7 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class SerializeLoops(FunctionPass):
-    """Makes parallel loops serial; others stay. For looking into them: the result is the same."""
+    """Makes parallel loops serial, for inspection; other loops and the results stay the same."""
 
     name: ClassVar[str] = "SerializeLoops"
 

@@ -1,4 +1,4 @@
-"""SinkInit: the outputs of a reduction start where they are first accumulated.
+"""SinkInit: a reduction's initial values are stored where its outputs are first accumulated.
 
 before:
     def main(A: Buffer((64,), float32), B: Buffer((512,), float32), C: Buffer((16,), float32)):
@@ -27,8 +27,8 @@ after:
                     for jo in range(8):
                         C[io * 8 + jo] = C[io * 8 + jo] + A[k * 8 + ki] * P[ki * 8 + jo]
 
-Schedules start all outputs of a block before its first step: what is larger than a cache is then
-written, read and written again. Here it is written once.
+Schedules initialise all outputs of a block before its first step. Outputs that are larger than a
+cache are then written, read and written again. Here they are written once.
 """
 
 from __future__ import annotations
@@ -68,14 +68,15 @@ _SERIAL = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 @dataclass(frozen=True)
 class SinkInit(FunctionPass):
-    """Moves the loops that store a reduction's first values to right before its innermost loops.
+    """Moves the loops that initialise a reduction to right before its innermost reduction loops.
 
-    They store one constant to the elements that the one statement of the following loops
-    accumulates, in the same order, each once; nothing else there mentions the buffer. Loops that
-    reduce outside of that place become a condition: the first iteration of all. Nests that reduce
-    in several places with nothing between are left alone: PromoteAccumulators brings those
-    together. What says where first values belong reads no memory, which may have changed until
-    then. Functions whose arguments may overlap stay as they are.
+    The moved loops store one constant to exactly the elements that the only statement of the
+    following loops accumulates, in the same order and each once. Nothing else in the following
+    loops mentions the buffer. Reduction loops outside of the new place become a condition, which is
+    true in the first iteration of all of them. Nests that reduce in several places with nothing
+    between are left alone, because PromoteAccumulators joins them. Indices and conditions of the
+    initialisation read no memory, because memory may change before the new place. Functions whose
+    arguments may overlap stay as they are.
     """
 
     name: ClassVar[str] = "SinkInit"
@@ -107,7 +108,7 @@ def _again(s: Stmt) -> Stmt:
 
 
 class _Start(NamedTuple):
-    """The nest that stores first values: loops, the conditions inside them, the store."""
+    """The nest that stores initial values: loops, the conditions inside them, the store."""
 
     loops: list[For]
     conditions: list[Expr]
@@ -115,7 +116,7 @@ class _Start(NamedTuple):
 
 
 def _start(s: Stmt) -> _Start | None:
-    """The nest, if `s` stores a constant and does nothing else."""
+    """The nest of an initialisation, if `s` stores a constant and does nothing else; else None."""
     loops: list[For] = []
     conditions: list[Expr] = []
     while True:
@@ -139,7 +140,7 @@ def _is_counted(loop: For) -> bool:
 
 
 def _moved(first: Stmt, second: Stmt) -> Stmt | None:
-    """`second` with what `first` does inside of it; None where it is not to be."""
+    """`second` with the initialisation `first` moved into it; None where it must stay outside."""
     start = _start(first)
     if start is None:
         return None
@@ -168,8 +169,10 @@ def _moved(first: Stmt, second: Stmt) -> Stmt | None:
 
 
 def _path(s: Stmt, buffer: Buffer) -> list[Stmt] | None:
-    """What is around the only statement that mentions the buffer, and that store; None where there
-    are several, or it is not one."""
+    """The statements around the only use of `buffer` in `s`, an accumulating store, and that store.
+
+    None if several statements mention the buffer, or the only one is no such store.
+    """
     path: list[Stmt] = []
     while True:
         path.append(s)
@@ -209,7 +212,7 @@ def _reads(e: Expr, buffer: Buffer) -> bool:
 
 
 def _accumulates(store: BufferStore) -> bool:
-    """Whether the value reads the element stored to, and no other of the buffer."""
+    """Whether the value reads the stored element and no other element of the buffer."""
     nodes = pre_order(store.value)
     own = [n for n in nodes if isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data]
     return bool(own) and all(
@@ -218,9 +221,9 @@ def _accumulates(store: BufferStore) -> bool:
 
 
 def _matched(start: _Start, loops: Sequence[For], store: BufferStore) -> dict[Var, Var] | None:
-    """The loops of `loops` that stand for those of the start, by variables.
+    """The loop variable of `store` for each one of the initialisation.
 
-    The same elements in the same order, each once.
+    None unless both nests store the same elements in the same order, each once.
     """
     used = {v for index in store.indices for v in free_vars(index)}
     spatial = [s for s in loops if s.loop_var in used]
@@ -254,7 +257,10 @@ def _is_once(loops: Sequence[For], indices: Sequence[Expr]) -> bool:
 
 
 def _place(loops: Sequence[For], moving: set[Var]) -> For | None:
-    """The outermost of the innermost loops that reduce; None where it is the first of all."""
+    """The outermost of the innermost reduction loops, before which the initialisation goes.
+
+    None if there is none, or if it is the outermost loop of the nest.
+    """
     at = len(loops)
     while at and loops[at - 1].loop_var in moving:
         at -= 1
@@ -264,7 +270,7 @@ def _place(loops: Sequence[For], moving: set[Var]) -> For | None:
 
 
 def _is_perfect(path: Sequence[Stmt]) -> bool:
-    """Whether nothing is beside the statement at the end of the path."""
+    """Whether no statement on the path has another statement beside it."""
     for outer, inner in pairwise(path):
         if not isinstance(outer, For | IfThenElse | AttrStmt):
             return False
@@ -274,7 +280,7 @@ def _is_perfect(path: Sequence[Stmt]) -> bool:
 
 
 def _start_at(start: _Start, table: dict[Var, Var], outer: set[Var], steps: Sequence[Var]) -> Stmt:
-    """The start inside the loops `outer`, in the first iteration of the loops over `steps`."""
+    """The initialisation inside the loops `outer`, in the first iteration of the loops `steps`."""
     store = start.store
     body: Stmt = store
     for condition in reversed(start.conditions):

@@ -67,24 +67,24 @@ from autosched.transform.loops.residue_classes import (
 )
 
 MOST_PHASES = 32
-"""Copies of a nest: as many as a stride of 3 has in three dimensions, and some."""
+"""Most copies of a nest; a stride of 3 in three dimensions makes 27."""
 
 _CHOICES = bits_of(Call, Select)
 
 
 @dataclass(frozen=True)
 class SkipZeros(FunctionPass):
-    """Splits reductions by the remainders of their outputs, each with the steps that count.
+    """Splits reductions by the remainders of their output indices and skips steps that add zero.
 
-    A step counts unless it adds a product with a factor that is known to be zero: by an
-    if_then_else whose condition asks for a remainder, or as an element of a buffer that such values
-    are stored to. So transposed convolutions multiply with no inserted zeros. The steps that are
-    left keep their order. The others are left out whatever they would have multiplied the zero
-    with: infinite or NaN weights meet only what is really there, as at padded borders.
+    A step is skipped if it adds a product with a factor that is known to be zero. The factor is an
+    if_then_else whose condition asks for a remainder, or an element of a buffer that such values
+    are stored to. Transposed convolutions thus do not multiply with inserted zeros. The other steps
+    keep their order. A step is skipped whatever the other factor is: infinite or NaN weights meet
+    only elements that exist, as at padded borders.
 
-    Elements that nobody reads any more are not stored to such a buffer. Loops over the last
-    dimension of the output and vectorised loops stay whole; so do functions without such values,
-    and those whose arguments may overlap.
+    Elements of such a buffer that are no longer read are no longer stored. Loops over the last
+    dimension of the output and vectorised loops stay whole. Functions without such values, and
+    functions whose arguments may overlap, stay as they are.
     """
 
     name: ClassVar[str] = "SkipZeros"
@@ -102,7 +102,7 @@ class SkipZeros(FunctionPass):
 
 
 def _asks_for_remainders(body: Stmt) -> bool:
-    """Whether a value is zero but for a remainder."""
+    """Whether some stored value is zero unless an index has a certain remainder."""
     return any(
         True
         for s in stmts(body)
@@ -125,7 +125,7 @@ class _Leaf:
     loops: tuple[For, ...]
 
     def moves(self, dimension: int) -> tuple[dict[Var, InnerLoop], dict[Expr, int], int]:
-        """The loops that move the store in a dimension, and what else its index is made of."""
+        """Split the index of `dimension`: the loops that move it, its other terms, its constant."""
         constant, terms = linear(self.store.indices[dimension])
         moving = {}
         for loop in self.loops:
@@ -136,7 +136,7 @@ class _Leaf:
 
 
 def _leaves(s: Stmt, loops: tuple[For, ...] = ()) -> list[_Leaf] | None:
-    """The stores in `s` if there is nothing but counted loops, guards and pragmas around them."""
+    """The stores in `s`; None if they are inside anything but counted loops, guards and pragmas."""
     match s:
         case BufferStore(predicate=None):
             return [_Leaf(s, loops)]
@@ -155,7 +155,7 @@ def _leaves(s: Stmt, loops: tuple[For, ...] = ()) -> list[_Leaf] | None:
 
 
 class _Skipper:
-    """One walk; `_used` counts the loads whose buffers' zeros are skipped."""
+    """One walk; `_used` counts the loads of each buffer whose zeros are skipped, by pattern."""
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
@@ -171,12 +171,15 @@ class _Skipper:
         return map_children(s, self.stmt)
 
     def unread(self, body: Stmt) -> set[Known]:
-        """The buffers, with a pattern, of which nothing outside the pattern is read any more."""
+        """The buffers whose elements outside of a pattern are no longer read, with that pattern."""
         loads = Counter(e.buffer.data for e in all_exprs(body) if isinstance(e, BufferLoad))
         return {known for known, count in self._used.items() if count == loads[known[0]]}
 
     def _region(self, root: For) -> Stmt | None:
-        """Loops around stores to one buffer, once for each remainder of what is stored."""
+        """Loops around stores to one buffer, copied for each remainder of the stored index.
+
+        None if no step of them can be skipped.
+        """
         leaves = _leaves(root)
         if not leaves or not all(map(_is_pointwise, leaves)):
             return None
@@ -198,7 +201,7 @@ class _Skipper:
 
 
 def _is_pointwise(leaf: _Leaf) -> bool:
-    """Whether a store reads nothing of its buffer but the element it stores."""
+    """Whether a store reads no element of its buffer but the one that it stores."""
     return all(
         e.indices == leaf.store.indices and e.buffer.is_laid_out_as(leaf.store.buffer)
         for e in pre_order(leaf.store.value)
@@ -208,11 +211,11 @@ def _is_pointwise(leaf: _Leaf) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the loops around `leaf` are restricted so that all `residues` hold.
+    """A way to restrict the loops around `leaf` so that all `residues` hold.
 
-    `outputs` are the periods of the variables that move the store, `steps` of the others; those of
-    `solved` follow from a residue that has variables from outside. Of the residues `asked`, the
-    code finds out what such variables are.
+    `outputs` has the periods of the variables that move the store, and `steps` those of the other
+    variables. `solved` has the variables whose class follows from a residue with outer variables.
+    The generated code tests the value of the outer variables in each of the residues `asked`.
     """
 
     leaf: _Leaf
@@ -224,12 +227,12 @@ class _Plan:
 
     @property
     def copies(self) -> int:
-        """Of the statement."""
+        """The number of copies of the statement."""
         asked = math.prod([residue.modulus for residue in self.asked])
         return math.prod(self.outputs.values()) * asked
 
     def applied(self, root: Stmt, leaves: Sequence[_Leaf]) -> Stmt:
-        """`root`, around all `leaves`, with nothing but what is needed."""
+        """`root`, which contains all `leaves`, without the iterations that are not needed."""
         if not self.asked:
             made = [phase.stmt(root) for phase in self.phases(leaves)]
             return seq(*made[:1], *(copy_stmt(s, {}) for s in made[1:]))
@@ -249,7 +252,7 @@ class _Plan:
         return result
 
     def phases(self, leaves: Iterable[_Leaf]) -> Iterator[Restriction]:
-        """A restriction for each remainder of the outputs, which means all `leaves`."""
+        """One restriction of all `leaves` for each choice of remainders of the outputs."""
         alike = {var: _alike(self.leaf, var, leaves) for var in self.outputs}
         for starts in choices(self.outputs):
             classes = {
@@ -260,7 +263,7 @@ class _Plan:
             yield self.restriction(classes, starts)
 
     def restriction(self, classes: Mapping[Var, Class], starts: Mapping[Var, int]) -> Restriction:
-        """The steps that count for the outputs of the `classes`, which begin with `starts`."""
+        """The steps that count for the outputs in `classes`, whose remainders are `starts`."""
         inside = {*self.steps, *self.solved}
         at = next((s for s in self.leaf.loops if s.loop_var in inside), self.leaf.store)
         return Restriction(
@@ -285,7 +288,7 @@ class _Plan:
 
 
 def _plan_sum(leaf: _Leaf, found: Sequence[Residue], leaves: Sequence[_Leaf]) -> _Plan | None:
-    """The plan of a reduction; None when no remainder can be met by choosing iterations."""
+    """The plan of a reduction; None if no residue can be met, or only with too many copies."""
     last = len(leaf.store.indices) - 1
     others = {s.loop_var for other in leaves if other is not leaf for s in other.loops}
     moving = {v for index in leaf.store.indices for v in free_vars(index)}
@@ -307,7 +310,7 @@ def _is_scalar(loop: For) -> bool:
 def _plan(
     leaf: _Leaf, found: Iterable[Residue], outputs: Sequence[Var], steps: Sequence[Var]
 ) -> _Plan:
-    """The plan with as many of the residues as depend on the variables `outputs` and `steps`."""
+    """The plan with all residues that depend on no loops but those over `outputs` and `steps`."""
     inside = {loop.loop_var for loop in leaf.loops}
     usable = {*outputs, *steps}
     kept = [
@@ -340,8 +343,10 @@ def _plan(
 def _solvable(
     residue: Residue, steps: Sequence[Var], others: Iterable[Residue], leaf: _Leaf
 ) -> Var | None:
-    """The innermost of `steps` whose class follows from the residue, with always as many
-    iterations, and which the others do not depend on."""
+    """The innermost of `steps` whose class follows from the residue; None if there is none.
+
+    Every class of it has the same number of iterations, and no other residue depends on it.
+    """
     extents = {loop.loop_var: extent_of(loop) for loop in leaf.loops}
     taken = {term for other in others for term in other.terms}
     for var in reversed(steps):
@@ -352,9 +357,9 @@ def _solvable(
 
 
 def _alike(leaf: _Leaf, var: Var, leaves: Iterable[_Leaf]) -> list[Var]:
-    """The variables of all `leaves` that go over the elements stored to as `var` does in `leaf`.
+    """The variable of each of `leaves` that moves over the stored elements as `var` does in `leaf`.
 
-    Empty where an element's place does not tell which iterations of them meet there.
+    Empty if the index of an element does not determine which iterations store it.
     """
     found: list[Var] = []
     (dimension, *more) = [
@@ -378,18 +383,18 @@ def _alike(leaf: _Leaf, var: Var, leaves: Iterable[_Leaf]) -> list[Var]:
 
 
 def _where_all_hold(store: BufferStore, residues: Iterable[Residue]) -> BufferStore:
-    """The store where all `residues` hold: without the conditions that say so."""
+    """The store with the conditions of all `residues`, which hold, replaced by true."""
     sources = {residue.source for residue in residues}
     return store.with_(
         value=rewrite_expr(store.value, lambda node: TRUE if node in sources else None)
     )
 
 
-# -- what nobody reads any more --------------------------------------------------------------------
+# -- stores that nothing reads any more ---------------------------------------------------------
 
 
 def _sparse(s: Stmt, unread: Collection[Known]) -> Stmt:
-    """`s` without stores of zeros outside the patterns that are all that is read."""
+    """`s` without stores of elements outside the patterns `unread`, which nothing reads."""
     if not unread or isinstance(s, BufferStore):
         return s
     leaves = _leaves(s) if isinstance(s, For) else None

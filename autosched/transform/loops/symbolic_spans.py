@@ -1,4 +1,4 @@
-"""A loop's range cut where conditions with symbolic limits begin or cease to hold."""
+"""Cut a loop's range where conditions with symbolic limits begin or cease to hold."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from autosched.transform.loops.loop_interval import Condition, lower_limit, uppe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """The iterations [low, high), where some conditions hold and others fail.
+    """The iterations [low, high), in which the conditions `holds` hold and `fails` fail.
 
-    Of those `not_throughout`, each fails for at least one iteration of the loops inside.
+    Each condition in `not_throughout` fails for at least one iteration of the loops inside.
     """
 
     low: Expr
@@ -27,15 +27,15 @@ class Span:
 def symbolic_spans(
     var: Var, low: Expr, high: Expr, conditions: Sequence[Condition], *, nested: bool
 ) -> list[Span]:
-    """[low, high) before, in and after the interval where all parts of the conditions hold.
+    """Split [low, high) into spans before, in and after the interval where all `conditions` hold.
 
-    One after the other, and without any other relation, the spans are empty where a limit lies
-    beyond the next. With `nested`, what comes after is cut again where several conditions set an
-    upper limit: `k` of them make at most `2 * k + 1` spans.
+    The spans follow one another; a span is empty where its limit lies beyond the next one. With
+    `nested`, the range after the interval is cut again if several conditions set an upper limit:
+    `k` conditions make at most `2 * k + 1` spans.
 
-    Of `i < n` and `i < m` for i in [0, e): [0, min(e, n, m)) where both hold; up to
-    max(min(e, n), ..) where only i < n holds; up to max(min(e, m), ..) where only i < m does; the
-    rest, where both fail.
+    For `i < n` and `i < m` with i in [0, e) the spans are: [0, min(e, n, m)), where both hold; up
+    to max(min(e, n), ..), where only i < n holds; up to max(min(e, m), ..), where only i < m holds;
+    the rest, where both fail.
     """
     limits = [(c, p) for c in conditions for p in c.parts]
     lows = [(c, e) for c, p in limits if (e := lower_limit(p, var)) is not None]
@@ -68,7 +68,7 @@ def symbolic_spans(
 def _outside(
     low: Expr, high: Expr, holds: tuple[Condition, ...], limiting: list[Condition]
 ) -> Span:
-    """A span beyond the limit of one of `limiting`: of the only one, if it is but one."""
+    """A span where one of `limiting` fails; which one is known only if there is just one."""
     if len(limiting) > 1:
         return Span(low, high, holds)
     return _failing(low, high, holds, limiting[0])
@@ -81,7 +81,7 @@ def _failing(low: Expr, high: Expr, holds: tuple[Condition, ...], condition: Con
 
 
 def _after(var: Var, low: Expr, high: Expr, highs: list[tuple[Condition, Expr]]) -> list[Span]:
-    """What follows the least of several upper limits: up to the first one, and behind it."""
+    """The spans after the least of several upper limits: up to the first limit, and beyond it."""
     (first, limit), *others = highs
     middle = max_(min_(high, limit), low)
     only = others[0][0] if len(others) == 1 else None

@@ -50,17 +50,18 @@ class UnrollLoop(FunctionPass):
                 for j in unrolled(2):
                     B[i * 2 + j] = A[i * 2 + j]
 
-    A serial loop of constant extent n is unrolled when it holds no loop that stays, at most
-    `auto_max_depth` unrolled ones, and n times its number of stores is at most `auto_max_step` (or
-    n is at most `auto_max_extent`); `pragma_auto_unroll_max_step` and `pragma_unroll_explicit` set
-    the limit and `explicit_unroll` for what they enclose, and disappear. With `explicit_unroll` off
-    such loops are only marked unrolled. With `mark_only` every loop is at most marked, whatever the
-    pragmas say: for code generators that unroll later. `unroll_local_access` unrolls every loop
-    whose variable indexes local memory of at most `local_bytes` (0: any), which then may be
-    registers. A loop that only copies vectors, or stores constant ones, stays one where it would
-    become more than `copy_steps` stores (0: any number): its stores take the time of its memory,
-    and of hundreds of them compiling takes more than running. Raises ScheduleError for a loop
-    marked unrolled whose extent is not constant.
+    A serial loop of constant extent n is unrolled if it contains no loop that is kept, nests at
+    most `auto_max_depth` unrolled loops, and n times the number of stores in its body is at most
+    `auto_max_step` (or n is at most `auto_max_extent`). The attributes
+    `pragma_auto_unroll_max_step` and `pragma_unroll_explicit` set `auto_max_step` and
+    `explicit_unroll` for the statement that they enclose, and disappear. With `explicit_unroll` off
+    the loops are only marked unrolled. With `mark_only` every loop is at most marked, whatever the
+    pragmas say, for code generators that unroll later. `unroll_local_access` unrolls every loop
+    whose variable indexes local memory of at most `local_bytes` bytes (0 for any size), so that the
+    memory may become registers. A loop that only copies vectors, or stores constant ones, is kept
+    where unrolling it would make more than `copy_steps` stores (0 for no limit): it takes the time
+    of its memory accesses, and compiling hundreds of stores takes longer than running them. Raises
+    ScheduleError for a loop marked unrolled whose extent is not constant.
     """
 
     name: ClassVar[str] = "UnrollLoop"
@@ -78,7 +79,7 @@ class UnrollLoop(FunctionPass):
 
 
 class _Unroller:
-    """One walk, inside out; the counters describe what has been seen in the current scope."""
+    """A post-order walk; the counters describe the statements seen so far in the current scope."""
 
     def __init__(self, options: UnrollLoop) -> None:
         self._options = options
@@ -159,7 +160,7 @@ class _Unroller:
         return loop.with_(kind=kind, body=body)
 
     def _counts(self, buffer: Buffer) -> bool:
-        """True for local memory that may become registers."""
+        """Whether `buffer` is local memory of at most `local_bytes`, which may become registers."""
         if buffer.scope not in ("local", "warp"):
             return False
         size = buffer.dtype.bytes * buffer.dtype.lanes

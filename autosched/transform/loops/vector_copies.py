@@ -1,4 +1,4 @@
-"""Which statements do nothing but copy vectors: they gain nothing from being unrolled far."""
+"""Find statements that only copy vectors, which gain nothing from being unrolled far."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _LINEAR = (Add, Sub, Mul, Ramp, Broadcast, IntImm, Var)
 
 
 def only_copies_vectors(s: Stmt, var: Var) -> bool:
-    """Whether `s` is stores of vectors that are loaded or constant, at places linear in `var`.
+    """Whether `s` only stores vectors that are loaded or constant, at indices linear in `var`.
 
         B[i * 8:i * 8 + 8] = A[i * 16:i * 16 + 8]            # yes
         B[i * 8:i * 8 + 8] = broadcast(0.0, 8)               # yes
         B[i * 8:i * 8 + 8] = A[i * 8:i * 8 + 8] + 1.0        # no: it computes
         B[i % 2 * 8:i % 2 * 8 + 8] = A[i * 8:i * 8 + 8]      # no: i % 2 is a constant once unrolled
 
-    Not with storage `local` either, whose elements become registers when loops over them vanish.
+    False for memory of scope `local`, too: its elements become registers when the loops over them
+    vanish.
     """
     if isinstance(s, SeqStmt):
         return all(only_copies_vectors(part, var) for part in s.stmts)

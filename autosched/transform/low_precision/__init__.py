@@ -1,1 +1,1 @@
-"""Passes for types that the hardware does not compute in."""
+"""Passes for types in which the hardware cannot compute."""

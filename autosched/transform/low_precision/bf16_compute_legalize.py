@@ -1,4 +1,4 @@
-"""BF16ComputeLegalize: bfloat16 is only a storage type; arithmetic is done in float32.
+"""BF16ComputeLegalize: compute in float32 and use bfloat16 only for storage.
 
 before:
     def main(A: Buffer((8,), bfloat16), B: Buffer((8,), bfloat16), C: Buffer((8,), bfloat16)):
@@ -20,7 +20,7 @@ after BF16ComputeLegalize{explicit=False}:
         for i in range(8):
             C[i] = bfloat16(float32(A[i]) + float32(B[i]))
 
-What TVM prints is shorter, and wrong for NaN:
+TVM's output is shorter, but wrong for NaN:
 
 before:
     def main(A: Buffer((8,), float32), B: Buffer((8,), bfloat16)):
@@ -58,13 +58,13 @@ def is_bfloat16(dtype: DType) -> bool:
 
 @dataclass(frozen=True)
 class BF16ComputeLegalize(FunctionPass):
-    """Computes in float32 what is bfloat16: operators, calls, comparisons, constants, variables.
+    """Compute bfloat16 operators, calls, comparisons, constants and variables in float32.
 
-    Internal buffers of constant size become float32 unless their address is passed on, with
-    `scopes` only those in such storage; parameters stay. A copy is not converted, and what the
-    program casts to bfloat16 is rounded there, once. `explicit` writes conversions as operations
-    on bits; without it they stay casts, which code generators convert alike. `nan_safe=False` is
-    what TVM prints, wrong for NaN (`tir/float_bits.py`).
+    Internal buffers of constant size become float32 unless their address is passed on; with
+    `scopes`, only those in such storage. Parameters keep their type. Copies are not converted, and
+    a cast to bfloat16 in the program rounds once. With `explicit`, conversions are operations on
+    bits; without it, they stay casts, for which code generators emit equal conversions.
+    `nan_safe=False` gives TVM's output, which is wrong for NaN (`tir/float_bits.py`).
     """
 
     name: ClassVar[str] = "BF16ComputeLegalize"

@@ -1,4 +1,4 @@
-"""BF16StorageLegalize: bfloat16 in memory is the unsigned integer of its bits.
+"""BF16StorageLegalize: store bfloat16 as the unsigned integer of its bits.
 
 before:
     def main(A: pointer(bfloat16), D: pointer(bfloat16)):
@@ -48,13 +48,12 @@ from autosched.transform.low_precision.storage_legalize import store_as_bits
 
 @dataclass(frozen=True)
 class BF16StorageLegalize(FunctionPass):
-    """Makes uint16 of bfloat16: pointers, allocations, buffers, variables, constants.
+    """Turn bfloat16 pointers, allocations, buffers, variables and constants into uint16.
 
-    Names and storage scopes stay. `reinterpret` between the type and its bits goes away; casts that
-    are left become operations on bits. `keep_parameters` leaves parameters their type. With
+    Names and storage scopes stay. `reinterpret` between the type and its bits is removed; remaining
+    casts become operations on bits. With `keep_parameters` parameters keep their type. With
     `respect_native` a function for a GPU that has bfloat16 stays as it is. Raises CompileError for
-    buffers among the parameters, and for what computes in bfloat16, which BF16ComputeLegalize does
-    not leave.
+    buffers among the parameters, and for arithmetic in bfloat16, which BF16ComputeLegalize removes.
     """
 
     name: ClassVar[str] = "BF16StorageLegalize"

@@ -1,4 +1,4 @@
-"""Computing in a wider type what is only stored: what BF16- and FP8ComputeLegalize share."""
+"""Computation of storage-only types in a wider type, for BF16- and FP8ComputeLegalize."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ IsSmall = Callable[[DType], bool]
 
 @dataclass(frozen=True)
 class Conversions:
-    """How values go between a small type and the one that is computed in.
+    """Conversions between a small type and the type `wide` in which it is computed.
 
-    `explicit` writes bit operations, else casts; the other options are those of
+    `explicit` emits operations on bits, else casts; the other options are those of
     `tir/float_bits.py`.
     """
 
@@ -47,17 +47,17 @@ class Conversions:
     saturate: bool = False
 
     def type(self, dtype: DType) -> DType:
-        """The type that `dtype` is computed in, with as many lanes."""
+        """The type in which `dtype` is computed, with as many lanes."""
         return self.wide.with_lanes(dtype.lanes)
 
     def up(self, value: Expr) -> Expr:
-        """A small value as the one that is computed with."""
+        """Convert a small value to the wide type."""
         if not self.explicit:
             return cast(self.type(value.dtype), value)
         return widen(value, self.wide, self.nan_safe)
 
     def down(self, value: Expr, dtype: DType) -> Expr:
-        """A value of any type rounded once to the small type `dtype`."""
+        """Round a value of any type once to the small type `dtype`."""
         dtype = dtype.with_lanes(value.dtype.lanes)
         if not self.explicit and not self.saturate:
             return cast(dtype, value)
@@ -67,7 +67,7 @@ class Conversions:
 def mentions(func: PrimFunc, is_small: IsSmall) -> bool:
     """Whether a value, buffer or pointer of a small type occurs in `func`."""
     small = [dtype for dtype in DType.made() if is_small(dtype)]
-    if not small:  # what most processes can say without looking
+    if not small:  # the cheap test, which suffices in most processes
         return False
     if any(is_small(buffer.dtype) for buffer in func.buffers):
         return True
@@ -77,9 +77,10 @@ def mentions(func: PrimFunc, is_small: IsSmall) -> bool:
 
 
 def promotable(func: PrimFunc, is_small: IsSmall, scopes: Collection[str]) -> set[Var]:
-    """Pointers of internal small buffers of constant size whose address or bits nobody gets.
+    """The pointers to internal small buffers whose type may change.
 
-    Only those in storage of `scopes`, where there are any.
+    These are allocations of constant size whose address or bits are not passed on, restricted to
+    storage of `scopes` unless that is empty.
     """
     found = {
         s.buffer_var
@@ -114,7 +115,7 @@ class Legalizer(Retyping):
     # -- expressions
 
     def _retyped(self, e: Expr) -> Expr:
-        """`e`; a small value as the wide one that it is computed as."""
+        """Rewrite `e`; a small value becomes the wide value that is computed instead."""
         small = self._is_small(e.dtype)
         if isinstance(e, Var):
             return self._vars.get(e, self._convert.up(e) if small else e)
@@ -131,7 +132,7 @@ class Legalizer(Retyping):
             value = self._value(e.value)
             return Let(self._renamed(e.var), value, self._value(e.body))
         if isinstance(e, Cast):
-            # The rounding that the program asks for by a cast is kept.
+            # A cast in the program must still round.
             return self._convert.up(self._rounded(e)) if small else self._cast(e)
         if isinstance(e, Call):
             return self._call(e)
@@ -142,7 +143,7 @@ class Legalizer(Retyping):
         return e if value is e.value else cast(e.dtype, value)
 
     def _rounded(self, e: Cast) -> Expr:
-        """A cast to a small type: one rounding, from the type of what is cast."""
+        """Cast to a small type with one rounding, from the type of the operand."""
         return self._convert.down(self._value(e.value), e.dtype)
 
     def _call(self, e: Call) -> Expr:
@@ -152,19 +153,19 @@ class Legalizer(Retyping):
             )
         else:
             args = tuple(map(self._value, e.args))
-        if self._is_small(e.dtype) and e.op not in POINTER_OFFSETS:  # which move elements
+        if self._is_small(e.dtype) and e.op not in POINTER_OFFSETS:  # these only move elements
             if e.op == "reinterpret":
                 return self._convert.up(Call(e.dtype, e.op, args))
             return Call(self._convert.type(e.dtype), e.op, args)
         return e if args == e.args else Call(e.dtype, e.op, args)
 
     def _in_place(self, e: Expr) -> Expr:
-        """A small value that is wanted as such, by its bits or address."""
+        """A small value that must stay small, because its bits or address are used."""
         as_is = self._unchanged(e)
         return self._convert.down(self._value(e), e.dtype) if as_is is None else as_is
 
     def _unchanged(self, e: Expr) -> Expr | None:
-        """The small value `e` itself where it is a copy or rounded already, or None."""
+        """`e` without conversions, if it is a copy or already rounded; else None."""
         match e:
             case FloatImm():
                 return e

@@ -1,18 +1,18 @@
-"""Types that users register, and what their operations become on each kind of target.
+"""Custom types that users register, and the lowerings of their operations per kind of target.
 
     register_type("fixed", 130)
     register_lowering("Add.fixed", lambda dtype, a, b: a + b)     # on the bits
     A = te.placeholder((n,), "custom[fixed]16", name="A")
 
-A lowering gets the type of the result (that of the bits where it is custom) and the operands as
-bits, uint of the type's size, or of the built-in type that they have; it returns an expression.
-Constants come as the Python float that they are. Operands may be vectors. The names of operations:
+A lowering gets the type of the result (for a custom type, the type of its bits) and the operands. A
+custom operand comes as its bits, a uint of the type's size; a constant comes as a Python float.
+Operands may be vectors. The lowering returns an expression. The names of operations:
 
-    Cast.fixed.float    of values of a float type to the custom one; Cast.float.fixed back; a
-                        built-in type is its class: float (of any size), int, uint, bool
-    FloatImm.fixed      of a constant
+    Cast.fixed.float    cast from a float type to the custom type; Cast.float.fixed casts back; a
+                        built-in type is given by its class: float (of any size), int, uint, bool
+    FloatImm.fixed      a constant
     Add Sub Mul Div Mod Min Max EQ NE LT LE GT GE, such as Add.fixed
-    Call.intrin.tir.sqrt.fixed      of an intrinsic
+    Call.intrin.tir.sqrt.fixed      an intrinsic
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from autosched.transform.framework.function_target import DEVICE_TYPES
 Lowering = Callable[..., Expr]
 
 FIRST_CODE = 129
-"""Smaller codes are those of built-in types."""
+"""Smaller type codes belong to built-in types."""
 
 _codes: dict[str, int] = {}
 _lowerings: dict[str, Lowering] = {}
 
 
 def register_type(name: str, code: int) -> None:
-    """Makes `custom[name]BITS` a type whose code in descriptions of arrays is `code`.
+    """Register `custom[name]BITS` as a type with this type code in array descriptions.
 
-    Registering the same again changes nothing. Raises ConfigError for a name that is none, a code
-    below 129 or above 255, and a name or code that is taken.
+    Registering the same pair again changes nothing. Raises ConfigError for a name that is no
+    identifier, a code below 129 or above 255, and a name or code that is taken.
     """
     if not name.isidentifier() or not name.isascii():
         raise ConfigError(f"register_type: the name is an identifier, found {name!r}")
@@ -55,9 +55,10 @@ def register_type(name: str, code: int) -> None:
 def register_lowering(
     operation: str, lowering: Lowering, targets: Sequence[str] = tuple(DEVICE_TYPES)
 ) -> None:
-    """Says what `operation`, such as Add.fixed, becomes on the kinds of `targets` (all of them).
+    """Register the lowering of `operation`, such as Add.fixed, for some kinds of target.
 
-    Replaces what was said before. Raises ConfigError when it names no registered type.
+    The default is all kinds. An earlier lowering is replaced. Raises ConfigError if the operation
+    names no registered type.
     """
     if not set(operation.split(".")) & set(_codes):
         raise ConfigError(
@@ -69,7 +70,7 @@ def register_lowering(
 
 
 def type_code(dtype: DType) -> int:
-    """The code of a custom type. Raises ConfigError when it is not registered."""
+    """The type code of a custom type. Raises ConfigError if it is not registered."""
     name = name_of(dtype)
     if name not in _codes:
         raise ConfigError(
@@ -80,16 +81,16 @@ def type_code(dtype: DType) -> int:
 
 
 def name_of(dtype: DType) -> str:
-    """`fixed` of custom[fixed]16; of a built-in type its class, such as float."""
+    """`fixed` for custom[fixed]16; for a built-in type its class, such as float."""
     if dtype.is_custom:
         return dtype.code.removeprefix("custom[").removesuffix("]")
     return {"bfloat": "float", "e4m3fn": "float", "e5m2": "float"}.get(dtype.code, dtype.code)
 
 
 def lowered(kind: str, operation: str, dtype: DType, *args: Any) -> Expr:
-    """What the lowering of `operation` for targets of `kind` makes of `args`.
+    """Apply the lowering of `operation` for targets of `kind` to `args`.
 
-    Raises ConfigError when there is none, and when its result is of another type than `dtype`.
+    Raises ConfigError if there is none, and if its result has another type than `dtype`.
     """
     found = _lowerings.get(f"lower.{kind}.{operation}")
     if found is None:

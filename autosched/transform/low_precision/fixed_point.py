@@ -4,11 +4,11 @@
     A = te.placeholder((n,), "custom[fixed]16", name="A")
 
 `custom[fixed]B` is a signed integer of B bits that counts steps of 2**-(B/2): custom[fixed]16 goes
-from -128 to 128 - 2**-8. Sums wrap; products and quotients are rounded once, to nearest with halves
-up and toward zero, and wrap. A float becomes the nearest number, ties to even, at the ends of the
-range the last one; NaN becomes 0. A division by zero gives 0, and so does its rest. All operations
-are expressions on integers, so that they run wherever integers do, in the interpreter and as
-vectors too. Numbers of 64 bits have no products and quotients: these would need twice as many.
+from -128 to 128 - 2**-8. Sums wrap. Products and quotients are rounded once (products to nearest
+with halves up, quotients toward zero) and wrap. A float becomes the nearest number, ties to even,
+clamped to the range; NaN becomes 0. Division by zero gives 0, and so does its remainder. All
+operations are expressions on integers, so they also run in the interpreter and as vectors. Numbers
+of 64 bits have no products and quotients, which would need twice as many bits.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ CODE = 129
 
 
 def register_fixed_point(name: str = "fixed", code: int = CODE) -> None:
-    """Registers the type and all its operations, for every kind of target."""
+    """Register the type and all its operations, for every kind of target."""
     register_type(name, code)
     for operation, lowering in _OPERATIONS.items():
         register_lowering(operation.replace("NAME", name), lowering)
 
 
 def fixed_to_float(bits: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The numbers that an array of bits (unsigned integers) stands for."""
+    """The numbers that an array of bits (unsigned integers) represents."""
     size = bits.dtype.itemsize * 8
     numbers: npt.NDArray[np.float64] = bits.view(f"int{size}") * 2.0 ** -(size // 2)
     return numbers
 
 
 def _step(dtype: DType) -> int:
-    """Steps are 2 to the minus this."""
+    """The negated binary exponent of a step: one step is 2**-_step(dtype)."""
     return dtype.bits // 2
 
 
@@ -84,7 +84,7 @@ def _like(e: Expr, value: float) -> Expr:
 
 
 def _from_float(dtype: DType, value: Expr) -> Expr:
-    # In float64 every step of 32 bits is exact.
+    # In float64 every number of steps of a 32-bit type is exact.
     exact = cast(DType("float64").with_lanes(dtype.lanes), value)
     steps = call("nearbyint", mul(exact, _like(exact, 2.0 ** _step(dtype))))
     return _stored(dtype, cast(DType(f"int{dtype.bits}").with_lanes(dtype.lanes), steps))
@@ -139,7 +139,7 @@ def _rest(dtype: DType, a: Expr, b: Expr) -> Expr:
 
 
 def _divided(operation: Callable[[Expr, Expr], Expr], steps: Expr, b: Expr) -> Expr:
-    """`operation` of wide integers, 0 where `b` is."""
+    """`operation` on wide integers; 0 where `b` is 0."""
     divisor = _wide(b)
     is_zero = eq(divisor, _like(divisor, 0))
     found = operation(steps, select(is_zero, _like(divisor, 1), divisor))
@@ -147,7 +147,7 @@ def _divided(operation: Callable[[Expr, Expr], Expr], steps: Expr, b: Expr) -> E
 
 
 def _on_integers(operation: Callable[[Expr, Expr], Expr]) -> Callable[[DType, Expr, Expr], Expr]:
-    """What is the same of the numbers and of the integers that count their steps."""
+    """The lowering of an operation that is the same on the integers that store the numbers."""
 
     def lowering(dtype: DType, a: Expr, b: Expr) -> Expr:
         found = operation(_signed(a), _signed(b))

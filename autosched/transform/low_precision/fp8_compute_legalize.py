@@ -1,4 +1,4 @@
-"""FP8ComputeLegalize: 8-bit floats are only stored; arithmetic is done in float16 or float32.
+"""FP8ComputeLegalize: compute in float16 or float32 and use 8-bit floats only for storage.
 
 before:
     def main(A: Buffer((100,), float8_e5m2), B: Buffer((100,), float8_e5m2),
@@ -21,7 +21,7 @@ after FP8ComputeLegalize{nan_safe=False}:
                     (bitwise_and(shift_right(reinterpret(exp(C[i]), dtype=uint16), uint16(8)),
                     uint16(1)) + uint16(127)), uint16(8))), dtype=float8_e5m2)
 
-The short form is wrong for NaN and computes exp twice; the one that is used is not:
+The short form is wrong for NaN and computes exp twice; the default form is right:
 
 before:
     def main(A: Buffer((100,), float8_e5m2), D: Buffer((100,), float8_e5m2)):
@@ -80,15 +80,15 @@ def is_float8(dtype: DType) -> bool:
 
 @dataclass(frozen=True)
 class FP8ComputeLegalize(FunctionPass):
-    """Computes in `promote` (float16 or float32) what is an 8-bit float.
+    """Compute 8-bit floats in `promote` (float16 or float32).
 
-    Internal buffers of constant size become `promote` unless their address is passed on, with
-    `scopes` only those in such storage; parameters stay. A copy is not converted, and what the
-    program casts to an 8-bit float is rounded there, once: a float32 from its own bits, not by way
-    of float16. `explicit` writes conversions as operations on bits, else as casts; `saturate` and
-    `nan_safe` are those of `tir/float_bits.py`. A function for a GPU that converts by instructions
-    stays as it is. `kind` is the target of functions that do not say theirs. Raises ConfigError for
-    such a function without it, and for another type to promote to.
+    Internal buffers of constant size become `promote` unless their address is passed on; with
+    `scopes`, only those in such storage. Parameters keep their type. Copies are not converted. A
+    cast to an 8-bit float in the program rounds once: a float32 is rounded from its own bits, not
+    through float16. With `explicit`, conversions are operations on bits, else casts; `saturate` and
+    `nan_safe` are those of `tir/float_bits.py`. A function for a GPU with conversion instructions
+    stays as it is. `kind` is the target of functions without a target. Raises ConfigError for a
+    function without either, and for another type to promote to.
     """
 
     name: ClassVar[str] = "FP8ComputeLegalize"

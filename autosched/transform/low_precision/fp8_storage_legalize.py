@@ -1,4 +1,4 @@
-"""FP8StorageLegalize: 8-bit floats in memory are the bytes of their bits.
+"""FP8StorageLegalize: store 8-bit floats as the bytes of their bits.
 
 before:
     def main(A: pointer(float8_e5m2), D: pointer(float8_e5m2)):
@@ -20,7 +20,7 @@ after:
             C[i] = A_1[i]
             D_1[i] = bitwise_and(C[i], uint8(127))
 
-Callers see the type of a buffer among the parameters, which MakePackedAPI takes off or which stays:
+Callers see the type of parameter buffers: MakePackedAPI removes these, or they keep their type:
 
 before:
     def main(A: Buffer((100,), float8_e5m2), D: Buffer((100,), float8_e5m2)):
@@ -53,13 +53,13 @@ from autosched.transform.low_precision.storage_legalize import store_as_bits
 
 @dataclass(frozen=True)
 class FP8StorageLegalize(FunctionPass):
-    """Makes uint8 of 8-bit floats: pointers, allocations, buffers, variables, constants.
+    """Turn pointers, allocations, buffers, variables and constants of 8-bit floats into uint8.
 
-    Names and storage scopes stay. `reinterpret` between a type and its bits goes away; casts that
-    are left become operations on bits. `keep_parameters` leaves parameters their type. A function
-    for a GPU that has 8-bit floats stays as it is. `kind` is the target of functions that do not
-    say theirs. Raises ConfigError for such a function without it; CompileError for buffers among
-    the parameters, and for what computes in such a type, which FP8ComputeLegalize does not leave.
+    Names and storage scopes stay. `reinterpret` between a type and its bits is removed; remaining
+    casts become operations on bits. With `keep_parameters` parameters keep their type. A function
+    for a GPU with 8-bit floats stays as it is. `kind` is the target of functions without a target.
+    Raises ConfigError for a function without either; CompileError for buffers among the parameters,
+    and for arithmetic in such a type, which FP8ComputeLegalize removes.
     """
 
     name: ClassVar[str] = "FP8StorageLegalize"

@@ -1,6 +1,6 @@
-"""LowerCustomDatatypes: types that users register become integers, their operations what they say.
+"""LowerCustomDatatypes: replace custom types by integers, and their operations by their lowerings.
 
-With the fixed-point type of `fixed_point.py`, whose sums are sums of its bits:
+With the fixed-point type of `fixed_point.py`, whose sums are sums of bits:
 
 before:
     def main(A: Buffer((8,), float32), P: Buffer((8,), custom[fixed]16)):
@@ -63,13 +63,13 @@ _OUTSIDE = ("call_extern", "call_pure_extern", "call_packed", "call_cpacked")
 
 @dataclass(frozen=True)
 class LowerCustomDatatypes(FunctionPass):
-    """Replaces custom types by unsigned integers of their size, operands before operators.
+    """Replace custom types by unsigned integers of their size, operands before operators.
 
     Parameters, allocations, buffers and variables keep names and storage scopes. Casts, constants,
-    operators, comparisons of custom operands and intrinsics become what `datatypes.py` has for the
-    function's kind of target. `kind` is the target of functions that do not say theirs. Raises
-    ConfigError for such a function without it, for a type that is not registered, for an operation
-    without a lowering, and for a call of an external function with a custom value.
+    operators, comparisons of custom operands and intrinsics are lowered as registered in
+    `datatypes.py` for the function's kind of target. `kind` is the target of functions without a
+    target. Raises ConfigError for a function without either, for a type that is not registered, for
+    an operation without a lowering, and for a call of an external function with a custom value.
     """
 
     name: ClassVar[str] = "LowerCustomDatatypes"
@@ -95,7 +95,7 @@ class _Lower(Retyping):
         self._rules[AllocateConst] = self._allocate_const
 
     def function(self, func: PrimFunc) -> PrimFunc:
-        """`func` without custom types."""
+        """Rewrite `func` without custom types."""
         params = tuple(map(self._var, func.params))
         buffers = {}
         for old, new in zip(func.params, params, strict=True):
@@ -104,7 +104,7 @@ class _Lower(Retyping):
         return replace(func, params=params, buffer_map=buffers, body=self.stmt(func.body))
 
     def _var(self, var: Var) -> Var:
-        """The variable that stands for `var`, which may be custom or point to custom elements."""
+        """The replacement of `var`, which may be custom or point to custom elements."""
         found = self._vars.get(var)
         if found is not None:
             return found
@@ -117,16 +117,16 @@ class _Lower(Retyping):
         return new
 
     def _bits(self, dtype: DType) -> DType:
-        """The integers that a type is stored as; itself when it is built in."""
+        """The integer type that stores `dtype`; a built-in type itself."""
         if not dtype.is_custom:
             return dtype
-        type_code(dtype)  # refuses what is not registered
+        type_code(dtype)  # raises for a type that is not registered
         return bits_type(dtype)
 
     # -- expressions
 
     def _retyped(self, e: Expr) -> Expr:
-        """`e` with custom values as their bits."""
+        """Rewrite `e` with the bits of custom values."""
         match e:
             case Var():
                 return self._var(e)

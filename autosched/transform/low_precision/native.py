@@ -1,4 +1,4 @@
-"""Which targets convert bfloat16 and 8-bit floats themselves."""
+"""Which targets convert bfloat16 and 8-bit floats by instructions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from autosched.tir.function import PrimFunc
 from autosched.transform.framework.function_target import FunctionTarget, target_of
 
 FLOAT8 = (8, 9)
-"""The compute capability from which GPUs convert 8-bit floats by instructions."""
+"""Least compute capability of GPUs that convert 8-bit floats by instructions."""
 
 BFLOAT16 = (8, 0)
-"""The one from which they do bfloat16."""
+"""Least compute capability of GPUs that convert bfloat16 by instructions."""
 
 
 def is_native(func: PrimFunc, since: tuple[int, int], otherwise: str = "") -> bool:
     """Whether `func` is for a CUDA GPU of at least the compute capability `since`.
 
-    `otherwise` is the kind of target of a function that does not say one. A GPU of which only the
-    kind is known is sm_80. Raises ConfigError for a target of no known kind.
+    `otherwise` is the kind of target of a function without a target. A GPU of which only the kind
+    is known counts as sm_80. Raises ConfigError for an unknown kind of target.
     """
     target = target_of(func)
     if target is None and otherwise:
@@ -31,7 +31,7 @@ def is_native(func: PrimFunc, since: tuple[int, int], otherwise: str = "") -> bo
 
 
 def require_target(name: str, func: PrimFunc, otherwise: str) -> None:
-    """Raise ConfigError when `func` does not say what it is for and `otherwise` does not either."""
+    """Raise ConfigError if `func` has no target and `otherwise` is empty."""
     if "target" not in func.attrs and not otherwise:
         raise ConfigError(
             f"{name}: the function {func.name} has no attribute `target`; run BindTarget before, "

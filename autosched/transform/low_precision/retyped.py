@@ -1,4 +1,4 @@
-"""Rewriting statements whose variables and buffers get another type: what legalisations share."""
+"""Base of passes that change the types of variables and buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autosched.tir.walk import map_children
 
 
 class Retyping(ABC):
-    """Rewrites one function; buffers that are read and written become those of `buffer`."""
+    """Rewrites one function; accesses of a buffer go to the result of `_buffer`."""
 
     def __init__(self) -> None:
         self._buffers: dict[Buffer, Buffer] = {}
@@ -27,12 +27,12 @@ class Retyping(ABC):
         }
 
     def stmt(self, s: Stmt) -> Stmt:
-        """`s` with other types."""
+        """Rewrite `s` with the new types."""
         rule = self._rules.get(type(s))
         return map_children(s, self.stmt, self._value) if rule is None else rule(s)
 
     def _value(self, e: Expr) -> Expr:
-        """`e` with other types, each expression worked out once."""
+        """Rewrite `e` with the new types; results are cached."""
         done = self._memo.get(e)
         if done is None:
             done = self._memo[e] = self._retyped(e)
@@ -40,15 +40,15 @@ class Retyping(ABC):
 
     @abstractmethod
     def _retyped(self, e: Expr) -> Expr:
-        """What `_value` keeps."""
+        """Compute the result that `_value` caches."""
 
     @abstractmethod
     def _pointer(self, var: Var) -> Var:
-        """The variable that stands for one that an attribute is about; itself if none does."""
+        """The replacement of a variable that an attribute names; `var` itself if there is none."""
 
     @abstractmethod
     def _buffer(self, buffer: Buffer) -> Buffer:
-        """The buffer that stands for `buffer`; itself if none does."""
+        """The replacement of `buffer`; `buffer` itself if there is none."""
 
     @abstractmethod
     def _allocate(self, s: Stmt) -> Stmt: ...
@@ -60,7 +60,7 @@ class Retyping(ABC):
     def _let(self, s: Stmt) -> Stmt: ...
 
     def _over(self, buffer: Buffer, data: Var, dtype: DType) -> Buffer:
-        """`buffer` over another pointer and type, the same one each time."""
+        """`buffer` over another pointer and type; the same object for each call."""
         found = self._buffers.get(buffer)
         if found is None:
             found = self._buffers[buffer] = buffer.with_(data=data, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Storing small floats as the unsigned integers of their bits: BF16- and FP8StorageLegalize."""
+"""Storage of small floats as the integers of their bits, for BF16- and FP8StorageLegalize."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ from autosched.transform.low_precision.retyped import Retyping
 def store_as_bits(
     name: str, compute_pass: str, func: PrimFunc, is_small: IsSmall, keep_parameters: bool
 ) -> PrimFunc:
-    """`func` with every small type replaced, but in parameters with `keep_parameters`.
+    """Replace every small type in `func`; with `keep_parameters` except in parameters.
 
-    Raises CompileError for buffers of parameters otherwise, and for what computes in a small type.
+    Without it, raises CompileError for buffers of parameters. Raises CompileError for arithmetic in
+    a small type.
     """
     if func.buffer_map and not keep_parameters:
         raise CompileError(
@@ -69,7 +70,7 @@ class _Storage(Retyping):
         self._rules |= {AllocateConst: self._allocate_const, BufferRealize: self._realize}
 
     def renamed(self, var: Var) -> Var:
-        """The variable that stands for `var`: of bits, or a pointer to them, where it was small."""
+        """The replacement of `var`: integer bits, or a pointer to them, if it was small."""
         if var.element is not None and self._is_small(var.element):
             self._vars[var] = pointer(var.name, bits_type(var.element), var.scope)
         elif self._is_small(var.dtype):
@@ -79,7 +80,7 @@ class _Storage(Retyping):
     # -- expressions
 
     def _retyped(self, e: Expr) -> Expr:
-        """`e`; a small value as its bits."""
+        """Rewrite `e`; a small value becomes its bits."""
         small = self._is_small(e.dtype)
         match e:
             case Var():
@@ -121,7 +122,7 @@ class _Storage(Retyping):
             load = e.args[0]
             indices = tuple(map(self._value, load.indices))
             return Call(e.dtype, e.op, (BufferLoad(self._buffer(load.buffer), indices),))
-        moves = e.op in POINTER_OFFSETS  # whatever the bits mean
+        moves = e.op in POINTER_OFFSETS  # these move elements whatever their bits mean
         if (self._is_small(e.dtype) or any(small)) and e.op != "if_then_else" and not moves:
             self._refuse(e)
         args = tuple(map(self._value, e.args))
@@ -150,7 +151,7 @@ class _Storage(Retyping):
         return self._vars.get(var, var)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
-        """The buffer of bits, or of what else lies in such memory; itself when it is neither."""
+        """The replacement of `buffer`: over the new pointer, and of bits if it is small."""
         data = self._vars.get(buffer.data)
         if buffer.data in self._kept:
             return buffer
@@ -169,7 +170,7 @@ class _Storage(Retyping):
     def _store(self, s: Stmt) -> Stmt:
         assert isinstance(s, BufferStore)
         buffer, value = self._buffer(s.buffer), self._value(s.value)
-        if buffer is s.buffer and self._is_small(s.value.dtype):  # of a parameter
+        if buffer is s.buffer and self._is_small(s.value.dtype):  # a parameter keeps its type
             value = _as(s.value, value)
         indices = tuple(map(self._value, s.indices))
         predicate = None if s.predicate is None else self._value(s.predicate)
@@ -207,7 +208,7 @@ class _Storage(Retyping):
 
 
 def _as(small: Expr, bits: Expr) -> Expr:
-    """`bits` as the type of `small`; a small value that they are the bits of is it again."""
+    """Reinterpret `bits` as the type of `small`; a reinterpretation of a small value is undone."""
     if isinstance(bits, Call) and bits.op == "reinterpret" and bits.args[0].dtype is small.dtype:
         return bits.args[0]
     return Call(small.dtype, "reinterpret", (bits,))

@@ -1,1 +1,1 @@
-"""Which buffers may share memory, how wide their elements are, copies of them for lanes."""
+"""Storage passes: sharing of memory between buffers, element widths, copies for lanes."""

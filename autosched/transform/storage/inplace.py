@@ -1,4 +1,4 @@
-"""May a statement write its result over the buffer it reads?"""
+"""Whether a statement may write its result over the buffer that it reads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from autosched.tir.walk import direct_exprs, free_vars, stmts
 
 
 def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
-    """True when `target` may use the memory of `source`, both accessed in `stmt` alone.
+    """True if `target` may use the memory of `source`, where only `stmt` accesses both.
 
-    So it is when `stmt` holds one store to `target`, reaching no element twice, that reads
-    `source` only at the stored indices, and nothing else in `stmt` touches either.
+    This holds if `stmt` has one store to `target`, which reaches no element twice and reads
+    `source` only at the stored indices, and if nothing else in `stmt` accesses either.
     """
     loops: dict[Var, Expr] = {}
     bound: set[Var] = set()
@@ -46,7 +46,7 @@ def can_run_in_place(stmt: Stmt, target: Var, source: Var) -> bool:
 
 
 def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) -> bool:
-    """No access to `target`, and to `source` only where `store` writes."""
+    """True if `e` does not access `target`, and accesses `source` only where `store` writes."""
     if e is target or e is source:
         return False
     if isinstance(e, BufferLoad):
@@ -59,15 +59,15 @@ def _reads_only(e: Expr, target: Var, source: Var, store: BufferStore | None) ->
             and e.predicate is store.predicate
         ):
             return False
-        store = None  # what indexes the load must not read the source
+        store = None  # the indices of the load must not read the source
     return all(_reads_only(c, target, source, store) for c in e.children())
 
 
 def _reaches_once(indices: tuple[Expr, ...], loops: dict[Var, Expr], bound: set[Var]) -> bool:
-    """True when different iterations of `loops` give different scalar or vector indices.
+    """True if different iterations of `loops` give different scalar or vector indices.
 
-    These are the extents by variables, of threads, too. What is `bound` in them, and what memory
-    holds, may be another in each.
+    `loops` maps variables, also of threads, to extents. Variables in `bound` and values from memory
+    may differ in each iteration.
     """
     if len(indices) != 1:
         return False

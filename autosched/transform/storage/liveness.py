@@ -1,4 +1,4 @@
-"""A function's accesses to its allocations, in order, and how long each allocation lives."""
+"""The accesses of a function to its allocations, in order, and the lifetime of each allocation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SCOPE_ATTRIBUTES = ("virtual_thread", "extern_scope")
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A statement that touches allocations, or the begin or end of one that encloses others.
+    """A statement that accesses allocations, or the beginning or end of a scope.
 
-    Both ends of a scope have the same `touched`.
+    Both ends of a scope have the same `touched`, the allocations accessed inside.
     """
 
     stmt: Stmt
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Events:
-    """Allocations whose first (`born`) or last (`dying`) access is in one statement."""
+    """The allocations whose first (`born`) or last (`dying`) access is in one statement."""
 
     born: list[Var] = field(default_factory=list)
     dying: list[Var] = field(default_factory=list)
@@ -47,10 +47,11 @@ class Events:
 
 @dataclass(slots=True, eq=False)
 class LinearAccess:
-    """The entries in order; the allocations considered; the events of each statement.
+    """The accesses of a function and the allocations that may move.
 
-    The allocations are those that may move to where `opens_attach_scope` holds first, or to the
-    beginning of the function. Of `addressed` ones the pointer itself is used somewhere.
+    `entries` are in program order, and `events` are given per statement. The allocations in
+    `allocations` may move to the first enclosing statement for which `opens_attach_scope` holds, or
+    to the start of the function. `addressed` are those whose pointer is used by itself somewhere.
     """
 
     entries: list[Entry]
@@ -60,10 +61,11 @@ class LinearAccess:
 
 
 def linear_access(body: Stmt) -> LinearAccess:
-    """The accesses in `body`.
+    """Collect the accesses in `body`.
 
-    Left out are allocations with annotations, and those whose size is not known where they would
-    move to: it reads memory, mentions what is bound further inside, or stands behind a condition.
+    Left out are allocations with annotations, and those whose size is not known at the place that
+    they would move to: a size that reads memory, that depends on a variable bound further inside,
+    or that is behind a condition.
     """
     finder = _Finder()
     finder.stmt(body)
@@ -72,7 +74,7 @@ def linear_access(body: Stmt) -> LinearAccess:
 
 
 def opens_attach_scope(s: Stmt) -> bool:
-    """True for what allocations inside move to the beginning of, if it is the outermost such."""
+    """Whether allocations inside `s` move to its start; the outermost such statement counts."""
     if isinstance(s, AttrStmt):
         return s.key in ("thread_extent", "virtual_thread")
     return isinstance(s, For) and s.kind is ForKind.PARALLEL
@@ -87,8 +89,8 @@ class _Finder:
         self._in_threads = False
         self._pointers: dict[Expr, tuple[Var, ...]] = {}
         self.addressed: set[Var] = set()
-        # Since the function or the outermost attach scope began: variables bound, and whether what
-        # follows may not run at all.
+        # Since the start of the function or of the outermost attach scope: the variables that were
+        # bound, and whether the code that follows is conditional.
         self._attached = False
         self._inner: set[Var] = set()
         self._conditional = False

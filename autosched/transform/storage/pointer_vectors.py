@@ -1,4 +1,4 @@
-"""Allocations accessed only in aligned vectors become arrays of vectors."""
+"""Allocations that are accessed only in aligned vectors become arrays of vectors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from autosched.tir.walk import direct_exprs, map_children, map_expr_children, pr
 
 
 def vectorise_pointers(body: Stmt) -> Stmt:
-    """`body` with vector element types for the allocations that allow it.
+    """Give allocations a vector element type where possible.
 
     before: `B[i * 4:i * 4 + 4] = A[...]` over `allocate((16,), float32)`; after: `B[i] = A[...]`
-    over `allocate((4,), float32x4)`. An allocation allows it when every access is a dense vector of
-    one width, unpredicated, starting at a multiple of the width, which divides the extent.
+    over `allocate((4,), float32x4)`. It is possible if every access is a contiguous vector of the
+    same width without a predicate that starts at a multiple of the width, and the width divides the
+    extent.
     """
     widths = _widths(body)
     return body if not widths else _Rewriter(widths).stmt(body)
@@ -64,7 +65,7 @@ def _divides(width: int, alloc: Allocate | None) -> bool:
 
 
 def _vector_width(buffer: Buffer, indices: tuple[Expr, ...]) -> int:
-    """Lanes of an aligned dense access; 1 for any other."""
+    """The lanes of an aligned contiguous access; 1 for any other access."""
     index = indices[-1]
     if len(indices) != 1 or buffer.dtype.lanes > 1 or not isinstance(index, Ramp):
         return 1

@@ -1,4 +1,4 @@
-"""ShareOutput: values that become an output element by element are kept in the output.
+"""ShareOutput: keep values that become an output element by element in the output itself.
 
 before:
     def main(A: Buffer((4, 16), float32), Y: Buffer((4, 16), float32)):
@@ -24,7 +24,7 @@ after:
             for l in range(16):
                 Y[i, l] = Y[i, l] / S[i]
 
-A softmax's exponentials are long to compute: meanwhile the lines of the output come into the
+The exponentials of a softmax take long to compute. Meanwhile the lines of the output come into the
 nearest cache, where they are scaled at the end.
 """
 
@@ -52,14 +52,14 @@ from autosched.transform.framework.passes import FunctionPass
 
 @dataclass(frozen=True)
 class ShareOutput(FunctionPass):
-    """Replaces the buffer of an intermediate stage by that of an output.
+    """Replace the buffer of an intermediate stage by the buffer of an output.
 
-    Its last reader is one store of the output, which reads the element of the same indices and
-    covers all that is realized, unconditionally; nothing else in its scope mentions the output.
-    Others read it before (a chain of element-wise stages stays as it is). Its values are not
-    accumulated in it, and no attribute names it. Functions whose arguments may overlap stay as
-    they are, and so does a product that is added to it where a float jumps: it would look like a
-    sum, whose products are fused (`tir/jumps.py`).
+    Its last reader must be one store of the output that reads the element at the same indices,
+    covers the whole realized region, and is unconditional. Nothing else in the scope may access the
+    output. Other statements must read the buffer before (a chain of element-wise stages stays as it
+    is), its values must not be accumulated in it, and no attribute may name it. Functions whose
+    arguments may overlap stay as they are. So does a product added to the buffer where a float
+    jumps: it would look like a sum, whose products are fused (`tir/jumps.py`).
     """
 
     name: ClassVar[str] = "ShareOutput"
@@ -76,8 +76,10 @@ class ShareOutput(FunctionPass):
 
 
 def _copied(body: Stmt, outputs: dict[Var, Buffer]) -> set[Var]:
-    """The buffers whose elements some store of an output reads where it stores; those that
-    accumulate are none of them."""
+    """The buffers from which a store of an output reads the element at the stored indices.
+
+    Buffers that accumulate are left out.
+    """
     found: set[Var] = set()
     accumulate: set[Var] = set()
     for s in stmts(body):
@@ -110,7 +112,7 @@ def _shared(
 def _output_of(
     realize: BufferRealize, outputs: dict[Var, Buffer], deciding: frozenset[Var]
 ) -> Buffer | None:
-    """The output that may be used in place of the realized buffer."""
+    """The output that can replace the realized buffer; None if there is none."""
     buffer = realize.buffer
     if buffer.scope not in ("", "global") or realize.condition is not TRUE:
         return None
@@ -129,14 +131,14 @@ def _output_of(
     if any(_mentions(s, output.data) for s in others):
         return None
     if not any(True for s in others for _ in _loads(s, buffer)):
-        return None  # a tile of a chain, which needs no more than the nearest cache
+        return None  # an element-wise chain, whose tile fits into the nearest cache anyway
     own = all(e.indices == store.indices for e in _loads(store, buffer))
     own = own and not any(True for _ in _loads(store, output))
     return output if own and _covers(loops, store.indices, realize.bounds) else None
 
 
 def _is_plain(s: Stmt, buffer: Buffer) -> bool:
-    """True when `s` reads and writes the buffer by whole elements, and does not accumulate."""
+    """True if `s` reads and writes the buffer by whole elements, and does not accumulate."""
     if isinstance(s, AttrStmt) and (s.node is buffer or s.node is buffer.data):
         return False
     for e in direct_exprs(s):
@@ -160,7 +162,7 @@ def _loads(s: Stmt, buffer: Buffer) -> Iterator[BufferLoad]:
 
 
 def _mentions(s: Stmt, data: Var) -> bool:
-    """True when `s` itself (not what is below it) reads or writes through the pointer."""
+    """True if `s` itself (not its child statements) reads or writes through the pointer."""
     if isinstance(s, BufferStore) and s.buffer.data is data:
         return True
     for e in direct_exprs(s):
@@ -176,8 +178,11 @@ def _uses(root: Stmt, buffer: Buffer) -> bool:
 
 
 def _last_use(s: Stmt, buffer: Buffer) -> tuple[list[For], BufferStore] | None:
-    """The loops around the last statement that uses the buffer, and that statement, a store to
-    another one under no condition. None when it is another one, or the loops hold more of it."""
+    """The loops around the last statement that uses the buffer, and that statement.
+
+    It must be an unconditional store to another buffer. None if it is not, or if other statements
+    in the loops use the buffer.
+    """
     loops: list[For] = []
     while True:
         if isinstance(s, SeqStmt):
@@ -203,7 +208,7 @@ def _is_alike(one: Buffer, other: Buffer) -> bool:
 
 
 def _covers(loops: Sequence[For], indices: Sequence[Expr], bounds: Sequence[Range]) -> bool:
-    """True when the indices go through the elements of `bounds`, each once."""
+    """True if the indices visit each element of `bounds` once."""
     extents = {}
     for loop in loops:
         if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm):

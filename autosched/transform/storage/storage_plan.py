@@ -1,4 +1,4 @@
-"""Which allocations share memory, and where that memory is allocated."""
+"""Assignment of allocations to shared blocks of memory, and of blocks to places."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from autosched.transform.storage.liveness import Entry, LinearAccess, opens_atta
 _MATCH_RANGE = 16
 _SMALL_BITS = 32
 _REGISTER_BITS = 8 * 2048
-"""What is no larger than a register file may become registers, if it holds one type only."""
+"""Up to this size an array may be kept in registers, if it holds one type only."""
 
 
 @dataclass(slots=True, eq=False)
 class Block:
     """Memory that one or more allocations use one after another.
 
-    `attach` is the statement at whose beginning it is allocated, None for the function. `bits` is
-    its size, None when it is not a constant: then all allocations have the same. The first
-    allocation gives the pointer, the one with the widest elements their type, which keeps every
-    one aligned.
+    `attach` is the statement at whose start the block is allocated, None for the function. `bits`
+    is its size, None if it is not constant: then all allocations have the same size. The first
+    allocation gives the pointer. The allocation with the widest elements gives the type, which
+    keeps all others aligned.
     """
 
     attach: Stmt | None
@@ -50,7 +50,7 @@ class Block:
         return next(a.extents for a in self.allocations if a.dtype is self.dtype)
 
     def add(self, alloc: Allocate) -> None:
-        """`alloc` uses this memory from now on."""
+        """Let `alloc` use this memory from now on."""
         if _width(alloc.dtype) > _width(self.dtype):
             self.dtype = alloc.dtype
         self.allocations.append(alloc)
@@ -72,7 +72,7 @@ class _Planner:
         self._attach: Stmt | None = None
         self._block_of: dict[Var, Block] = {}
         self._taken_over: set[Var] = set()
-        # Free blocks of constant size, by size and then by when they became free.
+        # Free blocks of constant size, sorted by size, then by when they became free.
         self._free: list[tuple[int, int, Block]] = []
         self._free_symbolic: list[Block] = []
         self._freed = 0
@@ -104,7 +104,7 @@ class _Planner:
             self._attach = None
 
     def _source(self, stmt: Stmt, target: Var, dying: list[Var]) -> Var | None:
-        """The dying allocation whose memory the statement may overwrite with `target`."""
+        """The allocation that dies in `stmt` and that `target` may overwrite in place, or None."""
         alloc = self._access.allocations[target]
         in_kernel = isinstance(self._attach, AttrStmt)
         if not self._reuse or (in_kernel and target.scope != "local"):
@@ -126,7 +126,7 @@ class _Planner:
         return None
 
     def _matches(self, block: Block, alloc: Allocate, *, exact: bool) -> bool:
-        """Whether `alloc` may use the memory of `block`; `exact` wants its elements' type, too."""
+        """Whether `alloc` may use the memory of `block`; with `exact` the types must be equal."""
         if block.attach is not self._attach or block.scope != alloc.buffer_var.scope:
             return False
         if block.dtype is alloc.dtype:
@@ -134,16 +134,16 @@ class _Planner:
         return not exact and all(map(self._takes_any_type, (alloc, *block.allocations)))
 
     def _takes_any_type(self, alloc: Allocate) -> bool:
-        """True when the memory of `alloc` may hold elements of another type at other times."""
+        """True if the memory of `alloc` may hold elements of another type at other times."""
         if alloc.buffer_var in self._access.addressed:
-            return False  # whoever gets the pointer knows what it points to
+            return False  # code that gets the pointer relies on its element type
         if alloc.buffer_var.scope == "shared":
             return True
         bits = _constant_bits(alloc)
         in_kernel = isinstance(self._attach, AttrStmt)
         return (
             not in_kernel
-            and not alloc.dtype.is_storage_float  # its pointer becomes one to bits later on
+            and not alloc.dtype.is_storage_float  # its pointer later becomes a pointer to bits
             and alloc.buffer_var.scope in ("", "global")
             and (bits is None or bits > _REGISTER_BITS)
         )
@@ -194,7 +194,7 @@ class _Planner:
 
 
 def _same_size(block: Block, alloc: Allocate) -> bool:
-    """True when both have the same number of bytes, whatever the variables are."""
+    """True if both provably have the same number of bytes."""
     first, second = map(_bytes, (block.allocations[0], alloc))
     return first.dtype is second.dtype and Analyzer().can_prove_equal(first, second)
 
@@ -207,7 +207,7 @@ def _bytes(alloc: Allocate) -> Expr:
 
 
 def _width(dtype: DType) -> int:
-    """Bits of an element in memory; a truth value has a byte."""
+    """The bits of an element in memory; a bool takes a byte."""
     return 8 * dtype.bytes * dtype.lanes
 
 
@@ -219,7 +219,7 @@ def _constant_bits(alloc: Allocate) -> int | None:
 
 
 def _stays_alone(alloc: Allocate, bits: int | None) -> bool:
-    """Registers are better at sharing than we are: no reuse for local memory and scalars."""
+    """Whether memory is not reused: local memory and scalars, which go to registers anyway."""
     rank, _, tag = alloc.buffer_var.scope.partition(".")
     if tag:
         return False

@@ -1,4 +1,4 @@
-"""StorageRewrite: allocations move to the beginning of their thread's code and share memory."""
+"""StorageRewrite: move allocations to the start of their thread's code and share memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autosched.transform.storage.storage_plan import Block, plan_storage
 
 @dataclass(frozen=True)
 class StorageRewrite(FunctionPass):
-    """Shares memory between allocations that do not live together.
+    """Share memory between allocations that are not live at the same time.
 
     before:
         def main(A: Buffer((64,), float32), D: Buffer((64,), float32)):
@@ -43,12 +43,12 @@ class StorageRewrite(FunctionPass):
             for i in range(64):
                 D[i] = C[63 - i]
 
-    Allocations stand at the beginning of the outermost thread attribute or parallel loop around
-    them, else of the function; unused ones disappear. Those whose size depends on a variable move
-    and share with others of the same size, unless the variable is bound on the way there or they
-    stand behind a condition: then they stay where they are. Memory is shared across types, aligned
-    for the widest, in shared memory and, on a CPU, between arrays too large for registers; not
-    where a pointer is handed on.
+    Allocations move to the start of the outermost thread attribute or parallel loop around them,
+    else of the function. Unused allocations are removed. Allocations whose size depends on a
+    variable also move, and share with others of the same size. They stay where they are if the
+    variable is bound on the way there, or if they are behind a condition. Allocations of different
+    types share memory, aligned for the widest type, in shared memory and, on a CPU, if the arrays
+    are too large for registers; but not if a pointer is passed on.
 
     before:
         def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
@@ -76,9 +76,9 @@ class StorageRewrite(FunctionPass):
             for i in range(n):
                 B[i] = Q[i] * 2.0
 
-    With `reuse` off nothing is shared; with `tir.disable_storage_rewrite` set nothing is done. With
-    `pointer_vectors`, an allocation accessed only in aligned vectors of one width becomes an array
-    of such vectors.
+    With `reuse` off nothing is shared; with `tir.disable_storage_rewrite` the pass does nothing.
+    With `pointer_vectors`, an allocation accessed only in aligned vectors of one width becomes an
+    array of such vectors.
     """
 
     name: ClassVar[str] = "StorageRewrite"
@@ -101,7 +101,7 @@ class StorageRewrite(FunctionPass):
 
 
 def _in_place_already(body: Stmt, blocks: list[Block], allocations: int) -> bool:
-    """True when the plan is what the function does."""
+    """True if the function already has the planned blocks."""
     if len(blocks) != allocations:
         return False
     for attach, planned in _by_attachment(blocks).items():
@@ -128,7 +128,7 @@ class _Rewriter:
         for block in blocks:
             for alloc in block.allocations[1:]:
                 self._pointers[alloc.buffer_var] = block.pointer
-        # Nothing accesses these: what declares or annotates them goes with them.
+        # Nothing accesses these, so their declarations and attributes are removed with them.
         self._removed = allocations.keys() - {a.buffer_var for b in blocks for a in b.allocations}
         self._buffers: dict[Buffer, Buffer] = {}
         self._memo: dict[Expr, Expr] = {}

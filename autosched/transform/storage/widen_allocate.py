@@ -1,4 +1,4 @@
-"""Giving every lane or virtual thread its own part of an allocation."""
+"""Expansion of an allocation into one copy for each lane, virtual thread or iteration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autosched.tir.walk import map_children, map_expr_children, map_exprs
 
 
 def widen_allocate(alloc: Allocate, parts: int, var: Expr, *, innermost: bool) -> Allocate:
-    """`alloc` with room for `parts` copies, its body using copy number `var`.
+    """Give `alloc` room for `parts` copies; its body uses copy number `var`.
 
     `innermost` interleaves the copies (index * parts + var); otherwise they follow one another
-    (index + var * extent). Raises ScheduleError when the bare pointer is used in the body, or a
-    view that has other places for the copies: one of another type or with strides, and, where they
-    follow one another, one of rows of another length.
+    (index + var * extent). Raises ScheduleError if the body uses the bare pointer, or a view in
+    which the copies lie elsewhere: a view of another type, with strides, or, if the copies follow
+    one another, with rows of another length.
     """
     widener = _Widener(alloc, parts, var, innermost)
     extents = widener.widened(alloc.extents)
@@ -82,7 +82,7 @@ class _Widener:
         return map_expr_children(e, self.expr)
 
     def _call(self, call: Call) -> Expr:
-        """A call that is told how far behind its pointers the elements are."""
+        """Move the offsets of a call that takes pairs of a pointer and an offset."""
         args = list(call.args)
         own = [(k, at) for k, at in POINTER_OFFSETS[call.op] if args[k] is self._alloc.buffer_var]
         pointers = {k for k, _ in own}

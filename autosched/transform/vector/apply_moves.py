@@ -1,4 +1,4 @@
-"""The moves of a plan done to the expressions of a nest.
+"""Apply the moves of a plan to the expressions of a nest.
 
 for i in range(25):                              Slice(0, 0, 24), Take(0, 4):
     C[i*4 : +4] = C[i*4 : +4] + A[i*4 : +4]  ->  for i in range(6):
@@ -32,9 +32,9 @@ class NoVectorFormError(Exception):
 
 
 def planned_nests(nest: Nest, plan: Plan) -> list[tuple[Nest, Piece]]:
-    """The nests that `plan` makes of `nest`, with its word on each, in the order to run them.
+    """The nests that `plan` makes of `nest`, each with its piece of the plan, in the order to run.
 
-    It is asked again without the loops whose values have no vector form after all.
+    `plan` is called again without the loops whose values turn out to have no vector form.
     """
     barred: set[int] = set()
     while True:
@@ -46,7 +46,7 @@ def planned_nests(nest: Nest, plan: Plan) -> list[tuple[Nest, Piece]]:
 
 
 def apply_moves(nest: Nest, moves: Iterable[Move]) -> Nest:
-    """`nest` after the moves, one after the other. Raises NoVectorFormError where one cannot be."""
+    """`nest` after the moves, in order. Raises NoVectorFormError for a move that is impossible."""
     for move in moves:
         match move:
             case Take():

@@ -1,4 +1,4 @@
-"""Vectors of columns that lie in registers, chosen out of those that were computed."""
+"""Select vectors of columns by shuffles of columns that lie in registers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from autosched.tir.op import const
 
 
 def lanes_at(start: Expr, width: int) -> Expr:
-    """The index of `width` elements from `start` on."""
+    """The index of `width` consecutive elements from `start` on."""
     return Ramp(start, const(1, start.dtype), width)
 
 
 def chosen(loads: Sequence[Expr], starts: Sequence[int], places: Sequence[int], width: int) -> Expr:
-    """The columns `places`, which do not go back, of the vectors `loads` of `width` columns.
+    """The columns `places`, which do not decrease, out of the vectors `loads` of `width` columns.
 
-    These begin at `starts`, each where the one before ends, but for the last.
+    The vectors begin at `starts`. Each one begins where the previous one ends, except for the last
+    one.
     """
     if len(places) > width:
         half = width

@@ -1,4 +1,4 @@
-"""What conditions in a value mean for the lanes that its loops can become."""
+"""Limits that conditions in a value set to the lanes that its loops can become."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from autosched.transform.vector.vectorize_expr import conjuncts
 
 Load = BufferLoad | ProducerLoad
 Blocks = Callable[[Load, Var], int]
-"""The length of the blocks in which a load's index moves evenly along a variable, 0 if in all."""
+"""Length of the blocks in which a load's index moves evenly along a variable; 0 if everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of a value along one variable: `conditional`, whether what a condition guards varies, and
-    the lanes that it has a vector form for (`InnerLoop.lanes`)."""
+    """The conditions of a value along one variable.
+
+    `conditional` says whether a guarded part of the value varies along it. `lanes` is the number of
+    lanes that the value has a vector form for (`InnerLoop.lanes`).
+    """
 
     conditional: bool = False
     lanes: int = 0
@@ -57,10 +60,10 @@ def conditions_along(parts: Iterable[Expr], var: Var, blocks: Blocks) -> Conditi
 
 
 def _masked_blocks(part: Call, var: Var, blocks: Blocks) -> Iterator[int]:
-    """The block lengths that bind the lanes of one if_then_else, as VectorizeLoop masks it.
+    """The block lengths that limit the lanes of an if_then_else that VectorizeLoop masks.
 
-    A load under a condition that differs between lanes must be contiguous; one that reads the same
-    element for all of them may be out of bounds where the condition is false for some.
+    A load under a condition that differs between lanes must be contiguous. A load of the same
+    element for all lanes may be out of bounds where the condition is false for some of them.
     """
     vector: set[Var] = set()
     scalar = False

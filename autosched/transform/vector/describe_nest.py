@@ -1,4 +1,4 @@
-"""A nest of the program in the numbers that its plan is made from."""
+"""Describe a loop nest by the numbers that its plan is made from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autosched.transform.vector.reduction_nest import Nest, folded_term
 
 
 def describe_nest(nest: Nest, barred: Collection[int] = ()) -> LoopNest:
-    """The loops of `nest`, how they move its store and its reads, and the lanes it has already.
+    """The loops of `nest`, the strides of its store and reads along them, and its present lanes.
 
     The loops at the positions `barred` cannot become lanes.
     """
@@ -57,7 +57,7 @@ def describe_nest(nest: Nest, barred: Collection[int] = ()) -> LoopNest:
 def can_fold(nest: Nest, reassociate: bool) -> bool:
     """Whether partial results of the reduction may be added up in another order.
 
-    That of floats changes the sum: it needs `reassociate`.
+    For a sum of floats that changes the result, and needs `reassociate`.
     """
     if isinstance(nest.value, Add) and nest.value.dtype.is_float and not reassociate:
         return False
@@ -65,7 +65,7 @@ def can_fold(nest: Nest, reassociate: bool) -> bool:
 
 
 def _reads(nest: Nest) -> list[BufferLoad]:
-    """The loads of a step but those of the output, each once."""
+    """The distinct loads of a step, except the loads of the output."""
     found: dict[BufferLoad, None] = {}
     for e in pre_order(nest.value):
         if isinstance(e, BufferLoad) and e.buffer.data is not nest.buffer.data:
@@ -74,7 +74,7 @@ def _reads(nest: Nest) -> list[BufferLoad]:
 
 
 def _lanes_of(index: Expr) -> tuple[int, bool, dict[Expr, int]]:
-    """The distance of an index's lanes, whether it is even, and the terms that move it."""
+    """The distance between an index's lanes, whether it is constant, and the terms that move it."""
     match index:
         case Ramp(base, IntImm(stride), _):
             return stride, True, linear(base)[1]

@@ -1,4 +1,4 @@
-"""One loop over a reduction's start and its steps becomes one loop for each.
+"""Distribute a loop over a reduction's initialisation and its steps into one loop for each.
 
     for w in range(14):                        for w in range(14):
         Y[w] = 0                        ->         Y[w] = 0
@@ -7,7 +7,7 @@
                                                        Y[w] = Y[w] + A[w + k]
 
 Afterwards the loop belongs to the nest of the reduction, which can accumulate several of its
-outputs at once. It is done for outputs that stay in the nearest cache meanwhile.
+outputs at once. A loop is distributed if its outputs stay in the nearest cache meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def distribute(loop: For) -> Stmt:
 
 
 def _is_legal(loop: For, parts: Sequence[Stmt]) -> bool:
-    """True when no iteration touches what another one writes."""
+    """Whether no iteration touches what another one writes."""
     assert isinstance(loop.extent, IntImm)
     return is_distributable([_footprint(p, loop.loop_var) for p in parts], loop.extent.value)
 
@@ -70,9 +70,9 @@ def _footprint(part: Stmt, var: Var) -> Footprint | None:
 
 
 def _address(indices: Sequence[Expr], shape: Sequence[Expr]) -> tuple[int, dict[Expr, int]] | None:
-    """Where an element lies, as `linear`; None where an extent that counts is not known.
+    """The position of an element, as `linear` gives it; None if an extent in it is unknown.
 
-    Features ask before buffers are flat.
+    There may be several indices, because features are extracted before buffers are flat.
     """
     address: tuple[int, dict[Expr, int]] = 0, {}
     scale = 1

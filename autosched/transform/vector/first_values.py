@@ -1,4 +1,4 @@
-"""The constant that a reduction's outputs have before it, where nothing else needs it in memory.
+"""Find the initial constant of a reduction's outputs, if nothing else needs it in memory.
 
 for i in range(8):                              C.acc[0:8] = 0.0
     C[i] = 0.0                                  for k in range(64):
@@ -18,9 +18,10 @@ from autosched.transform.vector.reduction_nest import Axis, Nest, is_counted, ma
 
 
 def first_value(start: Stmt, nest: Nest) -> Expr | None:
-    """The scalar that `start` stores to each output of the reduction `nest`, and does nothing else.
+    """The scalar that `start` stores to each output of the reduction `nest`.
 
-    None when it stores something else or elsewhere, or in another order of loops.
+    None if `start` does anything else, or stores other values, elsewhere, or in another order of
+    loops.
     """
     found = _constant_store(start)
     if found is None:
@@ -46,7 +47,7 @@ def _moving(axes: tuple[Axis, ...]) -> list[Axis]:
 
 
 def _constant_store(start: Stmt) -> tuple[tuple[Axis, ...], BufferStore] | None:
-    """The loops around the only store of `start`, of a constant, and that store."""
+    """The loops around the only store of `start`, of a constant, and that store; else None."""
     store = start
     while isinstance(store, For):
         store = store.body

@@ -1,4 +1,4 @@
-"""FuseReductions: sums over the same elements are added up in one loop.
+"""FuseReductions: reductions over the same elements run in one loop.
 
 before:
     def main(A: Buffer((256,), float32), S: Buffer((1,), float32), Q: Buffer((1,), float32)):
@@ -24,7 +24,8 @@ after:
         S[0] = S.acc[0]
         Q[0] = Q.acc[0]
 
-So a layer norm, which needs the sum of a row and that of its squares, reads the row once for both.
+A layer norm, which needs the sum of a row and the sum of its squares, thus reads the row once for
+both.
 """
 
 from __future__ import annotations
@@ -47,20 +48,21 @@ from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.held_reduction import HeldReduction, held_reduction, is_pragma
 
 OPERANDS = 8
-"""Registers that stay free of accumulators, for what is read meanwhile."""
+"""Registers that accumulators leave free, for the operands that are read meanwhile."""
 
 _AS_IT_IS: Mapping[Var, Expr] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class FuseReductions(FunctionPass):
-    """Merges loops that PromoteAccumulators has made where they read the same elements.
+    """Merges loops that PromoteAccumulators has made and that read the same elements.
 
-    They have the same extents, and so have the loops around them, which begin with them; the ends
-    of rows that follow are merged, too. Neither uses what the other stores, the statements between
-    do not use what the second stores, store what it uses or assert something, and the accumulators
-    of both fit the registers of `vector_bytes` together. `registers` is 0 for as many as that width
-    usually has. Functions whose arguments may overlap stay as they are.
+    The loops have the same extents, and so have the loops around them, which begin with these
+    reductions. The ends of rows that follow are merged, too. Neither reduction uses memory that the
+    other stores to. The statements between them do not use what the second one stores, do not store
+    what it uses, and assert nothing. The accumulators of both fit the registers of `vector_bytes`
+    together. `registers` is 0 for the usual number at that width. Functions whose arguments may
+    overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -75,7 +77,7 @@ class FuseReductions(FunctionPass):
 
 
 class _Fuser:
-    """One walk. `room` is how many bytes the accumulators of one loop may take."""
+    """One walk. `room` is the number of bytes that the accumulators of one loop may take."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -89,10 +91,10 @@ class _Fuser:
         return map_children(s, self.stmt)
 
     def _parts(self, parts: list[Stmt]) -> list[Stmt]:
-        """The statements, each with those behind it that can be merged with it."""
+        """The statements, each merged with the later ones that can be merged with it."""
         if sum(map(_holds_reduction, parts)) < 2:
             return parts
-        uses: list[_Uses | None] = [None] * len(parts)  # of those that were compared
+        uses: list[_Uses | None] = [None] * len(parts)  # filled for compared statements
 
         def used(k: int) -> _Uses:
             found = uses[k] = uses[k] or _Uses(parts[k])
@@ -113,9 +115,10 @@ class _Fuser:
         return parts
 
     def _pair(self, one: Stmt, two: Stmt, renamed: Mapping[Var, Expr] = _AS_IT_IS) -> Stmt | None:
-        """Both statements, which do not depend on each other, in the same loops.
+        """Both statements, which are independent of each other, in the same loops; else None.
 
-        `renamed` has, for variables of loops around `two`, those of the loops around `one`.
+        `renamed` maps the variables of loops around `two` to the variables of the loops around
+        `one`.
         """
         while isinstance(two, AttrStmt) and is_pragma(two):
             two = two.body
@@ -154,7 +157,7 @@ def _is_alike(one: For, two: For, renamed: Mapping[Var, Expr]) -> bool:
 
 
 class _Uses:
-    """The memory that a statement stores to, and all that it mentions, its own apart."""
+    """The memory that a statement stores to and mentions, without memory that it allocates."""
 
     def __init__(self, s: Stmt) -> None:
         self.stored: set[Var] = set()
@@ -181,14 +184,14 @@ class _Uses:
 
 
 def _holds_reduction(s: Stmt) -> bool:
-    """Whether loops and pragmas alone are around accumulators, with others behind them or not."""
+    """Whether `s` begins, inside loops and pragmas alone, with an allocation of accumulators."""
     while isinstance(s, For | AttrStmt | SeqStmt):
         s = s.stmts[0] if isinstance(s, SeqStmt) else s.body
     return isinstance(s, Allocate)
 
 
 def _merged(one: HeldReduction, two: HeldReduction) -> Stmt | None:
-    """Both in the loops of the first, where they have the same loops and read the same."""
+    """Both in the loops of the first; None unless they have the same loops and read the same."""
     if len(one.loops) != len(two.loops):
         return None
     pairs = list(zip(one.loops, two.loops, strict=True))
@@ -216,6 +219,6 @@ def _memory(steps: Sequence[Stmt]) -> set[Var]:
 
 
 def _loads(steps: Sequence[Stmt], own: set[Var]) -> set[BufferLoad]:
-    """What the steps read, `own` apart."""
+    """The loads of the steps, except the loads from `own`."""
     loads = (load for s in steps for e in direct_exprs(s) for load in loads_in(e))
     return {load for load in loads if load.buffer.data not in own}

@@ -1,4 +1,4 @@
-"""What PromoteAccumulators makes of a reduction: accumulators, first values, loops, results."""
+"""A reduction made by PromoteAccumulators: accumulators, initial values, loops, results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from autosched.tir.stmt import Allocate, AttrStmt, BufferStore, For, SeqStmt, St
 class HeldReduction:
     """A reduction whose outputs stay in registers.
 
-    Inside of `allocated` and `pragmas` come `before`, `steps` in `loops` (outermost first), and
-    `after`; all three are stores.
+    `allocated` and `pragmas` enclose three groups of stores: `before`, `steps` in `loops`
+    (outermost first), and `after`.
     """
 
     allocated: tuple[Allocate, ...]
@@ -26,7 +26,7 @@ class HeldReduction:
 
     @property
     def bytes(self) -> int:
-        """The size of the accumulators."""
+        """The size of the accumulators in bytes."""
         sizes = [extent for a in self.allocated for extent in a.extents]
         counts = [e.value if isinstance(e, IntImm) else 1 << 30 for e in sizes]
         return sum(n * a.dtype.bytes for n, a in zip(counts, self.allocated, strict=True))
@@ -45,7 +45,7 @@ def is_pragma(s: AttrStmt) -> bool:
 
 
 def held_reduction(s: Stmt) -> HeldReduction | None:
-    """What `s` is made of, if it is accumulators in registers and one nest that reduces."""
+    """The parts of `s`, if it is accumulators in registers and one nest that reduces; else None."""
     allocated: list[Allocate] = []
     pragmas: list[AttrStmt] = []
     while isinstance(s, Allocate) and s.buffer_var.scope == "local" and len(s.extents) == 1:
@@ -67,7 +67,7 @@ def held_reduction(s: Stmt) -> HeldReduction | None:
 
 
 def nest_of(s: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """The loops, outermost first, and the statements in the innermost."""
+    """The loops, outermost first, and the statements in the innermost one."""
     loops: list[For] = []
     while isinstance(s, For):
         loops.append(s)

@@ -1,4 +1,4 @@
-"""HintBorders: loops around a window that reaches past the border are to be cut there.
+"""HintBorders: loops around windows that reach past the border are marked to be cut there.
 
 before:
     def main(A: Buffer((64,), float32), Y: Buffer((64,), float32)):
@@ -12,11 +12,12 @@ after:
             for k in range(3):
                 Y[i] = max(Y[i], if_then_else(1 <= i + k and i + k < 65, A[i + k - 1], -1.0))
 
-LoopPartition then leaves conditions to the first and the last iterations alone: what is between has
-vectors without masks, and steps share what they read. A pooling of 64x112x112 with stride 2 takes
-half of its time, a depthwise convolution of 112x112x32 0.8 of that with a padded copy. Where a
-condition also asks for the iteration of a loop around, the start of the reduction becomes a loop of
-its own. The copy of an input with its border is marked, too, from the outermost of its own loops.
+LoopPartition then leaves the conditions to the first and the last iterations. The iterations
+between have vectors without masks, and their steps share what they read. A pooling of 64x112x112
+with stride 2 takes half of its time, and a depthwise convolution of 112x112x32 takes 0.8 of its
+time with a padded copy. If a condition also depends on an outer loop, the initialisation of the
+reduction becomes a loop of its own. The copy of an input with its border is marked, too, at the
+outermost of its own loops.
 """
 
 from __future__ import annotations
@@ -38,8 +39,11 @@ from autosched.transform.vector.reduction_nest import is_counted
 
 @dataclass(frozen=True)
 class HintBorders(FunctionPass):
-    """Marks the outermost serial loop around each copy of what a condition on the loop chooses, and
-    around each sum, maximum or minimum of it, or of its product with a factor."""
+    """Marks loops around copies and reductions of values that a condition on the loop chooses.
+
+    The mark is at the outermost serial loop around each copy of such a value, and around each sum,
+    maximum or minimum of it, or of its product with a factor.
+    """
 
     name: ClassVar[str] = "HintBorders"
 
@@ -59,8 +63,10 @@ class HintBorders(FunctionPass):
 
 
 def _is_padded_copy(loop: For) -> bool:
-    """Whether the loop is the start of a perfect nest around one store of what a condition on
-    it chooses, as the copy of an input with a border is."""
+    """Whether the loop begins a perfect nest that stores a value chosen by a condition on the loop.
+
+    The copy of an input with a border is such a nest.
+    """
     body: Stmt = loop
     while isinstance(body, For) and body.kind in (ForKind.SERIAL, ForKind.VECTORIZED):
         body = body.body
@@ -83,14 +89,17 @@ def _has_border(loop: For) -> bool:
 
 
 def _asks_outside(loop: For) -> bool:
-    """Whether a condition depends on a loop around this one, too: it becomes two versions of what
-    is inside, which the start of the reduction must not stand beside."""
+    """Whether a condition depends on an outer loop, too.
+
+    Such a loop gets two versions of its body. The initialisation of the reduction must not stand
+    beside them.
+    """
     inside = {s.loop_var for s in stmts(loop) if isinstance(s, For)}
     return any(free_vars(condition) - inside for condition in _conditions(loop))
 
 
 def _conditions(loop: For) -> list[Expr]:
-    """Those that choose the values which sums, maxima and minima in the loop take in."""
+    """The conditions that choose operands of the sums, maxima and minima in the loop."""
     found = (
         _chosen_factor(s.value, BufferLoad(s.buffer, s.indices))
         for s in stmts(loop)
@@ -100,8 +109,10 @@ def _conditions(loop: For) -> list[Expr]:
 
 
 def _chosen_factor(value: Expr, own: Expr) -> Call | None:
-    """The if_then_else that a sum, maximum or minimum with `own` takes in, or a factor of what it
-    takes in."""
+    """The if_then_else that is combined with `own` by a sum, maximum or minimum; else None.
+
+    It may also be a factor of the value that is combined with `own`.
+    """
     if not isinstance(value, Add | Max | Min):
         return None
     for kept, taken in ((value.a, value.b), (value.b, value.a)):

@@ -1,4 +1,4 @@
-"""How loops move an index that has quotients and remainders."""
+"""Strides, along loops, of indices that have quotients and remainders."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from autosched.tir.walk import free_vars
 
 
 def step_along(terms: Mapping[Expr, int], var: Var) -> tuple[int, int]:
-    """How far an index, given as coefficients of `terms`, moves with a step of `var`; and the
-    length of the blocks inside which all steps are the same, 0 where all of them are.
+    """The step of an index along `var`, and the length of the blocks inside which it is constant.
+
+    `terms` has the coefficients of the index. The length is 0 if the step is the same everywhere.
 
     i * 3               -> 3, 0
     i // 8 * 20 + i % 8 -> 1, 8     (in blocks of 8 the quotient stays and the remainder rises)
@@ -29,7 +30,7 @@ def step_along(terms: Mapping[Expr, int], var: Var) -> tuple[int, int]:
 
 
 def _inside_block(term: Expr, var: Var) -> tuple[int, int]:
-    """The step of a term that is no variable, and the length of its blocks."""
+    """The step along `var` and block length of a quotient or remainder; (0, 1) for others."""
     match term:
         case FloorDiv(inner, IntImm(divisor)) | FloorMod(inner, IntImm(divisor)) if divisor > 0:
             constant, terms = linear(inner)

@@ -1,4 +1,4 @@
-"""How many vector instructions a value takes."""
+"""Estimate how many vector instructions a value takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MATH_CALL = 20.0
 
 
 def instructions(value: Expr) -> float:
-    """Vector instructions of one step of `value` besides loads; a multiply and an add are one."""
+    """Vector instructions of one step of `value` without loads; a multiply and an add are one."""
     total, stack = 0.0, [value]
     while stack:
         e = stack.pop()

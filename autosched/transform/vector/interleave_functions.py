@@ -11,8 +11,8 @@ after:
         Y[64:72] = exp(X[64:72])
 
 The steps of a polynomial wait for each other, and a core looks ahead over a limited number of
-instructions that wait. LLVM computes a vector that takes several registers step by step, each for
-all of them, so that their instructions stand next to each other and few of them wait.
+waiting instructions. LLVM computes a vector that takes several registers step by step, each step
+for all registers, so that independent instructions stand next to each other and few of them wait.
 """
 
 from __future__ import annotations
@@ -43,24 +43,26 @@ from autosched.transform.framework.passes import FunctionPass
 
 _LOGARITHMS = frozenset({"log", "log2", "log10", "log1p"})
 FUNCTIONS = _LOGARITHMS | {"exp", "exp2", "exp10", "tanh", "sigmoid", "erf", "sin", "cos"}
-"""Those that codegen/llvm_math.py computes by polynomials of float32. Of those that it computes in
-float64 each vector is two registers, which is enough."""
+"""The functions that codegen/llvm_math.py computes by polynomials of float32.
+
+For functions that it computes in float64, each vector is two registers, which is enough.
+"""
 
 REGISTERS = 4
-"""Vectors that are computed at the same time."""
+"""The number of vectors that are computed at the same time."""
 
 WIDE_BYTES = 64
-"""Vectors so wide, of a core with 32 registers, take few enough instructions each."""
+"""A width at which vectors, on a core with 32 registers, take few enough instructions each."""
 
 
 @dataclass(frozen=True)
 class InterleaveFunctions(FunctionPass):
-    """Joins iterations of loops over one store of one register of `vector_bytes` whose value has a
-    polynomial in it.
+    """Merges iterations of loops over one store whose value has a polynomial in it.
 
-    All that the loop loads and stores lies next to what the iteration before does, or stays the
-    same. Loops stay that read what another iteration writes, and so do functions whose arguments
-    may overlap, and those for registers of WIDE_BYTES.
+    The stored vector is one register of `vector_bytes`. Everything that an iteration loads and
+    stores lies next to the accesses of the iteration before, or stays the same. Loops that read
+    what another iteration writes stay as they are. So do functions whose arguments may overlap, and
+    all functions for registers of WIDE_BYTES or more.
     """
 
     vector_bytes: int = 32
@@ -80,7 +82,7 @@ def _stmt(s: Stmt, vector_bytes: int) -> Stmt:
 
 
 def _joined(loop: For, vector_bytes: int) -> Stmt | None:
-    """The loop with `REGISTERS` iterations in one; None where that cannot be."""
+    """The loop with `REGISTERS` iterations merged into one; None if that is impossible."""
     store, extent = loop.body, loop.extent
     plain = loop.kind is ForKind.SERIAL and loop.min == IntImm(0) and not loop.annotations
     if not plain or not isinstance(store, BufferStore) or not isinstance(extent, IntImm):
@@ -120,23 +122,23 @@ def _has_polynomials(value: Expr) -> bool:
 
 
 def _is_apart(store: BufferStore) -> bool:
-    """Whether an iteration reads of what is stored nothing but what it stores itself."""
+    """Whether the store reads no elements of the memory it stores to but the stored ones."""
     reads = (e for e in loads_in(store.value) if e.buffer.data is store.buffer.data)
     return all(e.indices == store.indices and e.buffer.is_laid_out_as(store.buffer) for e in reads)
 
 
 class _RefusedError(Exception):
-    """An expression of more lanes is not known."""
+    """No wider form of an expression is known."""
 
 
 class _Wide:
-    """What `count` iterations of the loop over `var` compute, in vectors of `count * lanes`."""
+    """Rewrites `count` iterations of the loop over `var` into vectors of `count * lanes` lanes."""
 
     def __init__(self, var: Var, lanes: int, count: int) -> None:
         self._var, self._lanes, self._count = var, lanes, count
 
     def store(self, s: BufferStore) -> BufferStore | None:
-        """The stores of all iterations in one."""
+        """The stores of all iterations as one; None if it has no such form."""
         if s.predicate is not None or len(s.indices) != 1:
             return None
         try:
@@ -158,7 +160,7 @@ class _Wide:
         raise _RefusedError
 
     def _index(self, index: Expr) -> Expr:
-        """The places of all iterations."""
+        """The index of all iterations; raises _RefusedError unless it is contiguous."""
         match index:
             case Ramp(base, IntImm(1), lanes) if lanes == self._lanes:
                 _, terms = linear(base)

@@ -1,4 +1,4 @@
-"""JoinRows: sums of short rows that lie in one vector of their operand are one vector.
+"""JoinRows: sums of short rows become one vector if one vector of their operand holds the rows.
 
 before:
     def main(A: Buffer((36,), float32), K: Buffer((4,), float32), C: Buffer((6,), float32)):
@@ -19,10 +19,10 @@ after JoinRows{vector_bytes=32}:
         C[0:3] = shuffle([C.acc.rows[0:8]], [0, 1, 2])
         C[3:6] = shuffle([C.acc.rows[0:8]], [5, 6, 7])
 
-The rows of a small image are 7 floats, of 16 in a register; with its border, two of them and what
-is between lie in 16. The lanes between compute what nobody asks for, of elements that are there:
-others before and behind them are loaded. Convolutions of 7x7 take 0.54 to 0.72 of the time
-(AVX-512), less where they wait for their weights.
+The rows of a small image have 7 floats, where a register has 16. Two of these rows and the border
+between them lie in 16 floats. The lanes between compute values that nothing uses. The elements that
+they load exist, because elements before and behind them are loaded. Convolutions of 7x7 take 0.54
+to 0.72 of the time (AVX-512); they gain less where they wait for their weights.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from autosched.transform.vector.lanes import lane_slice
 
 @dataclass(frozen=True)
 class JoinRows(FunctionPass):
-    """Sums in registers of vectors that are half of `vector_bytes` or less.
+    """Joins sums in registers whose vectors are half of `vector_bytes` or less.
 
-    Those are one whose terms are alike but for where a vector is loaded, always by as many elements
-    further on, as long as it all is one register. They begin with the same constant.
+    Sums become one if their terms differ only in where a vector is loaded, always by the same
+    number of elements, and if all of them fit one register. The sums begin with the same constant.
     """
 
     vector_bytes: int = 64
@@ -87,21 +87,25 @@ class JoinRows(FunctionPass):
 
 
 class _Slot(NamedTuple):
-    """The elements of the buffer that one sum has."""
+    """The place of one sum in the buffer: `lanes` elements from `start` on."""
 
     start: int
     lanes: int
 
 
 class _Place(NamedTuple):
-    """A statement of a sequence."""
+    """A statement of a sequence: the one at position `number` of `whole`."""
 
     whole: SeqStmt
     number: int
 
 
 class _Term(NamedTuple):
-    """What is added: `form` has its load at 0, which is at `terms` and the constant `offset`."""
+    """An added value.
+
+    `form` is the value with its load at 0. The load is at the sum of `terms` plus the constant
+    `offset`.
+    """
 
     form: Expr
     terms: frozenset[tuple[Expr, int]]
@@ -110,7 +114,7 @@ class _Term(NamedTuple):
 
 @dataclass(slots=True)
 class _Sum:
-    """What a sum begins with, what is added in program order, and where."""
+    """A sum: its first constant, its terms in program order, and the places of its statements."""
 
     initial: list[Expr] = field(default_factory=list)
     terms: list[_Term] = field(default_factory=list)
@@ -118,7 +122,7 @@ class _Sum:
 
 
 class _Group(NamedTuple):
-    """Sums that become one of `lanes` lanes, each from its shift on; that of the first is 0."""
+    """Sums that become one sum of `lanes` lanes; `shifts` has the first lane of each, from 0 on."""
 
     shifts: dict[_Slot, int]
     lanes: int
@@ -133,7 +137,7 @@ class _Sums:
     slots: dict[_Slot, _Sum] = field(default_factory=dict)
 
     def read(self, s: Stmt, place: _Place | None = None) -> bool:
-        """Whether nothing else is done with the buffer in `s` than to start, add and look."""
+        """Whether `s` uses the buffer only to begin sums, add to them and read them."""
         if isinstance(s, BufferStore) and s.buffer.data is self.data:
             return place is not None and self._store(s, place)
         if isinstance(s, SeqStmt):
@@ -162,7 +166,7 @@ class _Sums:
         return False
 
     def slot_of(self, access: BufferStore | BufferLoad) -> _Slot | None:
-        """Of an access to the buffer, where its place is constant."""
+        """The slot of an access to the buffer; None for other accesses and variable places."""
         if access.buffer.data is self.data and access.buffer.dtype.lanes == 1:
             match access.indices:
                 case (Ramp(IntImm(start), IntImm(1), lanes),):
@@ -170,20 +174,20 @@ class _Sums:
         return None
 
     def _uses(self, e: Expr) -> Iterator[Expr]:
-        """The loads from the buffer, and its pointer where it stands alone."""
+        """The loads from the buffer in `e`, and its pointer where that stands alone."""
         for x in pre_order(e):
             if x is self.data or (isinstance(x, BufferLoad) and x.buffer.data is self.data):
                 yield x
 
     def _is_sum(self, e: Expr) -> bool:
-        """Whether `e` is a sum as a whole."""
+        """Whether `e` loads one sum as a whole."""
         if not isinstance(e, BufferLoad) or e.predicate is not None:
             return False
         slot = self.slot_of(e)
         return slot is not None and slot in self.slots
 
     def groups(self) -> Iterator[_Group]:
-        """Sums that can be one, two or more each."""
+        """Groups of sums that can become one sum, two or more sums each."""
         if any(a.start + a.lanes > b.start for a, b in pairwise(sorted(self.slots))):
             return
         alike = defaultdict[object, list[_Slot]](list)
@@ -205,14 +209,17 @@ class _Sums:
                 slots = [slot for slot in slots if slot not in chosen]
 
     def _shift(self, first: _Slot, other: _Slot) -> int | None:
-        """How many elements further on the loads of `other` are, and all its statements beside."""
+        """The distance from the loads of `first` to those of `other`, if it is always the same.
+
+        None if it is not, or if other statements stand between the statements of the two sums.
+        """
         one, two = self.slots[first], self.slots[other]
         shifts = {b.offset - a.offset for a, b in zip(one.terms, two.terms, strict=True)}
         beside = all(map(self._beside, one.places, two.places))
         return shifts.pop() if beside and len(shifts) == 1 else None
 
     def _beside(self, a: _Place, b: _Place) -> bool:
-        """Whether nothing but statements about sums is between the two."""
+        """Whether nothing but statements about sums stands between the two."""
         low, high = sorted((a.number, b.number))
         return a.whole is b.whole and all(
             isinstance(s, BufferStore) and s.buffer.data is self.data
@@ -221,7 +228,7 @@ class _Sums:
 
 
 def _term(e: Expr) -> _Term | None:
-    """`e` with one load of consecutive elements; None where it has others or cannot be wider."""
+    """`e` as a term that can be widened, with one load of consecutive elements; else None."""
     loads = {x for x in loads_in(e) if x.dtype.lanes > 1}
     if len(loads) != 1 or not _lanewise(e):
         return None
@@ -236,7 +243,7 @@ def _term(e: Expr) -> _Term | None:
 
 
 def _lanewise(e: Expr) -> bool:
-    """Whether `e` is something that every lane may do with any value."""
+    """Whether `e` may be computed in additional lanes, whatever values these have."""
     match e:
         case BufferLoad() | Broadcast():
             return True
@@ -246,7 +253,7 @@ def _lanewise(e: Expr) -> bool:
 
 
 def _wider(e: Expr, lanes: int) -> Expr:
-    """`e` with more lanes: its load goes on behind its end."""
+    """`e` with `lanes` lanes; its load goes on behind its end."""
     match e:
         case Broadcast(value, _):
             return broadcast(value, lanes)
@@ -258,7 +265,7 @@ def _wider(e: Expr, lanes: int) -> Expr:
 
 
 class _Joined:
-    """The statements with the groups of `sums` in a buffer of their own."""
+    """Rewrites statements so that the groups of `sums` are in a new buffer."""
 
     def __init__(self, sums: _Sums, groups: Sequence[_Group]) -> None:
         self._sums = sums
@@ -267,7 +274,7 @@ class _Joined:
         self._rows: Buffer
 
     def allocate(self, s: Allocate) -> Stmt:
-        """The allocation and what is inside."""
+        """The allocation `s` with the new buffer, and its body rewritten."""
         data = pointer(f"{s.buffer_var.name}.rows", s.dtype, "local")
         size = const(len(self._groups) * self._sums.fit)
         self._rows = Buffer(data, s.dtype, (size,), name=data.name)
@@ -300,7 +307,7 @@ class _Joined:
         return BufferStore(self._rows, s.value.with_children(tuple(parts)), (index,))
 
     def _is_other(self, s: Stmt) -> bool:
-        """Whether the first sum of its group does what `s` does for one."""
+        """Whether `s` is for a later sum of a group, whose first sum does the same for all."""
         slot = self._sums.slot_of(s) if isinstance(s, BufferStore) else None
         number = None if slot is None else self._of.get(slot)
         return number is not None and slot is not None and self._groups[number].shifts[slot] > 0
@@ -309,7 +316,7 @@ class _Joined:
         return lanes_at(const(number * self._sums.fit), self._groups[number].lanes)
 
     def _sum(self, e: Expr) -> Expr | None:
-        """The lanes of a sum."""
+        """The lanes of a joined sum in place of `e`; None if `e` loads no joined sum."""
         slot = self._sums.slot_of(e) if isinstance(e, BufferLoad) else None
         if slot is None or slot not in self._of:
             return None

@@ -1,4 +1,4 @@
-"""JoinWindows: the maxima of a row are taken together, those at its borders and of its tail, too.
+"""JoinWindows: the maxima of a whole row, with its borders and its tail, are taken together.
 
 before:
     def main(X: Buffer((20,), float32), Y: Buffer((10,), float32)):
@@ -28,13 +28,13 @@ after JoinWindows{vector_bytes=32}:
                 3, 4, 5, 6, 7, 14])), X.columns[8:16]), shuffle([X.columns[8:16], X.columns[8:16]],
                 [1, 2, 3, 4, 5, 6, 7, 7]))
 
-A loop over the outputs of a row is cut where its windows reach past the border, and where its last
-outputs fill no vector: a row of 57 is a scalar, three vectors, one of seven lanes and a scalar,
-each with loads of its own. Here all of them share vectors of columns, whose maxima over the rows
-are taken once, and shuffles choose from these. A window that ends at the border has its last column
-twice, which changes no maximum. The last vector of outputs ends with the row and begins before the
-end of the one before. Poolings of 30x57x57 and 64x112x112 (stride 2) take 0.60 and 0.92 of their
-time (Zen 4).
+A loop over the outputs of a row is cut where windows reach past the border, and where the last
+outputs fill no vector. A row of 57 becomes a scalar, three vectors, a vector of seven lanes and a
+scalar, each with its own loads. Here all outputs share vectors of columns. The maxima of the
+columns over the rows are taken once, and shuffles choose from them. A window that ends at the
+border has its last column twice, which changes no maximum. The last vector of outputs ends with the
+row and overlaps the vector before. Poolings of 30x57x57 and 64x112x112 (stride 2) take 0.60 and
+0.92 of their time (Zen 4).
 """
 
 from __future__ import annotations
@@ -62,23 +62,27 @@ from autosched.transform.vector.row_outputs import Elements, Outputs, outputs_of
 from autosched.transform.vector.window_groups import LEAST_BYTES, rectangle, vector_starts
 
 LEAST_OUTPUTS = 4
-"""Fewer outputs are no vector."""
+"""Fewest outputs of a row: fewer are no vector."""
 
 MOST_STRIDE = 4
-"""Each vector of outputs uses `stride` vectors of columns, and a shuffle more for each."""
+"""Largest stride of the windows.
+
+Each vector of outputs uses `stride` vectors of columns, and one more shuffle for each of them.
+"""
 
 
 MOST_PARTS = 16
-"""Statements of a row: each of its borders is two or three, each piece of vectors one or two."""
+"""Most statements of a row: each border takes two or three, each piece of vectors one or two."""
 
 
 @dataclass(frozen=True)
 class JoinWindows(FunctionPass):
-    """Makes one of neighbouring statements that take maxima, or minima, over windows of one row.
+    """Joins neighbouring statements that take maxima, or minima, over windows of one row.
 
-    Together they store consecutive outputs, each the extreme of a constant, the same for all, and
-    of the same number of neighbouring columns in the same rows, fewer at the ends. Functions whose
-    arguments may overlap stay as they are.
+    Together the statements store consecutive outputs. Each output is the extreme of a constant,
+    which is the same for all, and of neighbouring columns in the same rows. The number of columns
+    is the same for all outputs, but smaller at the ends of the row. Functions whose arguments may
+    overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -104,7 +108,7 @@ def _joined(s: Stmt, vector_bytes: int) -> Stmt:
 
 
 def _in_runs(s: SeqStmt, vector_bytes: int) -> Iterator[Stmt]:
-    """The statements, the most that make up a row as one."""
+    """The statements; the most of them that make up a row become one."""
     outputs = list(map(outputs_of, s.stmts))
     k = 0
     while k < len(s.stmts):
@@ -120,7 +124,10 @@ def _in_runs(s: SeqStmt, vector_bytes: int) -> Iterator[Stmt]:
 def _longest(
     parts: Sequence[Stmt], outputs: Sequence[Outputs | None]
 ) -> tuple[RowOfWindows | None, int]:
-    """The row that most of the first statements make up, at least two, and how many they are."""
+    """The row that most of the first statements make up, at least two, and their number.
+
+    (None, 1) if no statements make up a row.
+    """
     numbers = _without_gaps(parts, outputs)
     row, rows = RowExtremes(), []
     for number in range(1, max(numbers, default=0) + 1):
@@ -136,9 +143,9 @@ def _longest(
 
 
 def _without_gaps(parts: Sequence[Stmt], outputs: Sequence[Outputs | None]) -> list[int]:
-    """How many of the first statements, two or more, store outputs that follow one another.
+    """The lengths, from two on, of runs of first statements that store consecutive outputs.
 
-    Some of these take extremes.
+    Some statement of each run takes extremes, and each run has at least LEAST_OUTPUTS outputs.
     """
     found: list[int] = []
     elements: Elements | None = None
@@ -165,9 +172,12 @@ def _without_gaps(parts: Sequence[Stmt], outputs: Sequence[Outputs | None]) -> l
 
 
 class RowOfWindows(NamedTuple):
-    """Outputs from `start` on, each an extreme of `first` and of what its taps have in `rows`.
+    """Consecutive outputs from `start` on, each an extreme over a window.
 
-    The taps of one output are columns that follow one another, some at the borders twice.
+    Each output is the extreme, by `fold`, of `initial` and of elements of `source`. `taps` has, for
+    each tap, the column of every output. The taps of one output are consecutive columns, some of
+    them twice at the borders. A window has its columns in all `rows`, which are distances from its
+    first row.
     """
 
     fold: Fold
@@ -180,17 +190,17 @@ class RowOfWindows(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The first column that a window has."""
+        """The first column that any window has."""
         return self.taps[0][0]
 
     @property
     def columns(self) -> int:
-        """The columns of all windows."""
+        """The number of columns that all windows together have."""
         return self.taps[-1][-1] + 1 - self.first
 
 
 def _windows_of(row: RowExtremes) -> RowOfWindows | None:
-    """The windows of the outputs, which follow one another; None where they are not alike."""
+    """The windows of the outputs, which are consecutive; None if the windows are not alike."""
     places = sorted(row.outputs)
     if row.fold is None or row.source is None or row.output is None:
         return None
@@ -216,21 +226,25 @@ def _windows_of(row: RowExtremes) -> RowOfWindows | None:
 
 
 def _initial(fold: Fold, value: Extreme) -> Expr | None:
-    """The extreme of the constants alone, of which one is enough; None where there are none."""
+    """The extreme of the constants alone; None if there are no constants."""
     if not value.constants:
         return None
     return (max if fold is Max else min)(value.constants, key=lambda e: e.value)
 
 
 def _spans(value: Extreme) -> tuple[tuple[int, ...], int, int]:
-    """The rows of a window, its first column and how many it has; no rows where it is none."""
+    """The rows of a window, its first column and its width; no rows if it is no window."""
     rows, width = rectangle(value.offsets) if value.offsets else ([], 0)
     first = rows[0] if rows else 0
     return tuple(row - first for row in rows), first, width
 
 
 def _taps(spans: list[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
-    """The column of each output at each tap: those of whole windows move by the stride."""
+    """The column of each output at each tap.
+
+    Columns of whole windows move by the stride from output to output; at the ends they are clamped
+    to the smaller windows. None if the windows do not fit this scheme.
+    """
     most = max(width for _, width in spans)
     whole = [k for k, (_, width) in enumerate(spans) if width == most]
     if most < 2 or len(whole) < 2:
@@ -253,7 +267,7 @@ def _taps(spans: list[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _in_vectors(windows: RowOfWindows, vector_bytes: int) -> Stmt:
-    """The row: vectors of columns, each right before the first outputs that need it."""
+    """The row in vectors, with each vector of columns right before its first use."""
     source, output = windows.source, windows.output
     dtype = source.buffer.dtype
     vector = vector_bytes // dtype.bytes
@@ -282,7 +296,7 @@ def _in_vectors(windows: RowOfWindows, vector_bytes: int) -> Stmt:
 
 
 def _extremes(windows: RowOfWindows, start: int, width: int) -> Expr:
-    """Those of `width` columns from `start` on, over the rows."""
+    """The extremes over the rows of `width` columns from `start` on."""
     source = windows.source
     found: list[Expr] = []
     for row in windows.rows:

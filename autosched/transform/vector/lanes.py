@@ -1,4 +1,4 @@
-"""Wider and narrower vectors: values at consecutive values of a variable side by side, and parts.
+"""Widen vectors along a variable, and take slices of their lanes.
 
 widen over i:
 a[i*8 : +2]        with i = 0..3, when i moves it by 2 elements     ->   a[0 : +8]
@@ -81,7 +81,7 @@ def _concatenate(e: Expr, var: Var, count: int) -> Expr | None:
 def lane_slice(e: Expr, start: Expr | int, lanes: int) -> Expr | None:
     """Lanes [start, start + lanes) of `e`, or None when `e` is not made of lanewise operations.
 
-    A scalar stays as it is. Lanes behind the end are those that a ramp or a broadcast goes on with.
+    A scalar stays as it is. Lanes behind the end are those with which a ramp or broadcast goes on.
     """
     if e.dtype.lanes == 1:
         return e

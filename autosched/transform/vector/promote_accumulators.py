@@ -19,12 +19,12 @@ after:
         C[8:16] = C.acc[8:16]
 
 The pass takes perfect nests of constant loops around one store `X[a] = f(X[a], ...)` whose address
-does not depend on the innermost loops that reduce. Loops over outputs are split so that a tile of
-outputs fits the vector registers, and the tile is unrolled inside the reduction. Each output still
-sees its reduction steps in the same order, so results do not change by a bit; only where the loads
+does not depend on the innermost loops that reduce. It splits loops over outputs so that a tile of
+outputs fits the vector registers, and unrolls the tile inside the reduction. Each output still sees
+its reduction steps in the same order, so that results do not change by a bit. Only where the loads
 are contiguous along the reduction alone are partial results kept in lanes and folded at the end
-(`reassociate`). Where each output is accumulated once, a constant that is stored to all of them
-right before is what the accumulators begin with, and is stored no more (first_values.py).
+(`reassociate`). If each output is accumulated once and a constant is stored to all outputs right
+before, the accumulators begin with that constant and the store disappears (first_values.py).
 """
 
 from __future__ import annotations
@@ -90,16 +90,18 @@ from autosched.transform.vector.reduction_nest import (
 from autosched.transform.vector.turns import Turns
 
 _MOST_CHOSEN = 512
-"""Statements of a loop that is unrolled because it chooses numbers: of a transform of 8 rows, 4
-vectors of each, there are 256."""
+"""Most statements of a loop that is unrolled to make choices among numbers constant.
+
+For a transform of 8 rows with 4 vectors each there are 256.
+"""
 
 
 @dataclass(frozen=True)
 class PromoteAccumulators(FunctionPass):
     """Accumulates in registers; `vector_bytes` and `registers` describe the register file.
 
-    `reassociate` allows partial sums of floats where only the reduction's loads are contiguous.
-    Functions whose arguments may overlap stay as they are.
+    `reassociate` allows partial sums of floats where loads are contiguous along the reduction
+    alone. Functions whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -120,7 +122,7 @@ class PromoteAccumulators(FunctionPass):
 
 
 class _Promoter:
-    """One walk; `planned` grows with every nest that it takes."""
+    """One walk that adds every nest that it plans to `planned`."""
 
     def __init__(self, options: PromoteAccumulators) -> None:
         self._core = Core(options.vector_bytes, options.registers)
@@ -147,7 +149,7 @@ class _Promoter:
         return inside
 
     def _parts(self, parts: Sequence[Stmt]) -> Iterator[Stmt]:
-        """Statements one after the other; what only starts the accumulators of the next is none."""
+        """The statements; one that only initialises the outputs of the next disappears in it."""
         k = 0
         while k < len(parts):
             following = parts[k + 1] if k + 1 < len(parts) else None
@@ -156,9 +158,10 @@ class _Promoter:
             yield from started or (self.stmt(parts[k - 1]),)
 
     def _reduction(self, outer: For, start: Stmt | None = None) -> list[Stmt]:
-        """The nests of the reduction that `outer` starts, none when it is none.
+        """The nests of the reduction that `outer` starts; none if it is not a reduction.
 
-        With `start` those whose accumulators begin with what it stores, none where it must stay.
+        With `start`, the accumulators of the nests begin with the value that `start` stores; there
+        are no nests if `start` must stay.
         """
         nest = match_nest(outer) if is_counted(outer) else None
         if nest is None or not is_reduction(nest):
@@ -190,9 +193,9 @@ class _Promoter:
 
 
 def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
-    """The nest with the tile's share of its spatial loops and of its vector unrolled inside.
+    """The nest with the tile's part of its spatial loops, and of its vector, unrolled inside.
 
-    All outputs have the value `first` before, if there is one, instead of what is stored there.
+    Unless `first` is None, all outputs begin with the value `first` instead of their stored values.
     """
     outer, chain = [nest.axes[k] for k in tile.outer], [nest.axes[k] for k in tile.inside]
     factors = dict(zip((a.var for a in nest.axes), tile.factors, strict=True))
@@ -205,7 +208,7 @@ def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
     output = Var("output", value.dtype)
     value = _replace(value, BufferLoad(nest.buffer, (index,)), output)
     points, remaining = _points(nest, factors)
-    points.sort(key=len, reverse=True)  # the operand with most copies streams
+    points.sort(key=len, reverse=True)  # the longest dimension varies slowest: its operand streams
     data = pointer(f"{nest.buffer.name}.acc", nest.buffer.dtype, "local")
     count = math.prod(map(len, points))
     size = const(count * tile.parts * width)
@@ -269,7 +272,7 @@ def _build(nest: Nest, tile: Tile, registers: int, first: Expr | None) -> Stmt:
 
 
 def _rolled(chain: Sequence[Axis], steps: Sequence[Stmt], copies: int, registers: int) -> Stmt:
-    """The steps in the loops `chain`, of which the innermost are unrolled whole where few."""
+    """The steps in the loops `chain`; innermost loops of few copies are unrolled whole."""
     body: Stmt = seq(*steps)
     few = whole_loops([axis.extent for axis in chain], copies, registers)
     rolled = len(chain) - max(few, _choosing(chain, body, copies))
@@ -279,8 +282,11 @@ def _rolled(chain: Sequence[Axis], steps: Sequence[Stmt], copies: int, registers
 
 
 def _choosing(chain: Sequence[Axis], body: Stmt, copies: int) -> int:
-    """How many of the innermost loops choose among numbers, as those of a table: unrolled they are
-    known, and no step chooses. A convolution by tiles of 4 takes 0.88 of the time (Zen 4)."""
+    """The number of innermost loops whose variables choose among numbers, as in a table.
+
+    Unrolled, the chosen numbers are constants, and no step chooses. A convolution by tiles of 4
+    takes 0.88 of the time (Zen 4).
+    """
     variables: frozenset[Var] = frozenset()
     for e in exprs_with(body, bits_of(Select)):
         if isinstance(e, Select) and _are_numbers(e):
@@ -295,7 +301,7 @@ def _choosing(chain: Sequence[Axis], body: Stmt, copies: int) -> int:
 
 
 def _are_numbers(e: Expr) -> bool:
-    """Whether `e` is one of several numbers."""
+    """Whether `e` is a number or a choice among numbers."""
     if isinstance(e, Select):
         return _are_numbers(e.true_value) and _are_numbers(e.false_value)
     return isinstance(e, IntImm | FloatImm)
@@ -304,7 +310,7 @@ def _are_numbers(e: Expr) -> bool:
 def _around(
     chain: Sequence[Axis], last: Axis | None, body: Stmt, copies: int, registers: int
 ) -> Stmt:
-    """Loops around `body`; the `last` one runs some of its `copies` in each round."""
+    """The loops around `body`, of `copies` statements; the loop `last` is unrolled in part."""
     for axis in reversed(chain):
         body = _loop(axis.var, axis.extent, body)
         if axis is last:
@@ -320,8 +326,10 @@ def _in_window(
     points: Sequence[Sequence[Point]],
     steps: Sequence[Stmt],
 ) -> Iterator[Stmt]:
-    """All iterations of `axes` of `steps`, the statements of the tile's points, in the window's
-    order."""
+    """All iterations of `axes` of the statements `steps`, in the window's order.
+
+    `steps` has a statement for each point of the tile.
+    """
     shared = tile.problem.operands[window.shared]
     extents = [axis.extent for axis in axes]
     variables = [nest.axes[k].var for k in tile.tiled]
@@ -340,9 +348,9 @@ def _lanes(start: int, width: int) -> Expr:
 
 
 def _fold_lanes(tile: Buffer, fold: type[BinaryExpr], start: int, width: int) -> Iterator[Stmt]:
-    """The upper lanes folded onto the lower ones, a power of two, until the result is in the first.
+    """Fold the upper lanes onto the lower ones until the result is in the first lane.
 
-    Of nine lanes the last goes first, then halves.
+    The lower lanes are a power of two: of nine lanes the last one is folded first, then halves.
     """
     while width > 1:
         kept = 1 << (width - 1).bit_length() - 1
@@ -371,7 +379,7 @@ Point = tuple[Var, Expr]
 def _points(
     nest: Nest, factors: dict[Var, int]
 ) -> tuple[list[list[Point]], dict[Var, tuple[Var, int]]]:
-    """The values each tiled variable takes inside, and the loops that remain outside for them."""
+    """The values of each tiled variable inside the tile, and the loops that remain outside."""
     points: list[list[Point]] = []
     remaining: dict[Var, tuple[Var, int]] = {}
     for axis in nest.axes:

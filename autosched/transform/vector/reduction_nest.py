@@ -1,4 +1,4 @@
-"""Perfect nests of counted loops around one store: what vectors and register tiles are made of."""
+"""Perfect nests of counted loops around one store: the input of vectors and register tiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READS = bits_of(BufferLoad, Call, Let)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop of the nest. `stride` is how far it moves the store, 0 when it reduces."""
+    """A loop of the nest. `stride` is the distance that it moves the store by, 0 if it reduces."""
 
     var: Var
     extent: int
@@ -62,7 +62,7 @@ class Nest:
 
 
 def is_counted(loop: For) -> bool:
-    """True for a serial loop from 0 to a positive constant."""
+    """Whether the loop is serial, runs from 0 to a positive constant and has no annotations."""
     return (
         loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
         and isinstance(loop.extent, IntImm)
@@ -76,8 +76,8 @@ def is_counted(loop: For) -> bool:
 def match_nest(outer: For) -> Nest | None:
     """The perfect nest of counted loops around one store that `outer` starts, or None.
 
-    Iterations that move the store write different elements, contiguous in each vector; the value
-    reads the buffer it is stored to at the same place only.
+    Iterations that move the store write different elements, contiguous in each vector. The value
+    reads the buffer that it is stored to at the same index only.
     """
     loops = [outer]
     body = outer.body
@@ -112,9 +112,9 @@ def match_nest(outer: For) -> Nest | None:
 
 
 def output_reads(store: BufferStore) -> int | None:
-    """How often the value reads the element stored to; None when it reads others beside it.
+    """How often the value reads the stored element; None if it reads other elements of the buffer.
 
-    Also None when where it stores depends on what it stores, and when the value may have effects or
+    Also None if the index of the store loads from the buffer, and if the value may have effects or
     binds variables.
     """
     if any(e.buffer.data is store.buffer.data for index in store.indices for e in loads_in(index)):
@@ -138,7 +138,7 @@ def output_reads(store: BufferStore) -> int | None:
 
 
 def is_reduction(nest: Nest) -> bool:
-    """True when the nest updates its outputs more than once, lane by lane.
+    """Whether the nest updates its outputs more than once, lane by lane.
 
     It reads them through the buffer that it stores to: another view of the same memory would not
     see what is kept in registers.
@@ -154,9 +154,9 @@ def is_reduction(nest: Nest) -> bool:
 
 
 def folded_term(nest: Nest) -> Expr | None:
-    """`f` of a value `op(output, f)`, for the operations whose order can be changed.
+    """The term `f` of a value `op(output, f)`, if `op` may be reordered; else None.
 
-    No constant, of which nothing is left where it is the 0 of a sum.
+    A constant is no such term: nothing is left of it where it is the 0 of a sum.
     """
     value = nest.value
     if not isinstance(value, Add | Max | Min):

@@ -1,8 +1,8 @@
-"""What statements that take maxima or minima come to: of which elements each output is one.
+"""Find which elements each output of statements is the maximum or minimum of.
 
     Y[i] = 0;  for k in 2: Y[i] = max(Y[i], X[i + k])    ->    Y[i] = max{0, X[i], X[i + 1]}
 
-Order and repetition do not matter for either, so a set says all there is.
+Neither order nor repetition matters to an extreme, so that a set of elements describes it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ Fold = type[Max] | type[Min]
 
 
 class Extreme(NamedTuple):
-    """The largest, or the least, of `constants` and of the elements `offsets` of the source."""
+    """The largest or the least of `constants` and of the elements of the source at `offsets`."""
 
     constants: frozenset[FloatImm | IntImm]
     offsets: frozenset[int]
 
 
 class RowExtremes:
-    """What statements one after the other come to, as far as they are alike.
+    """The extremes that consecutive statements store, as long as the statements are alike.
 
-    All outputs are in `output`, all that is read is in `source`, and `fold` is what they take.
+    All outputs are in `output`, all loaded elements in `source`, and `fold` is Max or Min.
+    `outputs` has the extreme of each output, by its offset.
     """
 
     def __init__(self) -> None:
@@ -41,10 +42,10 @@ class RowExtremes:
         self._places: dict[tuple[Buffer, tuple[Expr, ...]], Place] = {}
 
     def take(self, s: Stmt) -> bool:
-        """Whether `s`, which has `outputs_of`, goes on with what was taken before.
+        """Add `s`, which has `outputs_of`, to the statements; return whether it is alike.
 
-        What it does is known then. `outputs` is a new dictionary: a copy of the row made before
-        stays as it is.
+        If it is not alike, nothing changes. `outputs` becomes a new dictionary: a copy of the row
+        made before stays as it is.
         """
         before = self.fold, self.source, self.output, self.outputs
         self.outputs = dict(self.outputs)
@@ -96,7 +97,7 @@ class RowExtremes:
     # -- values
 
     def _value(self, e: Expr) -> list[Extreme]:
-        """What each lane of `e` is."""
+        """The extreme in each lane of `e`."""
         match e:
             case FloatImm() | IntImm():
                 return [_constant(e)]
@@ -141,7 +142,7 @@ class RowExtremes:
         return True
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Elements, list[int]]:
-        """What an index moves over, and where each lane is in this iteration."""
+        """The elements that an index moves over, and the offset of each lane in this iteration."""
         place = self._places.get((buffer, indices))
         if place is None:
             place = self._places[buffer, indices] = place_of(buffer, indices, self._at)
@@ -153,7 +154,7 @@ _NO_CONSTANTS: frozenset[FloatImm | IntImm] = frozenset()
 
 
 def _constant(e: FloatImm | IntImm) -> Extreme:
-    """A constant, as the value that its type has for it."""
+    """The extreme of a constant, rounded to its type; UnlikeError for NaN and custom types."""
     if e.dtype.is_custom or e.value != e.value:
         raise UnlikeError
     if isinstance(e, FloatImm):

@@ -1,9 +1,9 @@
-"""Which elements a statement that may take maxima or minima stores, before anyone asks what.
+"""Find which elements a statement of maxima or minima stores, without computing their values.
 
     for i in 2: for k in 3: Y[i * 4:i * 4 + 4] = max(Y[i * 4:i * 4 + 4], X[i * 9 + k:i * 9 + k + 4])
 
-stores Y[0] to Y[7]. That costs little next to what is stored, and tells most statements apart from
-a part of a row.
+stores Y[0] to Y[7]. That costs little compared with computing what is stored, and rules out most
+statements that are not part of a row.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from autosched.tir.walk import free_vars
 from autosched.transform.vector.held_reduction import is_pragma
 
 MOST_LANES = 1 << 12
-"""Elements that the stores of one statement may make: the row of an image has a few hundred."""
+"""Most elements that the stores of one statement make: the row of an image has a few hundred."""
 
 
 class UnlikeError(Exception):
-    """A statement that does something else."""
+    """A statement does something else than take extremes of elements at constant distances."""
 
 
 class Elements(NamedTuple):
-    """Those of `buffer` at constant distances from the sum of `terms`, of type `dtype`."""
+    """Elements of `buffer` at constant distances from the sum of `terms`, of the type `dtype`."""
 
     buffer: Buffer
     terms: dict[Expr, int]
@@ -51,7 +51,11 @@ class Elements(NamedTuple):
 
 
 class Place(NamedTuple):
-    """`lanes` of the `elements`, `stride` apart; `factors` are how far loops inside move them."""
+    """The elements of one access.
+
+    They are `lanes` of `elements`, from `first` on and `stride` apart. `factors` has the distance
+    by which each loop inside moves them.
+    """
 
     elements: Elements
     first: int
@@ -61,7 +65,7 @@ class Place(NamedTuple):
 
 
 def place_of(buffer: Buffer, indices: tuple[Expr, ...], loops: Collection[Var]) -> Place:
-    """The elements at an index, inside `loops`; UnlikeError where distances are not constant."""
+    """The elements at an index inside `loops`; UnlikeError if their distances are not constant."""
     (index, *others) = indices
     stride, lanes, base = 0, 1, index
     if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
@@ -76,17 +80,20 @@ def place_of(buffer: Buffer, indices: tuple[Expr, ...], loops: Collection[Var]) 
 
 
 class Outputs(NamedTuple):
-    """The `places` of `elements` that a statement stores; None where it stores none outside."""
+    """The elements that a statement stores to, at the offsets `places` in `elements`.
+
+    `elements` is None if the statement stores to its own buffers alone.
+    """
 
     elements: Elements | None
     places: set[int]
 
 
 def outputs_of(s: Stmt) -> Outputs | None:
-    """What `s` stores beside buffers of its own.
+    """The elements that `s` stores to, except those of buffers that it allocates.
 
-    None where it computes anything but extremes, stores more than MOST_LANES elements, has other
-    loops than those from 0 to a constant, or stores to registers that outlive it.
+    None if `s` computes anything but extremes, stores more than MOST_LANES elements, has loops
+    other than from 0 to a constant, or stores to registers that outlive it.
     """
     if not 0 < _lanes_in(s) <= MOST_LANES:
         return None
@@ -105,8 +112,10 @@ def outputs_of(s: Stmt) -> Outputs | None:
 
 
 def _lanes_in(s: Stmt) -> int:
-    """Elements that the stores of `s` make; more than MOST_LANES where that is not known, or where
-    they are something else than extremes."""
+    """The number of elements that the stores of `s` make.
+
+    More than MOST_LANES if it is unknown, or if the stored values are not extremes.
+    """
     match s:
         case BufferStore(predicate=None) if _is_extreme(s.value):
             return s.value.dtype.lanes
@@ -125,7 +134,7 @@ def _lanes_in(s: Stmt) -> int:
 
 
 def _is_extreme(e: Expr) -> bool:
-    """Whether nothing but Max and Min makes `e` of constants and of what is loaded."""
+    """Whether `e` consists of Max and Min alone, over constants and loads."""
     while isinstance(e, Max | Min):
         if not _is_extreme(e.b):
             return False
@@ -136,7 +145,7 @@ def _is_extreme(e: Expr) -> bool:
 def _outer_stores(
     s: Stmt, loops: dict[Var, int], own: set[Var]
 ) -> Iterator[tuple[BufferStore, dict[Var, int]]]:
-    """The stores of `s` to buffers that are not its own, each with its loops and their extents."""
+    """The stores of `s` to buffers that it does not allocate, with their loops and extents."""
     match s:
         case BufferStore():
             data = s.buffer.data
@@ -160,7 +169,7 @@ def _outer_stores(
 
 
 def _places(place: Place, loops: dict[Var, int]) -> list[int]:
-    """All that a place in `loops` comes to, while these run."""
+    """All offsets that a place takes while its `loops` run."""
     found = [place.first + k * place.stride for k in range(place.lanes)]
     for var, factor in place.factors:
         found = [at + k * factor for k in range(loops[var]) for at in found]

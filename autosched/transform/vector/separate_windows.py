@@ -1,4 +1,4 @@
-"""SeparateWindows: maxima over windows that overlap are taken down the columns first.
+"""SeparateWindows: maxima over windows that overlap are taken down each column first.
 
 before:
     def main(X: Buffer((35,), float32), Y: Buffer((8,), float32)):
@@ -22,15 +22,15 @@ after:
         Y[0:8] = Y.acc[0:8]
 
 A window of three by three with a stride of 2 takes nine vectors of every second element for each
-vector of outputs, two loads and a shuffle each. Here each column is read once, in whole vectors,
-and stays in registers: three shuffles choose from their maxima. Maxima and minima do not depend on
-their order; sums of floats do, and stay.
+vector of outputs, with two loads and a shuffle each. Here each column is read once, in whole
+vectors, and stays in registers; three shuffles choose from the maxima of the columns. Maxima and
+minima do not depend on their order. Sums of floats do, and stay as they are.
 
-Where the registers are too few for all the columns of a row, each accumulator is done with before
-the next, and a vector of columns is computed right before the first that uses it.
+If the columns of a row do not all fit the registers, the accumulators are finished one after the
+other, and a vector of columns is computed right before the first accumulator that uses it.
 
-Where all rows of an argument begin at a whole vector, columns are read from a whole vector on, some
-of them for nothing: a vector that crosses the end of a cache line is read in two parts.
+If all rows of an argument begin at a whole vector, columns are read from a whole vector on, even if
+some of them are not used: a vector that crosses the end of a cache line is read in two parts.
 """
 
 from __future__ import annotations
@@ -64,22 +64,25 @@ from autosched.transform.vector.window_groups import (
 )
 
 SPARE = 4
-"""Registers for neither accumulators nor columns."""
+"""Registers for values other than accumulators and columns."""
 
 MOST_BYTES_IN_TURN = 32
-"""Vector registers of accumulators that are done with one after the other, where all columns do not
-fit: with 64 bytes, which come with twice the registers, it was not measured."""
+"""Widest vector registers with which accumulators are finished one after the other.
+
+That is done where not all columns fit. It was not measured with 64 bytes, which come with twice the
+registers.
+"""
 
 
 @dataclass(frozen=True)
 class SeparateWindows(FunctionPass):
     """Takes maxima and minima that are accumulated in registers over rows first, then over columns.
 
-    Each accumulator is compared with vectors of elements that are a constant apart: several that
-    begin next to each other, at the same places of several rows. The columns that neighbouring
-    accumulators use, or those of one of them, fit the registers of `vector_bytes` beside these.
-    `registers` is 0 for as many as that width usually has. Functions whose arguments may overlap
-    stay as they are.
+    Each accumulator is compared with vectors whose elements are a constant apart. Several of these
+    vectors begin next to each other, at the same places of several rows. The columns that
+    neighbouring accumulators use, or at least the columns that one of them uses, fit the registers
+    of `vector_bytes` beside the accumulators. `registers` is 0 for the usual number at that width.
+    Functions whose arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -105,7 +108,7 @@ def _separated(s: Stmt, core: Core, arguments: frozenset[Var]) -> Stmt:
 
 
 def _in_registers(allocate: Allocate, core: Core, arguments: frozenset[Var]) -> Stmt | None:
-    """The accumulators with their windows apart; None where what they are compared with is none."""
+    """The accumulators with their windows separated; None if they have no such windows."""
     own, size = allocate.buffer_var, allocate.extents[0]
     pragmas: list[AttrStmt] = []
     s = allocate.body
@@ -142,7 +145,7 @@ def _in_registers(allocate: Allocate, core: Core, arguments: frozenset[Var]) -> 
 
 
 def _group(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
-    """The extremes of the columns that the group uses, and of these for each accumulator."""
+    """The extremes of the columns that the group uses, then those of each accumulator."""
     starts, width = group.starts(vector), min(vector, group.columns)
     for number in range(len(starts)):
         yield _extremes(columns, group, starts, width, number)
@@ -151,7 +154,7 @@ def _group(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
 
 
 def _group_in_turn(columns: Buffer, group: WindowGroup, vector: int) -> Iterator[Stmt]:
-    """The same, one accumulator after the other, with the columns that none before has used."""
+    """As `_group`, but one accumulator after the other, each behind the columns it needs first."""
     starts, width = group.starts(vector), min(vector, group.columns)
     done = 0
     for window in group.windows:
@@ -165,7 +168,7 @@ def _group_in_turn(columns: Buffer, group: WindowGroup, vector: int) -> Iterator
 def _extremes(
     columns: Buffer, group: WindowGroup, starts: Sequence[int], width: int, number: int
 ) -> Stmt:
-    """One vector of columns: the extremes over the rows."""
+    """The store of one vector of columns: their extremes over the rows."""
     head = group.windows[0]
     rows: list[Expr] = []
     for row in head.rows:
@@ -181,9 +184,9 @@ def _slot(columns: Buffer, width: int, number: int) -> BufferLoad:
 def _extreme_of_taps(
     columns: Buffer, group: WindowGroup, window: Window, starts: Sequence[int], width: int
 ) -> Stmt:
-    """What the window's accumulator becomes: the extreme of it and of every tap.
+    """The store to the window's accumulator: the extreme of it and of every tap.
 
-    A tap is the column that each lane's window has at one place.
+    A tap is the column at one place of the windows, in each lane.
     """
     loads = [_slot(columns, width, number) for number in range(len(starts))]
     value: Expr = BufferLoad(window.store.buffer, window.store.indices)

@@ -1,6 +1,6 @@
-"""SplitOddVectors: vectors that LLVM does not split well are cut.
+"""SplitOddVectors: vectors that LLVM does not split well are cut into registers or loops.
 
-Those of several registers whose lanes are no power of two become one for each:
+A vector of several registers whose lanes are no power of two becomes one vector for each register:
 
 before:
     def main(A: Buffer((24,), float32), B: Buffer((24,), float32)):
@@ -11,9 +11,9 @@ after SplitOddVectors{vector_bytes=32}:
         B[8:16] = A[8:16] + broadcast(1.0, 8)
         B[16:24] = A[16:24] + broadcast(1.0, 8)
 
-What LLVM carries from one block to the next, as sums from round to round of a loop, is one register
-for each lane where such a vector is no single register: a product with 48 lanes took 20 to 40 times
-as long (AVX-512). It splits powers of two itself. Those of many lanes become loops:
+If such a vector is carried from one basic block to the next, as a sum is from round to round of a
+loop, LLVM takes one register for each lane: a product with 48 lanes took 20 to 40 times as long
+(AVX-512). LLVM splits powers of two itself. A vector of many lanes becomes a loop:
 
 before:
     def main(A: Buffer((20,), float32), B: Buffer((20,), float32)):
@@ -25,7 +25,7 @@ after SplitOddVectors{most_lanes=8}:
         B[16:20] = A[16:20] + broadcast(1.0, 4)
 
 The time that LLVM takes for a vector grows with the square of its lanes: for an exponential of 512
-it is 0.3 s, of 4,096 84 s.
+lanes it is 0.3 s, of 4,096 lanes 84 s.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ from autosched.transform.vector.lanes import lane_slice
 
 @dataclass(frozen=True)
 class SplitOddVectors(FunctionPass):
-    """Cuts stores into registers of `vector_bytes` of the widest type in them; the last is a rest.
+    """Cuts stores so that vectors of their widest type fit registers of `vector_bytes`.
 
-    Those of over `most_lanes` are cut into vectors of so many first; as many sums of float32 fill
-    the registers of AVX-512, so that the steps of a reduction over rows of them need no memory.
-    What does more than work lane by lane stays whole, what loads other elements of the memory that
-    it stores to, and all of a function whose arguments may overlap.
+    The last piece is a remainder. Stores of more than `most_lanes` lanes are first cut into vectors
+    of that many lanes. As many sums of float32 fill the registers of AVX-512, so that the steps of
+    a reduction over rows of them need no memory. A store stays whole if its value does more than
+    work lane by lane, or loads other elements of the memory that it stores to. Functions whose
+    arguments may overlap stay as they are.
     """
 
     vector_bytes: int = 64
@@ -102,13 +103,13 @@ class SplitOddVectors(FunctionPass):
 
 
 def _widest(e: Expr) -> int:
-    """Bytes of the widest element that is computed or loaded; indices are addresses."""
+    """The bytes of the widest element that is computed or loaded; indices do not count."""
     children = () if isinstance(e, BufferLoad) else e.children()
     return max([e.dtype.element.bytes, *(_widest(c) for c in children if c.dtype.lanes > 1)])
 
 
 def _piece(s: BufferStore, start: Expr | int, lanes: int) -> BufferStore | None:
-    """The store of some lanes."""
+    """The store of `lanes` lanes from `start` on; None if it cannot be sliced."""
     parts: list[Expr] = []
     for e in (s.value, *s.indices, *(() if s.predicate is None else (s.predicate,))):
         part = lane_slice(e, start, lanes)

@@ -1,4 +1,4 @@
-"""StartInBranches: first values are stored in the branches of a condition, not before it.
+"""StartInBranches: initial values are stored in the branches of a condition, not before it.
 
 before:
     def main(X: Buffer((64,), float32), Y: Buffer((8,), float32), n: int32):
@@ -23,8 +23,9 @@ after:
                 Y[i_1] = 0.0
             Y[0] = X[n]
 
-Tiles of a convolution that is not padded in memory differ at the border of the image. In the branch
-of those inside, PromoteAccumulators begins with the value in registers, and it is stored no more.
+Tiles of a convolution whose input is not padded in memory differ at the border of the image. In the
+branch of the inner tiles, PromoteAccumulators begins with the initial value in registers, and it is
+no longer stored.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _reads = mentions(BufferLoad)
 
 @dataclass(frozen=True)
 class StartInBranches(FunctionPass):
-    """Moves the store of a reduction's first values into all branches of the condition behind it.
+    """Moves the store of a reduction's initial values into all branches of the condition behind it.
 
-    At least one of them begins with the reduction, and no condition reads memory. In the rows
-    of `autosched-1` the start is that of the nests inside.
+    At least one branch begins with the reduction, and no condition reads memory. In the rows of the
+    feature set `autosched-1` the initialisation belongs to the nests inside the branches.
     """
 
     name: ClassVar[str] = "StartInBranches"
@@ -71,7 +72,7 @@ def _moved(s: Stmt) -> Stmt:
 
 
 def _parts(parts: Sequence[Stmt]) -> Iterator[Stmt]:
-    """The statements; what a condition takes in no longer stands before it."""
+    """The statements; an initialisation that a condition takes in no longer stands before it."""
     before: Stmt | None = None
     for part in parts:
         pushed = None if before is None else _pushed(before, part)
@@ -83,7 +84,7 @@ def _parts(parts: Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def _pushed(start: Stmt, s: Stmt) -> Stmt | None:
-    """The condition `s` with the start in its branches; None where that would be of no use."""
+    """The condition `s` with `start` in its branches; None if no branch can use it there."""
     if not isinstance(s, IfThenElse) or _reads(s.condition) or has_side_effect(s.condition):
         return None
     branches = [s.then_case, *([] if s.else_case is None else [s.else_case])]
@@ -98,7 +99,10 @@ def _pushed(start: Stmt, s: Stmt) -> Stmt | None:
 
 
 def _taken(start: Stmt, branch: Stmt) -> Stmt | None:
-    """A branch behind the start, if it begins with the reduction or a condition that takes it."""
+    """`branch` behind `start`, if it begins with the reduction or a condition that takes `start`.
+
+    None if it begins with anything else.
+    """
     first, *rest = branch.stmts if isinstance(branch, SeqStmt) else (branch,)
     if isinstance(first, For):
         nest = match_nest(first) if is_counted(first) else None

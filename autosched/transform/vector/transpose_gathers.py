@@ -1,4 +1,4 @@
-"""TransposeGathers: what a loop reads across rows is loaded along them and transposed in registers.
+"""TransposeGathers: gathers across rows become loads along the rows, transposed in registers.
 
 before:
     def main(A: Buffer((32,), float32), B: Buffer((32,), float32)):
@@ -26,7 +26,7 @@ after:
 
 Vectors are made of blocks of 16 bytes, one from each row, because shuffles within such blocks take
 one instruction of AVX and of AVX-512 (unpck). A vector of 16 floats takes four loads, three of
-which also insert, and two shuffles; a gather loads each of its lanes by itself.
+which also insert, and two shuffles. A gather loads each of its lanes separately.
 """
 
 from __future__ import annotations
@@ -57,19 +57,18 @@ from autosched.transform.framework.passes import FunctionPass
 from autosched.transform.vector.reduction_nest import Nest, is_counted, match_nest, output_reads
 
 BLOCK = 16
-"""Bytes within which shuffles take one instruction."""
+"""Bytes of a block: shuffles within a block take one instruction."""
 
 LEAST_PARALLEL = 16
-"""Iterations that a parallel loop keeps at least, so that all threads have some."""
+"""Fewest iterations that a parallel loop keeps, so that all threads have some."""
 
 
 @dataclass(frozen=True)
 class TransposeGathers(FunctionPass):
-    """Vectors of elements that lie apart, of neighbouring iterations of a loop, are loaded along
-    that loop and transposed.
+    """Loads what neighbouring iterations gather along the loop instead, and transposes it.
 
-    Loops stay that read what they write, or under a condition. So do functions whose arguments may
-    overlap.
+    A gather is a load of a vector whose elements lie apart. Loops that read what they write, or
+    that read under a condition, stay as they are. So do functions whose arguments may overlap.
     """
 
     name: ClassVar[str] = "TransposeGathers"
@@ -86,7 +85,7 @@ def _stmt(s: Stmt) -> Stmt:
 
 
 def _transposed(outer: For) -> Stmt | None:
-    """The nest that `outer` starts without its gathers; None where it has none to transpose."""
+    """The nest that `outer` starts, without its gathers; None if it has none to transpose."""
     if not (is_counted(outer) or (outer.kind is ForKind.PARALLEL and _is_whole(outer))):
         return None
     nest = match_nest(outer)
@@ -101,12 +100,12 @@ def _transposed(outer: For) -> Stmt | None:
 
 
 def _is_whole(loop: For) -> bool:
-    """Whether the loop runs from 0 to a constant, and is nothing but a loop."""
+    """Whether the loop runs from 0 to a constant and has no annotations."""
     return isinstance(loop.extent, IntImm) and loop.min == IntImm(0) and not loop.annotations
 
 
 def _loops(outer: For, count: int) -> Iterator[For]:
-    """The loops of a perfect nest."""
+    """The `count` loops of a perfect nest, outermost first."""
     loop: Stmt = outer
     for _ in range(count):
         assert isinstance(loop, For), "the nest has as many loops as it has axes"
@@ -115,7 +114,7 @@ def _loops(outer: For, count: int) -> Iterator[For]:
 
 
 def _gathers(e: Expr) -> Iterator[BufferLoad]:
-    """The loads of lanes that lie apart which `e` makes in any case."""
+    """The unconditional loads in `e` of vectors whose elements lie apart."""
     match e:
         case BufferLoad(buffer, (Ramp(_, IntImm(stride), lanes),), None):
             near = 0 < stride <= MOST_DEALT or stride == -1
@@ -129,12 +128,12 @@ def _gathers(e: Expr) -> Iterator[BufferLoad]:
 
 
 def _count(element: int) -> int:
-    """Elements in a block; 1 for those whose blocks are not transposed here."""
+    """The number of elements in a block; 1 for types whose blocks are not transposed."""
     return BLOCK // element if element in (4, 8) else 1
 
 
 def _runs_along(load: BufferLoad, var: Var) -> bool:
-    """Whether the next iteration of the loop reads the neighbours."""
+    """Whether the next iteration of the loop over `var` reads the neighbouring elements."""
     (index,) = load.indices
     assert isinstance(index, Ramp)
     _, terms = linear(index.base)
@@ -149,7 +148,10 @@ def _mentions(e: Expr, var: Var) -> bool:
 
 
 def _by_blocks(nest: Nest, loops: Sequence[For], along: For) -> Stmt | None:
-    """The nest whose loop `along` takes as many iterations at once as a block has elements."""
+    """The nest with one iteration of `along` for as many iterations as a block has elements.
+
+    None if the loop is too short for that.
+    """
     var = along.loop_var
     loads = [load for load in dict.fromkeys(_gathers(nest.value)) if _runs_along(load, var)]
     step = min(_count(load.buffer.dtype.bytes) for load in loads)
@@ -179,7 +181,7 @@ def _by_blocks(nest: Nest, loops: Sequence[For], along: For) -> Stmt | None:
 
 
 def _around(loops: Sequence[For], body: Stmt, along: For, var: Var, extent: int) -> Stmt:
-    """The loops around `body`, with `var` and `extent` for `along`'s."""
+    """The loops around `body`; the loop `along` gets the variable `var` and the extent `extent`."""
     for loop in reversed(loops):
         if loop is along:
             body = loop.with_(loop_var=var, extent=const(extent, var.dtype), body=body)
@@ -189,7 +191,7 @@ def _around(loops: Sequence[For], body: Stmt, along: For, var: Var, extent: int)
 
 
 def _rest(nest: Nest, loops: Sequence[For], along: For, done: int) -> Stmt:
-    """The last iterations of the loop `along`, from `done` on, with variables of their own."""
+    """The iterations of the loop `along` from `done` on, with new variables for all loops."""
     fresh = {
         loop.loop_var: Var(f"{loop.loop_var.name}.tail", loop.loop_var.dtype) for loop in loops
     }
@@ -206,7 +208,7 @@ def _rest(nest: Nest, loops: Sequence[For], along: For, done: int) -> Stmt:
 
 
 def _columns(load: Expr, count: int, bound: list[tuple[Var, Expr]]) -> list[Expr]:
-    """What `load` and the next `count` - 1 gathers read, made of what is added to `bound`."""
+    """The vectors of `load` and the next `count` - 1 gathers, of variables added to `bound`."""
     assert isinstance(load, BufferLoad)
     (index,) = load.indices
     assert isinstance(index, Ramp) and isinstance(index.stride, IntImm)
@@ -239,7 +241,7 @@ def _columns(load: Expr, count: int, bound: list[tuple[Var, Expr]]) -> list[Expr
 
 
 def _joined(vectors: Sequence[Expr]) -> Expr:
-    """The vectors, a power of two of one type, one after the other."""
+    """The vectors, of one type and a power of two of them, one after the other in one vector."""
     while len(vectors) > 1:
         order = range(2 * vectors[0].dtype.lanes)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
@@ -252,7 +254,7 @@ def _shuffled(x: Expr, y: Expr, order: Sequence[int]) -> Expr:
 
 
 def _interleaved(count: int, parts: int, group: int, half: int) -> list[int]:
-    """Groups of lanes of two vectors by turns, from one half of each of their `parts` blocks."""
+    """The order in which groups of lanes of two vectors alternate, from one half of each block."""
     lanes = count * parts
     return [
         vector * lanes + block * count + start + k

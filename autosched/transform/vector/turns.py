@@ -1,11 +1,11 @@
-"""Steps of a reduction that take turns at several partial results.
+"""Distribute the steps of a reduction over several partial results, in turn.
 
     for k in 62: acc = acc + A[k]   ->   for k in 15:
                                              acc0 = acc0 + A[k*4]; acc1 = acc1 + A[k*4 + 1]
                                              acc2 = acc2 + A[k*4 + 2]; acc3 = acc3 + A[k*4 + 3]
                                          acc0 = acc0 + A[60]; acc1 = acc1 + A[61]
 
-A step need not wait for the one before, which takes a core some cycles.
+A step thus need not wait for the previous one, which takes a core some cycles.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from autosched.transform.vector.reduction_nest import Axis
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Steps of a reduction that take turns at `parts` partial results, along the longest of its
-    loops, the one of `var`; `rest` steps are left over. `chain` are the loops of whole turns."""
+    """Steps of a reduction that go to `parts` partial results in turn.
+
+    They do so along the longest loop of the reduction, the loop over `var`. `chain` has the loops
+    with the number of whole turns for its extent. `done` of its steps are in whole turns, and
+    `rest` steps are left over.
+    """
 
     chain: tuple[Axis, ...]
     parts: int = 1
@@ -41,7 +45,7 @@ class Turns:
         return cls(loops, parts, longest.var, rounds * parts, rest)
 
     def turn(self, e: Expr, part: int) -> Expr:
-        """`e` at the step of `part` in the turn that the loops are at."""
+        """`e` at the step for partial result `part` in the turn that the loops are at."""
         if self.var is None:
             return e
         dtype = self.var.dtype
@@ -49,6 +53,6 @@ class Turns:
         return substitute(e, {self.var: at})
 
     def last(self, e: Expr, part: int) -> Expr:
-        """`e` at the step of `part` that is left over."""
+        """`e` at the left-over step for partial result `part`."""
         assert self.var is not None
         return substitute(e, {self.var: const(self.done + part, self.var.dtype)})

@@ -1,4 +1,4 @@
-"""Expressions over all the lanes of a vectorized loop at once."""
+"""Rewrite scalar expressions into vectors over all the lanes of a vectorized loop."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class NotVectorisableError(Exception):
 class LaneExprs:
     """Rewrites scalar expressions over `var` into vectors of `lanes` values, var = 0, 1, ... .
 
-    An expression that is the same in every lane stays scalar. With `masked`, the arms of an
-    if_then_else whose condition differs between lanes are both computed, their loads under the
-    condition; without, such an expression is not vectorisable. `quotients` are told apart: one that
-    all lanes have in common is scalar.
+    An expression that is the same in every lane stays scalar. With `masked`, both arms of an
+    if_then_else whose condition differs between lanes are computed, their loads under the
+    condition; without `masked`, such an expression is not vectorisable. With `quotients`, a
+    quotient that is the same in all lanes is scalar.
     """
 
     def __init__(self, var: Var, lanes: int, masked: bool, quotients: bool = True) -> None:
@@ -61,7 +61,7 @@ class LaneExprs:
         self._memo: dict[Expr, Expr] = {}
 
     def bind(self, var: Var) -> Var:
-        """The vector variable that stands for `var`, which differs between lanes."""
+        """Make the vector variable that stands for `var`, which differs between lanes."""
         self._varying.add(var)
         self.lets[var] = Var(var.name, var.dtype.with_lanes(self.lanes))
         return self.lets[var]
@@ -88,7 +88,7 @@ class LaneExprs:
         return done
 
     def broadcast(self, e: Expr) -> Expr:
-        """`e` with a value for every lane."""
+        """`e` as a vector of all lanes; a scalar has the same value in each."""
         if e.dtype.lanes == self.lanes:
             return e
         if e.dtype.lanes != 1:
@@ -132,10 +132,10 @@ class LaneExprs:
     def _check_divisor(self, b: Expr) -> None:
         value = b.value if isinstance(b, Broadcast) else b
         if self.mask is not None and not isinstance(value, IntImm):
-            raise NotVectorisableError  # a lane that is off might divide by zero
+            raise NotVectorisableError  # a masked lane might divide by zero
 
     def _one_quotient(self, a: Expr, b: Expr) -> Expr | None:
-        """`a // b` when alignment shows that it is one scalar for all lanes."""
+        """`a // b` if alignment proves that it is the same in all lanes; else None."""
         if not self.quotients:
             return None
         if not (isinstance(a, Ramp) and isinstance(b, IntImm) and isinstance(a.stride, IntImm)):
@@ -236,7 +236,7 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
-    """The parts of a vectorised condition that are one for all lanes, and the others."""
+    """The scalar conjuncts of a vectorised condition, and the others; None for none."""
     scalar: Expr | None = None
     vector: Expr | None = None
     for part in conjuncts(condition):
@@ -248,8 +248,10 @@ def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
 
 
 def unsafe_loads(e: Expr, lane: Var, condition: Expr) -> bool:
-    """True when `e` reads one element for all lanes that only `condition` may keep in bounds, or
-    one that is in none: then `condition` never holds."""
+    """Whether `e` loads one element for all lanes that only `condition` may keep in bounds.
+
+    True as well for an element that is out of bounds anyway: then `condition` never holds.
+    """
     variables = free_vars(condition)
     for node in pre_order(e):
         if isinstance(node, BufferLoad) and lane not in free_vars(node):
@@ -268,7 +270,7 @@ def _is_outside(load: BufferLoad) -> bool:
 
 
 def _alignment(e: Expr) -> tuple[int, int]:
-    """(c, r) such that e = c * n + r for some integer n; c = 0 for constants."""
+    """The pair (c, r) with e = c * n + r for some integer n; c is 0 for constants."""
     if isinstance(e, IntImm):
         return 0, e.value
     if isinstance(e, Add | Sub):

@@ -34,12 +34,11 @@ from autosched.transform.vector.reduction_nest import Nest, is_counted, match_ne
 
 @dataclass(frozen=True)
 class VectorizeInnermost(FunctionPass):
-    """Vectors of up to `vector_bytes` where a perfect nest stores consecutive elements.
+    """Makes vectors of up to `vector_bytes` where a perfect nest stores consecutive elements.
 
-    Nests of scalars and of vectors too short for the registers are widened; what is left over at
-    the end of a loop gets a shorter vector of its own. The schedule's own loop order stays, and so
-    do functions whose arguments may overlap. `registers` is 0 for as many as that width usually
-    has.
+    Nests of scalars and of vectors too short for the registers are widened. The remainder at the
+    end of a loop gets a shorter vector. The schedule's own loop order stays. Functions whose
+    arguments may overlap stay as they are. `registers` is 0 for the usual number at that width.
     """
 
     vector_bytes: int = 64
@@ -61,7 +60,7 @@ class VectorizeInnermost(FunctionPass):
 
 
 class _Vectorizer:
-    """One walk; `planned` grows with every nest that it takes."""
+    """One walk that adds every nest that it plans to `planned`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -93,10 +92,10 @@ class _Vectorizer:
 
 
 def _unrolled(outer: For, nest: Nest) -> set[Var]:
-    """The loops that stay unrolled: those of a schedule that unrolls what reads registers.
+    """The loops that stay unrolled: unrolled loops of a schedule, if the value reads registers.
 
-    Where an index into local memory is no constant, LLVM keeps that in memory: the sums of a matrix
-    product, which a result of 16 bits is made of, were stored after each step.
+    LLVM keeps local memory in memory if an index into it is not constant: the sums of a matrix
+    product with a result of 16 bits were stored after each step.
     """
     if all(load.buffer.data.scope != "local" for load in loads_in(nest.value)):
         return set()

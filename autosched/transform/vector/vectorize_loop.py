@@ -97,8 +97,9 @@ class VectorizeLoop(FunctionPass):
                     if likely(i * 4 + j.s < 10):
                         B[i * 4 + j.s] = A[i * 4 + j.s]
 
-    A quotient that is the same in all lanes is one number. It is a vector of them `as_ansor`, which
-    finds no more vectors than Ansor does where it holds candidates against the limits of a GPU:
+    A quotient that is the same in all lanes is a scalar. With `as_ansor` it is a vector, so that
+    the pass finds no more vectors than Ansor does where Ansor checks candidates against the limits
+    of a GPU:
 
     before:
         def main(A: Buffer((64,), float32), B: Buffer((64,), float32), n: int32):
@@ -118,11 +119,11 @@ class VectorizeLoop(FunctionPass):
                     if likely((i * 4 + j.s) // 16 < n):
                         B[i * 4 + j.s] = A[i * 4 + j.s]
 
-    With `enable` off, or `tir.disable_vectorize` set, such loops become serial. Raises
+    With `enable` off, or `tir.disable_vectorize` set, vectorized loops become serial. Raises
     ScheduleError for a vectorized loop that does not start at 0 or whose extent is not a positive
-    constant. With `lenient` one whose extent is no constant becomes serial: candidates have such
-    loops (means that are read by row and by column, computed at a tile; the padded input of a
-    convolution whose tile straddles groups), which Ansor fails to build.
+    constant. With `lenient`, a loop whose extent is not constant becomes serial instead. Candidates
+    have such loops (means that are read by row and by column, computed at a tile; the padded input
+    of a convolution whose tile straddles groups), which Ansor fails to build.
     """
 
     name: ClassVar[str] = "VectorizeLoop"
@@ -163,10 +164,11 @@ class VectorizeLoop(FunctionPass):
 
 
 def carries_memory(loop: For) -> bool:
-    """True when an iteration of `loop` reads what it or an earlier one has left for all lanes.
+    """Whether an iteration of `loop` reads what it or an earlier one has left for all lanes.
 
-    That is a place that no lane has for itself, stored to with a value that depends on the lane or
-    on memory that the loop writes, and read in the loop. Memory allocated inside is each lane's.
+    That is an element that all lanes share, stored to with a value that depends on the lane or on
+    memory that the loop writes, and read in the loop. Memory allocated in the loop is private to
+    each lane.
     """
     varying = {loop.loop_var}
     own: set[Var] = set()
@@ -203,7 +205,7 @@ def _with_kind(loop: For, kind: ForKind, body: Stmt) -> For:
 
 
 def _serial_inside(s: Stmt) -> Stmt:
-    """`s` with vectorized loops made serial: one vector loop inside another is left alone."""
+    """`s` with vectorized loops made serial, because they are inside a vectorized loop."""
     if isinstance(s, For) and s.kind is ForKind.VECTORIZED:
         _log.warning("VectorizeLoop: %s is inside a vectorized loop; made serial", s.loop_var.name)
         return _with_kind(s, ForKind.SERIAL, _serial_inside(s.body))
@@ -211,7 +213,7 @@ def _serial_inside(s: Stmt) -> Stmt:
 
 
 class _Vectorizer:
-    """Statements of one vectorized loop."""
+    """Rewrites the statements of one vectorized loop."""
 
     def __init__(self, lanes: LaneExprs) -> None:
         self._expr = lanes
@@ -230,7 +232,7 @@ class _Vectorizer:
             return self._scalarise(s)
 
     def _same(self, e: Expr) -> Expr:
-        """An expression that must be one for all lanes."""
+        """`e`, which must be the same in all lanes; else raises NotVectorisableError."""
         new = self._expr(e)
         if new.dtype.lanes != e.dtype.lanes:
             raise NotVectorisableError
@@ -298,7 +300,7 @@ class _Vectorizer:
         return new if scalar is None else IfThenElse(scalar, new)
 
     def _under(self, mask: Expr, body: Stmt) -> Stmt:
-        """`body` in the lanes where `mask` holds."""
+        """`body` rewritten for the lanes where `mask` holds."""
         guard: Expr | None = None
         for inner in stmts(body):
             if not isinstance(inner, BufferStore | SeqStmt | For | IfThenElse):
@@ -358,7 +360,7 @@ _RULES: dict[type[Stmt], Callable[[_Vectorizer, Any], Stmt]] = {
 
 
 def _first_lane(mask: Expr) -> Expr | None:
-    """The mask in lane 0, when no other lane can hold where lane 0 does not; else None."""
+    """The mask of lane 0, if it holds whenever the mask of another lane does; else None."""
     result: Expr | None = None
     for part in conjuncts(mask):
         if isinstance(part, LT | LE):

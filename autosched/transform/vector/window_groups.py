@@ -1,4 +1,4 @@
-"""Windows that accumulators are compared with: rows of neighbouring elements, and whose overlap."""
+"""Windows of maxima and minima: rows of neighbouring elements, grouped where they overlap."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from autosched.tir.walk import free_vars, substitute
 from autosched.transform.vector.held_reduction import nest_of
 
 MOST_STEPS = 64
-"""Elements of a window: larger ones stay as they are."""
+"""Most elements of a window; larger windows stay as they are."""
 
 LEAST_BYTES = 4
-"""Shuffles of shorter elements take several instructions."""
+"""Fewest bytes of an element: shuffles of shorter elements take several instructions."""
 
 
 class Step(NamedTuple):
-    """`store` compares an accumulator with what is loaded, at `offset` from the terms of `base`."""
+    """One maximum or minimum of an accumulator and a loaded vector.
+
+    `store` updates the accumulator by `fold` with `load`. The load begins at the sum of `terms`,
+    which are the terms of `base`, plus the constant `offset`.
+    """
 
     store: BufferStore
     fold: type[Max] | type[Min]
@@ -33,7 +37,7 @@ class Step(NamedTuple):
 
 
 def steps_of(s: Stmt, own: Var) -> list[Step]:
-    """All steps of a statement and its loops; none when it does something else, or too many."""
+    """The steps of a statement, its loops unrolled; none if it does more, or has too many steps."""
     loops, stores = nest_of(s)
     variables = [loop.loop_var for loop in loops]
     extents = [_extent(loop) for loop in loops]
@@ -56,7 +60,7 @@ def steps_of(s: Stmt, own: Var) -> list[Step]:
 
 
 def _extent(loop: For) -> int:
-    """The iterations of a loop from 0 to a constant, 0 for others."""
+    """The number of iterations of a loop from 0 to a constant; 0 for other loops."""
     plain = isinstance(loop.min, IntImm) and loop.min.value == 0
     return loop.extent.value if plain and isinstance(loop.extent, IntImm) else 0
 
@@ -79,8 +83,13 @@ def _step(s: BufferStore, own: Var) -> Step | None:
 
 
 class Window(NamedTuple):
-    """The accumulator of `store` is compared with `width` vectors that begin at `first` and next to
-    it, and with the same in the rows that are `rows` further."""
+    """The elements that one accumulator is compared with.
+
+    `store` compares its accumulator, by `fold`, with `width` vectors, which begin at `first` and at
+    the elements next to it, and with the same vectors in every row. `rows` has the distance of each
+    row from the first one. `stride` is the distance between the lanes of a vector. `load` is one of
+    the loads, and `base` the sum of the terms that all loads have in common.
+    """
 
     store: BufferStore
     fold: type[Max] | type[Min]
@@ -93,12 +102,12 @@ class Window(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The columns from the first to the last."""
+        """The number of columns from the first to the last."""
         return (self.store.value.dtype.lanes - 1) * self.stride + self.width
 
 
 def windows_of(steps: Sequence[Step]) -> list[Window] | None:
-    """What the steps make up, for each accumulator; None where that is not separable windows."""
+    """The window of each accumulator; None if the steps do not form separable windows."""
     head = steps[0]
     offsets: dict[tuple[Expr, ...], list[int]] = {}
     by_place: dict[tuple[Expr, ...], Step] = {}
@@ -133,8 +142,10 @@ def _ramp(load: BufferLoad) -> Ramp:
 
 
 def rectangle(offsets: Iterable[int]) -> tuple[list[int], int]:
-    """The first offset of each row, and how many follow one another in each of them; no rows when
-    they are not alike."""
+    """The first offset of each row, and the length of the rows.
+
+    A row is a run of consecutive offsets. There are no rows if their lengths differ.
+    """
     known = set(offsets)
     rows = sorted(k for k in known if k - 1 not in known)
     width = len(known) // len(rows)
@@ -150,19 +161,19 @@ class WindowGroup(NamedTuple):
     columns: int
 
     def starts(self, vector: int) -> list[int]:
-        """Where the vectors begin that the columns are read in."""
+        """Where the vectors begin that the columns are read in, counted from the first column."""
         return vector_starts(self.columns, vector)
 
 
 def vector_starts(count: int, vector: int) -> list[int]:
-    """Where vectors of `count` elements begin; the last ends with the last element."""
+    """Where the vectors of `count` elements begin; the last one ends with the last element."""
     if count <= vector:
         return [0]
     return [*range(0, count - vector, vector), count - vector]
 
 
 def groups_of(windows: Sequence[Window]) -> Iterator[WindowGroup]:
-    """The windows that overlap or touch, from the first to the last of each row."""
+    """Groups of windows that overlap or touch, from the first window of a row to the last."""
     group: list[Window] = []
     end = 0
     for window in sorted(windows, key=lambda w: (w.rows, w.width, w.first)):
@@ -177,9 +188,10 @@ def groups_of(windows: Sequence[Window]) -> Iterator[WindowGroup]:
 
 
 def from_whole_vectors(group: WindowGroup, vector: int, arguments: frozenset[Var]) -> WindowGroup:
-    """The group with columns before and behind it up to whole vectors, where these are no more.
+    """The group extended at both ends to whole vectors, if these are no more vectors than before.
 
-    A whole vector of which one element is inside of a buffer of whole vectors is inside as well.
+    If one element of a whole vector is inside of a buffer of whole vectors, the vector is inside as
+    well.
     """
     head = group.windows[0]
     buffer, (_, terms) = head.load.buffer, linear(head.base)
@@ -194,13 +206,16 @@ def from_whole_vectors(group: WindowGroup, vector: int, arguments: frozenset[Var
 
 
 def most_at_once(group: WindowGroup, vector: int) -> int:
-    """How many vectors of columns one window uses at most."""
+    """The largest number of column vectors that one window uses."""
     starts = group.starts(vector)
     return max(len(sources_of(group, window, starts, vector)) for window in group.windows)
 
 
 def sources_of(group: WindowGroup, window: Window, starts: Sequence[int], vector: int) -> range:
-    """Which of the vectors at `starts` behind the group's first column hold the window's."""
+    """The numbers of those vectors, among the ones at `starts`, that hold the window's columns.
+
+    `starts` counts from the group's first column.
+    """
     first = window.first - group.first
     last = first + window.columns - 1
     return range(min(first // vector, len(starts) - 1), min(last // vector, len(starts) - 1) + 1)

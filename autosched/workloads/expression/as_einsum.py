@@ -1,4 +1,4 @@
-"""Which expressions are a single call of `numpy.einsum`."""
+"""Recognise expressions that are a single call of `numpy.einsum`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def as_einsum(
     inputs: Sequence[str],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> str | None:
-    """Subscripts for the inputs in their order; None for anything but one sum of products.
+    """The einsum subscripts for the inputs in their order; None unless it is one sum of products.
 
-    `C[i, j] = sum(k, A[i, k] * B[k, j])` is "ab,bc->ac" up to the letters. Shifted or repeated
-    reads, those of a part of an axis, other reductions and numbers are no einsum.
+    `C[i, j] = sum(k, A[i, k] * B[k, j])` is "ab,bc->ac" up to the letters. None for shifted or
+    repeated reads, reads of a part of an axis, other reductions, and numbers.
     """
     if len(statements) != 1 or statements[0].reducer not in ("", "sum"):
         return None

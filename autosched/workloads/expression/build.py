@@ -1,4 +1,4 @@
-"""Expression statements as tensor expressions."""
+"""Translate expression statements to tensor expressions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REDUCERS = {
     "argmin": te.min,
 }
 _FIRST_STAGE = {"mean": "total", "argmax": "max", "argmin": "min"}
-"""Reducers of two stages, and what the name of the first ends in."""
+"""Reducers that need two stages, and the suffix of the first stage's name."""
 
 
 def build(
@@ -43,10 +43,10 @@ def build(
     types: Mapping[str, str],
     free: Sequence[str] = (),
 ) -> list[Tensor]:
-    """The argument tensors of the program: inputs, then outputs; `free` are layout free.
+    """The argument tensors of the program: inputs, then outputs.
 
-    `types` has the type of every input and of those results that are not to have the type of
-    their value.
+    `types` has the type of every input, and of each result whose type differs from that of its
+    value. `free` names the layout-free inputs.
     """
     tensors: dict[str, Tensor] = {
         name: te.placeholder(shapes[name], types[name], name=name) for name in inputs
@@ -90,7 +90,7 @@ def _compute(
 
 @dataclass(frozen=True)
 class _Body:
-    """What a statement computes, of type `result` if that is given."""
+    """The value of a statement; `result` is its type, or None for the type of the value."""
 
     statement: Statement
     tensors: Mapping[str, Tensor]
@@ -105,7 +105,7 @@ class _Body:
         return tensor
 
     def at(self, *indices: Var, axes: Sequence[IterVar] = ()) -> Expr:
-        """The value, at the reduction's `axes` where it is one."""
+        """The value at `indices`, and at the reduction's `axes` if the statement has one."""
         statement = self.statement
         env: dict[str, Expr] = dict(zip(statement.indices, indices, strict=True))
         env.update(zip(statement.reduce_indices, (axis.var for axis in axes), strict=True))
@@ -113,14 +113,14 @@ class _Body:
         means = Translation(env, self.tensors, statement.extents, result)
         value = means.typed(statement.body)
         if statement.finds_place and value.dtype.is_storage_float:
-            # An extremum would be rounded when it is stored, and then equal to none of the values.
+            # A stored extremum would be rounded, and then equal none of the values.
             value = replace(means, result=float32).typed(statement.body)
         if value.dtype.is_bool and result is None:
             raise TypeError(f"{statement.name} is a truth value; give its type under dtype")
         return op.cast(result or value.dtype, value)
 
     def reduced(self, *indices: Var) -> Expr:
-        """The reduction of the values; of a mean their sum, of a place what stands there."""
+        """The reduction of the values: for a mean their sum, for a place their extremum."""
         axes = self._axes()
         value = self.at(*indices, axes=axes)
         if self.statement.reducer == "mean" and not value.dtype.is_float:
@@ -129,13 +129,13 @@ class _Body:
         return found
 
     def averaged(self, total: Expr) -> Expr:
-        """The mean of values that add up to `total`."""
+        """The mean of values whose sum is `total`."""
         return op.div(total, op.const(float(self._count), total.dtype))
 
     def place(self, indices: Sequence[Var], extremum: Expr) -> Expr:
-        """The first place at which the values have their extremum, which is NaN where one is.
+        """The first place where the values reach `extremum`, which is NaN if one of them is.
 
-        An infinity that a maximum or minimum does not begin with counts as what it begins with.
+        The reduction starts from a finite value; an infinity beyond it counts as that value.
         """
         axes, result = self._axes(), self.result or int32
         value, last = self.at(*indices, axes=axes), self._count - 1
@@ -163,14 +163,14 @@ class _Body:
 
     @property
     def _count(self) -> int:
-        """How many values are reduced to one."""
+        """The number of values that are reduced to one."""
         return math.prod(self.statement.extents[name] for name in self.statement.reduce_indices)
 
 
 def _unrolled(statement: Statement, tensors: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """The hint of a sum with a table's numbers: the axes along which it is read are unrolled.
+    """The hint to unroll the axes along which a sum reads tables of numbers.
 
-    None where it adds up along others, too.
+    Empty where it sums along other axes, too.
     """
     reads = (
         load

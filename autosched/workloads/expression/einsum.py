@@ -1,4 +1,4 @@
-"""`einsum: "bhid,bhjd->bhij"` as an index expression."""
+"""Translate `einsum: "bhid,bhjd->bhij"` to an index expression."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ RESULT = "out"
 
 
 def expression_of(subscripts: str, ranks: Mapping[str, int]) -> str:
-    """The statement that `subscripts` mean for inputs of so many axes; the result is `out`.
+    """The statement for `subscripts` and inputs with so many axes (`ranks`); the result is `out`.
 
-    Without `->` the result has the axes that `...` stands for, then the letters that occur once, in
-    alphabetical order, as in NumPy. Raises ConfigError for a malformed text or a wrong number of
-    operands.
+    Without `->` the result has the axes of `...`, then the letters that occur once, in alphabetical
+    order, as in NumPy. Raises ConfigError for a malformed text or a wrong number of operands.
     """
     left, arrow, right = "".join(subscripts.split()).partition("->")
     operands, names = left.split(","), list(ranks)
@@ -64,9 +63,9 @@ def expression_of(subscripts: str, ranks: Mapping[str, int]) -> str:
 def _spelled_out(
     subscripts: str, parts: Sequence[str], ranks: Sequence[int]
 ) -> tuple[list[str], str]:
-    """The operands, and the result after them if it is given, with letters for `...`; and these.
+    """Replace `...` in the operands (and the result, if given) by letters; returns both.
 
-    An operand's last axes under `...` are those of all.
+    The axes under `...` are aligned at the end: an operand with fewer of them has the last ones.
     """
     if any(part.count("...") > 1 for part in parts):
         raise ConfigError(f"einsum: {subscripts!r}: ... stands in an operand twice")

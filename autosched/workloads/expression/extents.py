@@ -1,9 +1,9 @@
-"""How long the indices of a statement run: it follows from the shapes of what is read.
+"""The extents of a statement's indices, inferred from the shapes of what it reads.
 
-An index that stands alone (`A[i]`) runs over the whole axis. One that is shifted or scaled
-(`A[i + 1]`, `A[2*i]`) runs as far as every read stays inside its tensor: `D[i] = A[i+1] - A[i]`
-has one element fewer than A. Where the shape of the result is given, that is the range, and every
-read is checked against it.
+An index that stands alone (`A[i]`) runs over the whole axis. An index that is shifted or scaled
+(`A[i + 1]`, `A[2*i]`) runs as far as every read stays inside its tensor: `D[i] = A[i+1] - A[i]` has
+one element fewer than A. Where the shape of the result is given, that is the range, and every read
+is checked against it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from autosched.workloads.expression.statement import (
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """An axis of length `size` is read at `linear`: coefficients by index, the constant under "".
+    """A read of an axis of length `size`.
 
-    `index` is the expression as it stands; `linear` is None when it is not linear. The axis may be
-    `longer` than what reads it: one of a helper, in which the index is shifted or scaled.
+    `index`: the index expression.
+    `linear`: its coefficients by index name, the constant under ""; None when it is not linear.
+    `longer`: the axis may be longer than the reader needs: it is one of a helper, in which the
+        index is shifted or scaled.
     """
 
     load: ast.Subscript
@@ -42,7 +44,7 @@ class _Use:
 
     @property
     def alone(self) -> str | None:
-        """The index, when it stands alone, for the whole axis."""
+        """The name of the index if it stands alone and runs over the whole axis; else None."""
         return self.index.id if isinstance(self.index, ast.Name) and not self.longer else None
 
 
@@ -51,11 +53,12 @@ def infer_extents(
     shapes: Mapping[str, tuple[int, ...]],
     helpers: Mapping[str, Statement],
 ) -> None:
-    """Fill `statement.extents`: the length of every index, from the shapes of what it reads.
+    """Fill in `statement.extents`: the length of every index, from the shapes of what it reads.
 
-    `shapes` may have that of the result, too. `helpers` compute reductions inside of statements: an
-    index that is shifted or scaled there may run further than here. Raises ConfigError when a
-    length does not follow, is contradictory, or lets a read (outside of a branch) leave its tensor.
+    `shapes` may include the result. `helpers` compute reductions inside of statements; an index
+    that is shifted or scaled there may run further than here. Raises ConfigError when a length does
+    not follow from the shapes, is contradictory, or lets a read (outside of a branch) leave its
+    tensor.
     """
     extents = statement.extents
     written = statement.written
@@ -91,7 +94,7 @@ def infer_extents(
     statement.whole = fixed.union(use.alone for use in uses if use.alone is not None)
     _from_whole_axes(statement, uses, fixed)
     _from_windows(statement, uses, fixed)
-    for use in inside_branches:  # there an index may also stop short of the axis
+    for use in inside_branches:  # here an index may stop before the end of the axis
         if use.alone is not None:
             extents.setdefault(use.alone, use.size)
     _from_windows(statement, uses, fixed)
@@ -124,7 +127,7 @@ def _missing(statement: Statement) -> list[str]:
 def _whole_axes(
     statement: Statement, shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, int]]:
-    """The indices that stand alone in reads of tensors that are known, and the axes' lengths."""
+    """Indices that stand alone in reads of known tensors, and the lengths of those axes."""
     for load in loads_of(statement.body):
         for index, size in zip(index_list(load), shapes.get(tensor_of(load), ()), strict=False):
             if isinstance(index, ast.Name):
@@ -132,7 +135,7 @@ def _whole_axes(
 
 
 def _from_whole_axes(statement: Statement, uses: Sequence[_Use], fixed: frozenset[str]) -> None:
-    """Indices that stand alone run over the axis; a given shape of the result may stop short."""
+    """Set the lengths of indices that stand alone; a given result shape may be shorter."""
     extents = statement.extents
     for use in uses:
         name = use.alone
@@ -147,7 +150,7 @@ def _from_whole_axes(statement: Statement, uses: Sequence[_Use], fixed: frozense
 
 
 def _shorter(statement: Statement, name: str, length: int, fixed: frozenset[str]) -> str:
-    """How to have an index stop at the shorter of two axes, where that is not said already."""
+    """A remedy to stop an index at the shorter of two axes; empty where its length is given."""
     if name in fixed:
         return ""
     if name in statement.reduce_indices:
@@ -156,7 +159,10 @@ def _shorter(statement: Statement, name: str, length: int, fixed: frozenset[str]
 
 
 def _from_windows(statement: Statement, uses: Sequence[_Use], fixed: frozenset[str]) -> None:
-    """Indices that are shifted, scaled or added to known ones: as far as they stay inside."""
+    """Set the lengths of indices that are shifted, scaled or added to known ones.
+
+    They run as far as every read stays inside its tensor.
+    """
     extents = statement.extents
     bound: dict[str, int] = {}
     for use in uses:
@@ -187,7 +193,7 @@ def _from_windows(statement: Statement, uses: Sequence[_Use], fixed: frozenset[s
 
 
 def _room(statement: Statement, use: _Use, name: str) -> int | None:
-    """How many values `name` can take before the read leaves the axis; None going backwards."""
+    """How many values `name` can take before the read leaves the axis; None for a negative step."""
     assert use.linear is not None
     step = use.linear[name]
     if step <= 0:

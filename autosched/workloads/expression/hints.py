@@ -1,4 +1,4 @@
-"""What to write instead: for those who come from NumPy, einsum or loops."""
+"""Remedies in messages for users who come from NumPy, einsum or loops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def unknown_function(name: str, known: Iterable[str]) -> str:
-    """Why `name(...)` is refused, and what to write."""
+    """Say why `name(...)` is refused, and what to write."""
     known = list(dict.fromkeys(known))
     if name in _NAMES:
         return f"unknown function {name}: {_NAMES[name]}"
@@ -39,7 +39,7 @@ def unknown_function(name: str, known: Iterable[str]) -> str:
 
 
 def refusal(node: ast.AST) -> str:
-    """Why a piece of syntax is refused, and what to write."""
+    """Say why a piece of syntax is refused, and what to write."""
     match node:
         case ast.BinOp(op=ast.MatMult()) | ast.MatMult():
             return "@ is not allowed; a matrix product is sum(k, A[i, k] * B[k, j])"
@@ -68,7 +68,7 @@ def refusal(node: ast.AST) -> str:
 
 
 def left_side(node: ast.stmt) -> str:
-    """Why a statement is no assignment to NAME[indices], and what to write."""
+    """Say why a statement is not an assignment to NAME[indices], and what to write."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)]):
             return (

@@ -1,4 +1,4 @@
-"""Ranges of index arithmetic, worked out exactly enough to keep it inside int32 and its tensor."""
+"""Ranges of index arithmetic, exact enough to check int32 overflow and tensor bounds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _INT32 = 2**31
 
 
 def interval(e: ast.expr, extents: Mapping[str, int], leaf: Leaf) -> Interval | None:
-    """The least and the largest value of `e` where each index runs from 0 to its extent.
+    """The least and largest value of `e` where each index runs from 0 to its extent - 1.
 
-    `leaf` gives the range of what is neither an index nor arithmetic (a tensor's element); None
-    when nothing is known.
+    `leaf` gives the range of a subexpression that is neither an index nor arithmetic (a tensor's
+    element). None when nothing is known.
     """
 
     def go(child: ast.expr) -> Interval | None:
@@ -65,7 +65,7 @@ def _binary(operator: ast.operator, a: Interval, b: Interval) -> Interval | None
 
 
 def leaves_int32(e: ast.expr, extents: Mapping[str, int]) -> bool:
-    """Whether a part of the index arithmetic `e` may not fit int32."""
+    """Whether a part of the index arithmetic `e` may exceed int32."""
     for node in ast.walk(e):
         if isinstance(node, ast.expr):
             found = interval(node, extents, lambda _: None)

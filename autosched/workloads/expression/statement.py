@@ -1,4 +1,4 @@
-"""One statement of an expression workload, and how its tensor reads are found."""
+"""A statement of an expression workload, and functions that find its tensor reads."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from autosched.errors import ConfigError
 from autosched.workloads.constant_tensor import Numbers
 
 PLACES = ("argmax", "argmin")
-"""Reducers whose result is where along their only index a value stands."""
+"""Reducers whose result is the place of a value along their only index."""
 
 
 @dataclass
 class Statement:
-    """`name[indices] = reducer(reduce_indices, body)`; reducer is "" without a reduction.
+    """`name[indices] = reducer(reduce_indices, body)`; `reducer` is "" without a reduction.
 
-    A statement of a `table` of numbers has a body of no meaning.
-    `text` is the user's statement it comes from. `extents` holds the length of every index once
-    `infer_extents` has run, and `whole` the indices that run over a whole axis. `outer` is the
-    statement that this one, a helper, computes a reduction for: it stood inside the value there.
+    `text`: the user's statement from which it comes.
+    `outer`: for a helper, which computes a reduction inside of a value: the statement of that
+        value.
+    `table`: the numbers of a table; `body` then has no meaning.
+    `extents`: the length of every index, once `infer_extents` has run.
+    `whole`: the indices that run over a whole axis.
     """
 
     text: str
@@ -41,12 +43,12 @@ class Statement:
 
     @property
     def finds_place(self) -> bool:
-        """Whether the result is an index, whatever the type of the values."""
+        """Whether the result is a place (an index), whatever the type of the values."""
         return self.reducer in PLACES
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the result, once the lengths of indices are known."""
+        """The shape of the result, once the lengths of its indices are known."""
         return tuple(self.extents[name] for name in self.indices)
 
     def fail(self, reason: str) -> NoReturn:
@@ -60,7 +62,7 @@ def fail(text: str, reason: str) -> NoReturn:
 
 
 def loads_of(body: ast.expr) -> list[ast.Subscript]:
-    """The tensor reads, in the order of the text."""
+    """The tensor reads in a value, in the order of the text."""
     found = [n for n in ast.walk(body) if isinstance(n, ast.Subscript)]
     return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
@@ -77,7 +79,7 @@ def index_list(load: ast.Subscript) -> list[ast.expr]:
 
 
 def branches(body: ast.expr) -> list[ast.expr]:
-    """The values that a condition chooses between: the arms of `a if c else b` and `where`."""
+    """The values between which conditions choose: the arms of `a if c else b` and `where`."""
     arms: list[ast.expr] = []
     for node in ast.walk(body):
         match node:

@@ -1,4 +1,4 @@
-"""From text to statements: what is allowed, and reductions inside a value made statements."""
+"""Parse text to statements: refuse what is not allowed, turn inner reductions into statements."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _NODES = (
 _FORBIDDEN = (ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _MAX_DEPTH = 100
 _MAX_LENGTH = 100_000  # characters
-_LONG_SUM = 16  # terms; longer ones are added up in pairs
+_LONG_SUM = 16  # terms; longer sums are added up in pairs
 
 
 def statements_of(expr: str) -> list[Statement]:
-    """The statements of `expr` in the order in which they are computed, their lengths open.
+    """The statements of `expr` in the order of computation; their extents are still open.
 
     Raises ConfigError that quotes the statement and says what is wrong in it.
     """
@@ -53,7 +53,7 @@ def statements_of(expr: str) -> list[Statement]:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # `1if x`: what it means is checked
+            warnings.simplefilter("ignore", SyntaxWarning)  # `1if x`: its meaning is checked below
             module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         detail = getattr(error, "msg", None) or "nested too deeply"
@@ -68,7 +68,7 @@ def statements_of(expr: str) -> list[Statement]:
 
 
 def _statement(source: str, node: ast.stmt, taken: set[str]) -> list[Statement]:
-    """The statement, after those for the reductions inside its value."""
+    """The helper statements for the reductions inside a statement's value, then the statement."""
     text = " ".join((ast.get_source_segment(source, node) or source).split())
     if len(text) > 200:
         text = f"{text[:197]}..."
@@ -118,7 +118,7 @@ def _table(text: str, name: str, indices: tuple[str, ...], value: ast.List) -> S
 
 
 def _accumulate(statement: Statement, operator: ast.operator) -> None:
-    """`C[i] += A[i, k]` reduces over every index that is on the right alone."""
+    """Make `C[i] += A[i, k]` a reduction over every index that occurs only on the right."""
     reducer = _ACCUMULATE.get(type(operator))
     if reducer is None:
         statement.fail("expected =, += or *=")
@@ -142,7 +142,7 @@ def _names(body: ast.expr) -> Iterator[ast.Name]:
 
 
 class _Reduction(NamedTuple):
-    """The parts of `sum(k, r < 3, body)`; `lengths` are those that are given."""
+    """The parts of a reduction `sum(k, r < 3, body)`; `lengths` holds the given ones."""
 
     reducer: str
     indices: tuple[str, ...]
@@ -151,7 +151,7 @@ class _Reduction(NamedTuple):
 
 
 def _reduction(e: ast.expr, bound: set[str]) -> _Reduction | None:
-    """The parts of a reduction, whose indices are new names; None for any other value."""
+    """The parts of a reduction, whose indices must be new names; None for any other value."""
     if not isinstance(e, ast.Call) or not isinstance(e.func, ast.Name) or not e.args or e.keywords:
         return None
     *axes, body = e.args
@@ -187,7 +187,7 @@ def _check_reduced(statement: Statement) -> None:
 
 
 class _Lift(ast.NodeTransformer):
-    """Makes every reduction inside a value a statement of its own, which the value then reads."""
+    """Turns every reduction inside a value into a statement of its own, which the value reads."""
 
     def __init__(self, outer: Statement, taken: set[str]) -> None:
         self.found: list[Statement] = []
@@ -208,7 +208,7 @@ class _Lift(ast.NodeTransformer):
         used = {n.id for n in _names(inner)}
         kept = [n for n in sorted(bound, key=self._order) if n in used]
         name = self._name(reducer)
-        # A reduction that depends on no index still is a tensor with an axis, of length 1.
+        # A reduction that depends on no index becomes a tensor with one axis, of length 1.
         indices = tuple(kept) or ("_",)
         helper = Statement(self._outer.text, name, indices, reducer, reduced, inner, self._outer)
         helper.extents.update(lengths)
@@ -248,7 +248,7 @@ def _check_depth(text: str, value: ast.expr) -> None:
 
 
 def _below(node: ast.AST) -> list[ast.AST]:
-    """The children; those of a whole sum a + b + c at once."""
+    """The children of a node; a whole sum a + b + c counts as one level."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return list(_terms(node))
     return list(ast.iter_child_nodes(node))
@@ -263,7 +263,7 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 
 def _balanced(value: ast.expr) -> ast.expr:
-    """Long sums as trees of pairs, so that no part of the compiler meets them as deep nesting."""
+    """Rewrite long sums as balanced trees, so that they are not nested deeply."""
 
     class Balance(ast.NodeTransformer):
         def visit_BinOp(self, node: ast.BinOp) -> ast.expr:

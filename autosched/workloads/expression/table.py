@@ -1,4 +1,4 @@
-"""Tables of numbers, the value of a statement: `B[i, j] = [[1, 0, -1], [0, 1, 1]]`."""
+"""Tables of numbers as the value of a statement: `B[i, j] = [[1, 0, -1], [0, 1, 1]]`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from autosched.tir.dtype import DType, float32, int32
 from autosched.workloads.constant_tensor import Numbers
 
 MOST = 256
-"""Numbers of a table: where its indices are not unrolled, reading it goes through all of them."""
+"""Most numbers of a table: unless its indices are unrolled, a read tests all of them."""
 
 
 class TableError(Exception):
-    """What is wrong with a table."""
+    """Says what is wrong with a table."""
 
 
 def table_of(value: ast.List) -> Numbers:
-    """The numbers of a table, integers where all are. Raises TableError."""
+    """The numbers of a table, as integers if all of them are. Raises TableError."""
     shape = tuple(_lengths(value))
     numbers = list(_numbers(value, shape))
     if len(numbers) > MOST:
@@ -35,9 +35,9 @@ def table_of(value: ast.List) -> Numbers:
 
 
 def type_of(numbers: Numbers, given: DType | None) -> DType:
-    """The type of a table's elements: `given`, or int32 of integers and float32 of others.
+    """The type of a table's elements: `given`, or int32 for integers and float32 for others.
 
-    Raises TableError where the type does not hold the numbers.
+    Raises TableError where the type cannot hold the numbers.
     """
     if given is None:
         given = float32 if numbers.dtype.kind == "f" else int32
@@ -54,7 +54,7 @@ def type_of(numbers: Numbers, given: DType | None) -> DType:
 
 
 def _lengths(value: ast.expr) -> Iterator[int]:
-    """How long the lists are, from the outermost on."""
+    """The lengths of the nested lists, outermost first."""
     while isinstance(value, ast.List):
         yield len(value.elts)
         if not value.elts:

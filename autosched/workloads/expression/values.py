@@ -1,9 +1,9 @@
-"""What the syntax trees of values mean: operators, functions and types.
+"""Translate the syntax trees of values: operators, functions and types.
 
-Literals take the type of what they meet, index arithmetic is done in int64 where int32 might not
-hold it, and an element of a narrower type is widened to the type of the statement's result first;
-but integers in conditions stay integers, for a float result may not hold what is compared. int8 and
-uint8 meet in int16, as in NumPy.
+A literal takes the type of the other operand. Index arithmetic is done in int64 where int32 might
+overflow. An element of a narrower type is first widened to the type of the statement's result, but
+integers in conditions stay integers, because a float may not represent what is compared. int8 and
+uint8 are combined in int16, as in NumPy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FUNCTIONS = {
     **dict.fromkeys(("max", "min", "pow", "atan2", "hypot", "fmod"), 2),
     **dict.fromkeys(("where", "clip"), 3),
 }
-"""Functions and how many arguments they take."""
+"""Functions and their numbers of arguments."""
 
 CASTS = (
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
     *("int64", "int32", "int16", "int8", "uint8"),
 )
-"""Functions that convert to the type they are called after."""
+"""Functions that convert to the type of that name."""
 
 _OPERATORS: dict[type[ast.AST], Callable[[Expr, Expr], Expr]] = {
     ast.Add: op.add,
@@ -73,11 +73,11 @@ Value = Expr | int | float
 
 @dataclass(frozen=True)
 class Translation:
-    """Values of syntax trees: `env` has the indices, `result` the type of the statement, if given.
+    """Translates values: `env` has the indices, `result` the statement's type, if given.
 
-    Conditions are bool; literals stay numbers until they meet something that has a type. What is
-    read `in_index` has at least 32 bits, so that arithmetic on it does not wrap; so have integers
-    `in_condition` of a float result, and floats that are made of them there.
+    Conditions are bool. Literals stay numbers until they meet an operand with a type. Values read
+    `in_index` have at least 32 bits, so that arithmetic on them does not wrap. So do integers
+    `in_condition` of a statement with a float result, and floats computed from them there.
     """
 
     env: Mapping[str, Expr]
@@ -88,7 +88,7 @@ class Translation:
     in_condition: bool = False
 
     def typed(self, e: ast.expr) -> Expr:
-        """The value as an expression; a lone literal has the statement's type."""
+        """The value as an expression; a lone literal gets the statement's type."""
         value = self.value(e)
         if isinstance(value, Expr):
             return value
@@ -97,7 +97,7 @@ class Translation:
         return op.const(value, self._float() if isinstance(value, float) else None)
 
     def _float(self, *others: DType) -> DType:
-        """The type in which to compute what needs a float."""
+        """The float type for an operation on values of the types `others` that needs floats."""
         result = self.result
         if self.in_condition and result is not None and result.is_float and result.bits < 32:
             result = None
@@ -108,7 +108,7 @@ class Translation:
         return _FLOAT64 if wide else float32
 
     def value(self, e: ast.expr) -> Value:
-        """`e` as a tensor expression or a number. Raises ConfigError for what is not a value."""
+        """`e` as a tensor expression or a number. Raises TypeError for what is not a value."""
         match e:
             case ast.Constant(value=int() | float() as value):
                 return value
@@ -141,7 +141,7 @@ class Translation:
         raise TypeError(f"{ast.unparse(e)} is not a value")
 
     def condition(self, e: ast.expr) -> Expr:
-        """The value as a truth value; a number is true unless it is 0."""
+        """The value as a bool; a number is true unless it is 0."""
         value = replace(self, in_condition=True).value(e)
         if not isinstance(value, Expr):
             return op.const(bool(value))
@@ -164,7 +164,7 @@ class Translation:
         return op.cast(self.result, load)
 
     def _index(self, e: ast.expr) -> Expr:
-        """Index arithmetic in int32, through int64 where a part of it might not fit."""
+        """Index arithmetic in int32, or through int64 where a part of it might not fit."""
         wide = leaves_int32(e, self.extents)
         env = {n: op.cast(int64, v) for n, v in self.env.items()} if wide else self.env
         value = Translation(env, self.tensors, self.extents, None, in_index=True)._integer(e)
@@ -183,7 +183,7 @@ class Translation:
         return self.value(e)
 
     def _is_index(self, e: ast.expr) -> bool:
-        """Whether `e` is integer arithmetic of indices and literals alone."""
+        """Whether `e` is integer arithmetic on indices and literals only."""
         names = 0
         for node in ast.walk(e):
             match node:
@@ -238,7 +238,7 @@ class Translation:
         return function(*self._unified(a, b))
 
     def _compare(self, function: Callable[[Expr, Expr], Expr], a: Value, b: Value) -> Expr:
-        """Two values in a type that holds both, where there is one."""
+        """Compare two values in a type that holds both, where there is one."""
         if isinstance(a, Expr) and isinstance(b, Expr):
             kind = _holds_both(a.dtype, b.dtype)
             if kind is not None:
@@ -246,7 +246,7 @@ class Translation:
         return self._combine(function, a, b)
 
     def _unified(self, a: Value, b: Value) -> tuple[Expr, Expr]:
-        """Both with one type; a literal takes that of the other side, if it can."""
+        """Both values in one type; a literal takes the type of the other side, if possible."""
         if isinstance(a, Expr) and isinstance(b, Expr):
             if _unlike(a.dtype, b.dtype):
                 wide = f"int{2 * max(a.dtype.bits, b.dtype.bits)}"
@@ -335,25 +335,25 @@ class Translation:
 
 
 def _holds_both(a: DType, b: DType) -> DType | None:
-    """The type in which to compare, unless it is the one of the two that arithmetic takes."""
+    """The type in which to compare, or None for the type that arithmetic would use."""
     if a.is_bool or b.is_bool or a.is_float == b.is_float:
         return None
     return float32 if max(a, b, key=lambda t: t.is_float).bits < 32 else None
 
 
 def _counted(e: Expr) -> Expr:
-    """A truth value as int32, for true + true is 2; others as they are."""
+    """A bool as int32, so that true + true is 2; other values unchanged."""
     return op.cast(int32, e) if e.dtype.is_bool else e
 
 
 def _unlike(a: DType, b: DType) -> bool:
-    """Whether one is signed, the other not, and the signed one no wider: int8 beside uint8."""
+    """Whether one is signed, the other unsigned, and the signed one no wider: int8 and uint8."""
     signed, unsigned = (a, b) if a.is_int else (b, a)
     return signed.is_int and unsigned.code == "uint" and signed.bits <= unsigned.bits
 
 
 def _literal(number: float) -> float:
-    """A folded literal; what no type holds is refused."""
+    """A folded literal; OverflowError for a number that no type holds."""
     if isinstance(number, complex) or (isinstance(number, int) and abs(number) >= 2**63):
         raise OverflowError(f"the number {number} does not fit int64")
     return number

@@ -39,7 +39,7 @@ DTypes = str | tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Program:
-    """Statements in order; `inputs` by first appearance; `outputs` are read by no statement."""
+    """Statements in order; `inputs` by first appearance; `outputs`, which no statement reads."""
 
     statements: tuple[Statement, ...]
     shapes: Mapping[str, tuple[int, ...]]
@@ -49,11 +49,11 @@ class Program:
 
 @dataclass(frozen=True)
 class ExpressionWorkload:
-    """The computation `expr` on inputs of `shapes`, all tensors of `dtype`.
+    """The computation `expr` on inputs of `shapes`.
 
-    With (tensor, type) pairs for `dtype`, every input has a type of its own, and a result that has
-    none has that of its value. The inputs named in `layout_free` may be stored in another order
-    where a task asks for it.
+    `dtype`: the type of all tensors, or (tensor, type) pairs. The pairs must have every input; a
+        result without a pair has the type of its value.
+    `layout_free`: the inputs that may be stored in another order where a task asks for it.
     """
 
     expr: str
@@ -94,9 +94,10 @@ class ExpressionWorkload:
         dtype: str | Mapping[str, str] = "float32",
         layout_free: Sequence[str] = (),
     ) -> ExpressionWorkload:
-        """The workload, checked; ConfigError says which statement is wrong and why.
+        """Check and parse a workload; ConfigError says which statement is wrong and why.
 
-        Names are those of Python in every place: the micro sign is the Greek letter (NFKC).
+        Names are normalised as Python's identifiers everywhere (NFKC): the micro sign is the Greek
+        letter.
         """
         if not isinstance(expr, str) or not isinstance(shapes, Mapping):
             raise ConfigError("expr must be a text and shapes a mapping from tensors to sizes")
@@ -120,7 +121,7 @@ class ExpressionWorkload:
         dtype: str | Mapping[str, str] = "float32",
         layout_free: Sequence[str] = (),
     ) -> ExpressionWorkload:
-        """The workload that `subscripts` ("ij,jk->ik") mean; `shapes` has the inputs in order."""
+        """The workload for `subscripts` ("ij,jk->ik"); `shapes` has the inputs in order."""
         if not isinstance(subscripts, str) or not isinstance(shapes, Mapping):
             raise ConfigError("einsum must be a text and shapes a mapping from tensors to sizes")
         ranks = {name: len(_shape(name, shape)) for name, shape in shapes.items()}
@@ -134,11 +135,11 @@ class ExpressionWorkload:
 
     @property
     def num_outputs(self) -> int:
-        """How many of the tensors are results."""
+        """The number of tensors that are results."""
         return len(self.program.outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """What `parse` takes."""
+        """The entry of a record, the arguments of `parse`."""
         shapes = {name: list(shape) for name, shape in self.shapes}
         free = {"layout_free": list(self.layout_free)} if self.layout_free else {}
         dtype = self.dtype if isinstance(self.dtype, str) else dict(self.dtype)
@@ -146,7 +147,7 @@ class ExpressionWorkload:
 
     @property
     def computation(self) -> str:
-        """Nothing: equal text is an equal computation."""
+        """Empty: equal text is an equal computation."""
         return ""
 
     def _types(self) -> dict[str, str]:
@@ -162,20 +163,20 @@ class ExpressionWorkload:
         return build(p.statements, p.shapes, p.inputs, p.outputs, self._types(), self.layout_free)
 
     def inputs(self, seed: int = 0) -> list[Array]:
-        """Random inputs, the same for the same seed; those that are read as indices stay inside.
+        """Random inputs, the same for the same seed; values read as indices are in bounds.
 
-        Raises ConfigError when no value of an index tensor would.
+        Raises ConfigError when no value of an index tensor is in bounds.
         """
         tensors = self.tensors()
         return random_inputs(tensors[: -self.num_outputs], seed, drawn_values(tensors))
 
     @property
     def reference_name(self) -> str:
-        """The evaluation with NumPy."""
+        """The name in messages of the evaluation with NumPy."""
         return f"the evaluation of {self.title} with NumPy"
 
     def numpy_version(self) -> NumpyVersion | None:
-        """`numpy.einsum`, where the expression is one."""
+        """`numpy.einsum` where the expression is a single einsum; else None."""
         subscripts = as_einsum(self.program.statements, self.program.inputs, self.program.shapes)
         if subscripts is None:
             return None
@@ -186,7 +187,7 @@ class ExpressionWorkload:
         return NumpyVersion("numpy.einsum", call)
 
     def reference(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs, computed with NumPy in double width and rounded to their types."""
+        """The outputs, computed by NumPy in float64 or int64 and converted to their types."""
         tensors = self.tensors()
         results = evaluate(tensors, inputs)
         return [
@@ -196,12 +197,12 @@ class ExpressionWorkload:
 
 
 def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
-    """`expr` checked, with the length of every index worked out."""
+    """Parse and check `expr`, and infer the length of every index."""
     known = {name: _shape(name, shape) for name, shape in shapes.items()}
     statements = statements_of(expr)
     helpers = {statement.name: statement for statement in statements if statement.outer}
     computed: dict[str, None] = {}
-    inputs: dict[str, tuple[int, int]] = {}  # where they stand first
+    inputs: dict[str, tuple[int, int]] = {}  # the place of their first read
     read: set[str] = set()
     for statement in statements:
         if statement.name in computed or statement.name in inputs:
@@ -232,7 +233,7 @@ def parse(expr: str, shapes: Mapping[str, Sequence[int]]) -> Program:
 
 
 def _normalised(where: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` by the names that expressions have. Raises ConfigError when two become one."""
+    """`given` with names normalised as in expressions. ConfigError when two names become equal."""
     found: dict[str, Any] = {}
     for key, value in given.items():
         name = normalised(key) if isinstance(key, str) else key

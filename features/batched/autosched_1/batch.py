@@ -1,4 +1,4 @@
-"""Rows of `autosched-1`: many at once where that can be done, the others one by one."""
+"""Compute rows of `autosched-1`: many candidates at once where possible, the others one by one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from autosched.state.steps import Step
 from autosched.target import Target
 
 Steps = tuple[Step, ...]
-WORTH_AT_ONCE = 4  # fewer of one program are faster one by one
-_MOST_LEFT = 0.8  # of candidates: if more are left, the arrays are not made anew for these alone
+WORTH_AT_ONCE = 4  # fewer candidates of one program are faster one by one
+_MOST_LEFT = 0.8  # with a larger share of candidates left, the arrays are not rebuilt for these
 
 
 class _Part(NamedTuple):
-    """Candidates by number, and what is known of their stores before their code."""
+    """Candidates by index, and what is known of their stores before their code."""
 
     members: list[int]
     prepared: Prepared
@@ -77,7 +77,7 @@ class BatchedTuningFeatures(BatchedFeatures):
         return [n for n in rest if found[n] is None]
 
     def _parts(self, key: tuple[Any, ...], alike: list[Alike], members: list[int]) -> list[_Part]:
-        """The candidates of one program that can be worked out."""
+        """Prepare the candidates of one program that can be computed at once, in parts."""
         if len(members) < WORTH_AT_ONCE:
             self.share.reasons[FEW] += len(members)
             return []
@@ -99,7 +99,7 @@ class BatchedTuningFeatures(BatchedFeatures):
     def _kept(
         self, ops: ProgramOps, alike: list[Alike], members: list[int], kept: Kept
     ) -> list[_Part]:
-        """Those of the candidates that keep a stage's values in an output."""
+        """Prepare those of `members` that keep a stage's values in an output as `kept` says."""
         those = kept.where.nonzero()[0].tolist()
         if len(those) < WORTH_AT_ONCE:
             self.share.reasons["few that keep values in an output"] += len(those)
@@ -116,13 +116,17 @@ class BatchedTuningFeatures(BatchedFeatures):
         made: Ready,
         kept: Kept | None = None,
     ) -> list[_Part]:
-        """The candidates of a nest that keep no values in an output, or all of them alike."""
+        """Prepare the candidates of `made` as one part; an empty list where none is left.
+
+        Candidates that keep a stage's values in an output are left out. With `kept`, all candidates
+        keep the same stage's values in the same output.
+        """
         left = made.left.nonzero()[0].tolist()
         self.share.reasons += made.nest.forms.reasons
         made.nest.forms.reasons.clear()
         if not left:
             return []
-        if len(left) < _MOST_LEFT * len(members):  # the others would be worked out for nothing
+        if len(left) < _MOST_LEFT * len(members):  # the others would be computed for nothing
             made = ready(ops, population_of(some_of(alike, left)), kept)
             made.nest.forms.reasons.clear()
             members = [members[k] for k in left]
@@ -135,7 +139,7 @@ class BatchedTuningFeatures(BatchedFeatures):
         found: list[FeatureRows | None],
         buffers: list[tuple[str, ...]] | None,
     ) -> None:
-        """Work out the rows of these, of all programs together, and put them where they belong."""
+        """Compute the rows of these parts, of all programs together, and store them in `found`."""
         every = rows_of_all([part.prepared for part in parts], machine_of(self._target))
         for part, rows in zip(parts, every, strict=True):
             self.share.reasons += rows.forms.reasons

@@ -1,4 +1,4 @@
-"""How loops move an index that has digits of them (`vector/index_steps.py`), as arrays."""
+"""Strides of indices that have digits of loops (`vector/index_steps.py`), as arrays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from autosched.transform.vector.index_steps import step_along
 def steps_along(
     forms: Forms, index: Sequence[Form], storage: Sequence[Ints], slot: int
 ) -> tuple[Ints, Ints]:
-    """How far an index moves with a step of the loop, and the length of the
-    blocks inside which all steps are the same, 0 where all of them are."""
+    """The stride of an index along the loop, and the length of the blocks in which it is even.
+
+    The length is 0 where the stride is even throughout.
+    """
     extent = forms.extents[slot]
     lower, upper, factor = [], [], []
     scale: Ints | int = 1
@@ -42,7 +44,7 @@ def steps_along(
 
 
 def _clash(lower: Ints, upper: Ints, factor: Ints) -> Flags:
-    """Where two digits begin at one place, and end at different ones."""
+    """Where two digits begin at the same place and end at different ones."""
     found: Flags = np.zeros(lower.shape[1], bool)
     part = (factor != 0) & ((lower > 1) | (upper < WHOLE))
     for k in range(1, len(lower)):
@@ -52,7 +54,7 @@ def _clash(lower: Ints, upper: Ints, factor: Ints) -> Flags:
 
 
 def _joined(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints, Ints]:
-    """Digits that make up a longer one as that (`walk.strides.flat_terms`)."""
+    """Merge digits that make up a longer one (`walk.strides.flat_terms`)."""
     order = np.argsort(-lower, axis=0, kind="stable")
     lower, upper, factor = (taken(own, order) for own in (lower, upper, factor))
     for k in range(1, len(lower)):
@@ -71,7 +73,7 @@ def _joined(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _counted(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints]:
-    """The step and the blocks of a sum of digits (`index_steps.step_along`)."""
+    """The stride and the block length of a sum of digits (`index_steps.step_along`)."""
     there, low, whole = factor != 0, lower == 1, upper == WHOLE
     step: Ints = np.where(there & low, factor, 0).sum(axis=0)
     length = np.where(low, upper, np.where(whole, lower, 1))
@@ -81,7 +83,7 @@ def _counted(lower: Ints, upper: Ints, factor: Ints) -> tuple[Ints, Ints]:
 
 @lru_cache(maxsize=10_000)
 def _step(digits: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
-    """Those of one sum, written out."""
+    """The stride and the block length of one sum of digits, written out as an expression."""
     var = Var("loop")
     index: Expr = const(0)
     for lower, upper, factor in zip(*digits, strict=True):

@@ -1,4 +1,4 @@
-"""The columns of `autosched_1/columns.py` as arrays over candidates."""
+"""Compute the columns of `autosched_1/columns.py` as arrays over candidates."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from autosched.features.walk.access import ACCESS_TYPES, READ_WRITE
 from autosched.state.iterator import Annotation
 
 _IS_SCALED = [k in SCALED for k in range(len(COLUMNS))]
-_AT_ONCE = 16  # columns of which logarithms are taken
+_AT_ONCE = 16  # columns whose logarithms are computed together
 _KINDS = (Annotation.VECTORIZE, Annotation.UNROLL, Annotation.PARALLEL)
 
 
 def row_columns(row: Row, tables: Tables, machine: Machine, block: FeatureRows) -> None:
-    """Write the columns of a row but those of the program into `block`, (columns, candidates)."""
+    """Write the columns of a row, except the program's, into `block`, (columns, candidates)."""
     for k, store in enumerate(row.stores):
         here = row.most == k
         if here.any():
@@ -47,7 +47,8 @@ def row_columns(row: Row, tables: Tables, machine: Machine, block: FeatureRows) 
 
 
 def _write(block: FeatureRows, columns: Iterable[Column], first: int = 0) -> None:
-    """Write these from column `first` on, logarithms where the set has them."""
+    """Write columns into `block` from column `first` on, as logarithms where the set scales
+    them."""
     waiting: dict[int, Column] = {}
     for k, values in enumerate(columns, first):
         if not _IS_SCALED[k]:
@@ -76,7 +77,7 @@ def _scaled_number(value: float) -> float:
 
 
 class _Own:
-    """The columns of a row that is about one store."""
+    """The columns of a row that describe one store."""
 
     def __init__(self, store: Estimated, tables: Tables, machine: Machine) -> None:
         self.store, self.facts, self.code, self.machine = store, store.facts, store.code, machine
@@ -87,7 +88,7 @@ class _Own:
         self.lane, self.any_lane = self._lane()
 
     def columns(self, row: Row) -> Iterator[Column]:
-        """All but the last ones, which are those of the program."""
+        """All columns before those that need the whole program."""
         yield from row.counts
         yield from self._annotations()
         yield self.store.balance
@@ -115,7 +116,7 @@ class _Own:
             yield number
             yield np.where(number > 0, np.where(chosen, facts.extent, 1).prod(axis=0), 0)
             yield self._last(chosen, facts.extent)
-            common = np.zeros(self.forms.count, np.int64)  # 0: none
+            common = np.zeros(self.forms.count, np.int64)  # 0 where no such loop has been seen
             loops = np.flatnonzero(chosen.any(axis=1))
             for spatial in (True, False):
                 alike = facts.present & (used == spatial)
@@ -131,7 +132,7 @@ class _Own:
                 yield common == k
 
     def _last(self, where: Flags, values: Ints) -> Ints:
-        """The value at the innermost loop of those, or 0."""
+        """The value at the innermost loop where `where` is set; 0 if it is nowhere set."""
         found = self.forms.zero
         for j in np.flatnonzero(where.any(axis=1)):
             found = np.where(where[j], values[j], found)
@@ -212,7 +213,7 @@ class _Own:
             yield from (0, 0)
 
     def _innermost(self, values: Ints) -> Ints:
-        """At the innermost loop there is; 0 without any."""
+        """The value at the innermost loop; 0 without loops."""
         return self._last(self.facts.present, values)
 
     def _locality(self, row: Row) -> Iterator[Column]:
@@ -246,7 +247,7 @@ class _Own:
             ]
         )
         intensity = done / memory
-        first = (marks_from_last(facts.present) == 0).sum(axis=0)  # loops that are not there
+        first = (marks_from_last(facts.present) == 0).sum(axis=0)  # innermost loops not present
         first = np.minimum(first, len(done) - 1)
         for k in range(1, CURVE_POINTS + 1):
             x = done[-1] * k / CURVE_POINTS
@@ -274,7 +275,7 @@ class _Own:
         for j in self.loops:
             last = np.where(reducing[j], j, last)
         some = last >= 0
-        running = facts.present & (facts.extent > 1)  # an axis of one thread is a loop, too
+        running = facts.present & (facts.extent > 1)  # a thread axis of extent 1 is present, too
         vectors = self._last(facts.vector, facts.extent)
         inner_len = np.maximum(self._last(running, facts.extent), 1)
         innermost = self.forms.full(-1)
@@ -296,8 +297,11 @@ class _Own:
         yield self._unrolled()
 
     def _conditions(self) -> Iterator[Column]:
-        """Conditions around the store: how many, whether one is inside all loops, and how often
-        they are asked; and how far the loops stay within the buffers."""
+        """Columns of the conditions around the store.
+
+        Their number, whether one is inside all loops, how often they are checked, and how far the
+        loops stay within the buffers.
+        """
         facts, guards = self.facts, self.store.guards
         if not len(guards):
             yield from (0, 0, 0, facts.within)
@@ -314,7 +318,7 @@ class _Own:
         yield facts.within
 
     def _launch(self) -> Iterator[Column]:
-        """Blocks, threads and memory of a GPU; a CPU has none."""
+        """Blocks, threads and memory of a GPU; zeros for a CPU."""
         launch, machine = self.store.launch, self.machine
         if launch is None:
             yield from (0,) * 8
@@ -354,7 +358,7 @@ class _Own:
 
 
 def _occupancy(threads: Ints, shared: Ints, local: Ints, machine: Machine) -> Column:
-    """As `autosched_1.gpu.occupancy`."""
+    """`autosched_1.gpu.occupancy` for arrays."""
     threads = np.maximum(1, threads)
     warps = -(-threads // machine.warp)
     registers = np.minimum(255, 32 + local // 4)
@@ -366,9 +370,10 @@ def _occupancy(threads: Ints, shared: Ints, local: Ints, machine: Machine) -> Co
 
 
 def program_columns(rows: list[Row], blocks: FeatureRows, ordered: Sequence[Ints]) -> None:
-    """Write the columns of the program, and of the rows in it, at the end of each block.
+    """Write the columns of the program, and the shares of each row in it, at the end of each block.
 
-    `ordered` has for each place the number of the row that is there, by candidate.
+    `ordered` has for each position in the program the number of the row that is there, by
+    candidate.
     """
 
     def total(values: Sequence[Any]) -> Any:

@@ -1,5 +1,7 @@
-"""How many loops around a reduction's start and steps become loops of each, as arrays
-(`nest/distribution.py`)."""
+"""How many loops around a reduction's initialisation and update are distributed, as arrays.
+
+See `nest/distribution.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ from autosched.nest.distribution import MAX_ELEMENTS
 from autosched.state.iterator import Annotation
 
 _STILL = 1 << 62
-"""The stride of a loop that does not move the address: behind all others."""
+"""Stands for the stride of a loop that does not move the address; sorts behind all strides."""
 _APART = int(Annotation.VECTORIZE)
-"""Loops of this kind and of those behind it, parallel ones and threads, are not taken apart."""
+"""Loops of this kind and of later kinds (parallel loops and threads) are not distributed."""
 
 
 def distributed(beside: Sequence[Facts], outer: Ints, level: Ints, where: Flags) -> Ints:
-    """The depth from which on the loops around the stores become loops of each.
+    """The depth from which on the loops around the stores become loops of each store.
 
-    `level` loops are around all of the stores, and those from `outer` on enclose nothing else.
+    `level` loops are around all of the stores, and the loops from `outer` on enclose nothing else.
     """
     found = level.copy()
     rows = where.nonzero()[0]
@@ -40,9 +42,12 @@ def distributed(beside: Sequence[Facts], outer: Ints, level: Ints, where: Flags)
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A store by candidate: its loops by rank, counted from the outermost that is asked for, each
-    with extent, stride and kind, and whether it moves the store evenly; the ranks of those that
-    move the address by rising stride, with these and the extents."""
+    """A store of some candidates, and its loops.
+
+    `extent`, `stride`, `kind` and `even` (whether the loop moves the store evenly) are by rank of
+    the loop, counted from the outermost loop that may be distributed. `ranks`, `strides` and
+    `extents` list the loops by rising stride, those that do not move the address last.
+    """
 
     extent: Ints
     stride: Ints
@@ -82,7 +87,7 @@ class _Part:
         )
 
     def of_rows(self, chosen: Flags) -> _Part:
-        """Those of some candidates."""
+        """The part with the `chosen` candidates only."""
         if chosen.all():
             return self
         return _Part(
@@ -96,13 +101,13 @@ class _Part:
         )
 
     def at(self, table: Ints, rank: Ints) -> Ints:
-        """The entries of the loops of these ranks."""
+        """The entries of `table` for the loop of the given rank of each candidate."""
         found: Ints = table[rank, np.arange(len(rank))]
         return found
 
 
 def _are_taken(parts: Sequence[_Part], rank: Ints) -> Flags:
-    """Where the loop at this rank can become a loop for each of the parts, and should."""
+    """Where the loop at this rank can, and should, be distributed over the parts."""
     first = parts[0]
     found: Flags = first.at(first.kind, rank) < _APART
     written = []
@@ -124,8 +129,11 @@ def _are_taken(parts: Sequence[_Part], rank: Ints) -> Flags:
 
 
 def _axes(part: _Part, rank: Ints) -> tuple[Flags, Ints]:
-    """Whether addresses rise along the loops inside the one at this rank; their strides and extents
-    by rising stride, those that continue each other as one."""
+    """Whether the addresses rise along the loops inside the loop at this rank, and these loops.
+
+    The loops are (stride, extent) lines by rising stride; loops that continue each other are
+    merged.
+    """
     inside = (part.ranks > rank) & (part.strides != _STILL)
     number = np.full(len(rank), -1)
     stride, extent = np.zeros((2, len(rank)), np.int64)
@@ -145,12 +153,12 @@ def _axes(part: _Part, rank: Ints) -> tuple[Flags, Ints]:
 
 
 def _filled(table: Ints, lines: int) -> Ints:
-    """With lines of zeros behind it."""
+    """The table with lines of zeros appended, `lines` in all."""
     return np.concatenate([table, np.zeros((lines - len(table), table.shape[1]), np.int64)])
 
 
 def is_injective(extent: Ints, own: Ints, inside: Flags) -> Flags:
-    """`nest.loop_nest.is_injective` of the loops inside."""
+    """`nest.loop_nest.is_injective` for the loops `inside`."""
     moving = inside & (own != 0) & (extent > 1)
     stride = np.where(moving, np.abs(own), 0)
     order = np.argsort(stride, axis=0, kind="stable")

@@ -1,8 +1,9 @@
-"""What `autosched_1/store.py` and `locality.py` note of a store, for many candidates at once.
+"""The facts that `autosched_1/store.py` and `locality.py` record of a store, for many candidates.
 
-Tables by loop may be packed (`packed_loops.py`): a line has a loop of each candidate. Where one has
-none there, its extent is 1 and what lies inside it is what lies outside. A depth counts the loops
-that are there.
+Tables by loop may be packed (`packed_loops.py`): a line then has one loop of each candidate. Where
+a candidate has no loop in a line, the extent is 1, and the levels outside and inside of it are
+equal. A level is a line of such a table, or one more for a single iteration. A depth counts only
+the loops that are present.
 """
 
 from __future__ import annotations
@@ -28,16 +29,20 @@ _LARGEST = float(1 << 44)
 
 
 class Facts:
-    """One store. `present`, `extent`, `kind` and `thread` by loop, the last the annotation of one
-    that is bound to threads; `apart` says which of them run at the same time; `inner` by level, one
-    more than loops. `used` says by loop of the store itself what accesses use.
+    """The facts of one store.
 
-    `depth` has by level the number of loops outside, `accesses` what is accessed, the stored
-    buffer first; for each of them `elements` and `lines` by level, `runs` and `uses` by loop, and
-    `texts` what is known of indices that are no forms. `places` are what moves: the first place of
-    each access, then the `others` at which some read (access and index tuple), for each of them
-    `strides` by loop. `uneven` says by loop whether some place does not move evenly along it; there
-    `steps` and `blocks` have by place what `step_along` says, elsewhere the stride and 0.
+    `present`, `extent`, `kind` and `thread` are by loop; `thread` is the annotation of a loop bound
+    to a thread axis. `apart` tells which loops run their iterations at the same time. `inner` has
+    the iterations by level, one entry more than loops. `used` tells by loop of the store itself
+    (not packed) which loops the accesses use.
+
+    `depth` has by level the number of loops outside. `accesses` are the accesses, the stored buffer
+    first; for each of them, `elements` and `lines` are by level, `uses` is by loop, `runs` are
+    contiguous bytes, and `texts` has the known facts of indices that are no forms. `places` are the
+    index tuples that loops move, as (access, index tuple): the first of each access, then further
+    ones at which some access reads; for each of them, `strides` are by loop. `uneven` tells by loop
+    whether some place does not move evenly along it; there, `steps` and `blocks` have for each
+    place the results of `step_along`, elsewhere the stride and 0.
     """
 
     def __init__(self, nest: Nest, store: Store, line: int) -> None:
@@ -104,8 +109,10 @@ class Facts:
         self._measure(line)
 
     def _others(self, k: int, text: TextAccess | None) -> list[int]:
-        """The index tuples of an access that are others than those before them. Candidates that
-        differ in that from most are refused."""
+        """The index tuples of an access that differ from all those before them.
+
+        Candidates that differ in this from most candidates are refused.
+        """
         tuples, found = self.accesses[k].tuples, []
         good = ~self.forms.bad
         for number in range(1, len(tuples)):
@@ -126,7 +133,7 @@ class Facts:
         return found
 
     def _plain(self, access: Touched, text: TextAccess | None, uneven: Flags) -> None:
-        """Note where indices are digits."""
+        """Record in `uneven` where the indices of the access are digits of a loop."""
         plain: Flags | bool = True if text is None else ~text.where | text.added_to
         for index in access.tuples:
             for form in index:
@@ -138,7 +145,7 @@ class Facts:
             uneven |= text.where & text.uneven
 
     def _note_steps(self, uneven: Flags, strides: list[Ints]) -> None:
-        """How places move along uneven loops."""
+        """Compute how places move along uneven loops."""
         none = np.zeros_like(self.extent)
         self.steps = self.strides
         self.blocks = [none] * len(strides)
@@ -149,7 +156,7 @@ class Facts:
             index, text = self.accesses[k].tuples[number], self.texts[k]
             steps, blocks = own.copy(), np.zeros_like(own)
             for j, loop in enumerate(self.store.loops):
-                if loop.thread or not uneven[j].any():  # code is made of what is inside all threads
+                if loop.thread or not uneven[j].any():  # the nest of the code is inside all threads
                     continue
                 step, block = steps_along(self.forms, index, self.storage[k], loop.slot)
                 if text is not None:
@@ -162,7 +169,7 @@ class Facts:
             self.blocks.append(self.packed.loops(blocks))
 
     def _along(self, index: list[Form], storage: list[Ints]) -> Ints:
-        """Elements between the first two iterations of each loop of the store, packed or not."""
+        """Elements between the first two iterations of each loop of the store, without packing."""
         found = np.zeros((len(self.store.loops), self.forms.count), np.int64)
         scale: Ints | int = 1
         for d in range(len(index) - 1, -1, -1):
@@ -210,13 +217,14 @@ class Facts:
             return 1 + self._reach(places[0], np.abs)
         lows = [form.base + self._reach(form, _down) for form in places]
         highs = [form.base + self._reach(form, _up) for form in places]
-        runs = np.zeros(self.inner.shape, bool)  # a single iteration counts as one element
+        runs = np.zeros(self.inner.shape, bool)  # without a running loop, the extent counts as 1
         runs[:-1] = sums_from_last(self.present.astype(np.int64)) > 0
         found: Ints = np.where(runs, 1 + np.max(highs, axis=0) - np.min(lows, axis=0), 1)
         return found
 
     def _reach(self, form: Form, part: Callable[[Ints], Ints]) -> Ints:
-        """How far an index goes by level, of each stride that `part` of it."""
+        """How far the index moves by level, with `part` (say, its absolute value) of each
+        stride."""
         loops = self.store.loops
         reach = np.zeros((len(loops), self.forms.count), np.int64)
         for slot, term in form.every():
@@ -232,7 +240,7 @@ class Facts:
         return found
 
     def note_touched(self) -> None:
-        """Let the store know what it touches under each loop, as `Tables` asks."""
+        """Write the elements and bytes touched under each loop into the store, for `Tables`."""
         memory: Ints = np.zeros((len(self.store.loops), self.forms.count), np.int64)
         for access, elements, size in zip(
             self.accesses, self.elements, self.element_bytes, strict=True
@@ -243,14 +251,14 @@ class Facts:
         self.store.memory = list(memory)
 
     def outside(self, level: Ints) -> Ints:
-        """The level around the loop around a level: the loop that is there next outside."""
+        """The level of the loop around each given level: the next present loop further out."""
         last = np.zeros_like(level)
         for j in range(len(self.present)):
             last = np.where(self.present[j] & (j < level), j, last)
         return last
 
     def fits(self, capacity: int) -> Ints:
-        """The outermost level whose data fit; all levels inside it do."""
+        """The outermost level such that its data, and the data of all levels inside, fit."""
         level = self.forms.full(len(self.present))
         fits = np.ones(self.forms.count, bool)
         for j in range(len(self.present) - 1, -1, -1):
@@ -263,7 +271,7 @@ class Facts:
     @overload
     def at(self, table: Floats, level: Ints) -> Floats: ...
     def at(self, table: Ints | Floats, level: Ints) -> Ints | Floats:
-        """The entries of a table by level."""
+        """For each candidate, the entry of a table at its level."""
         found: Ints | Floats = table.take(level * self.forms.count + self.forms.every)
         return found
 
@@ -284,7 +292,7 @@ def _up(scale: Ints) -> Ints:
 
 
 def _uses(access: Touched, store: Store, count: int) -> Flags:
-    """By loop of the store, whether the access uses its variable."""
+    """By loop of the store, whether the access uses the loop's variable."""
     found: Flags = np.zeros((len(store.loops), count), bool)
     if access.written:
         for j, loop in enumerate(store.loops):
@@ -300,7 +308,7 @@ def _uses(access: Touched, store: Store, count: int) -> Flags:
 
 
 def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | None:
-    """The access of the candidates that have a text in it."""
+    """The facts of the access for the candidates that have a text in it; None without texts."""
     if not access.written:
         return None
     found, where = fetched_access(store, access, storage)
@@ -310,8 +318,7 @@ def _text(store: Store, access: Touched, storage: list[Ints]) -> TextAccess | No
 
 
 def storage_of(nest: Nest, buffer: int) -> list[Ints]:
-    """The extents of what is stored of a buffer: what is realised of it, else its shape, which is
-    also that of an output."""
+    """The extents of a buffer's storage: its realised region, else its shape, as for an output."""
     stages = [stage for stage in nest.stages.values() if stage.ops.buffer == buffer]
     if len(stages) == 1:
         return stages[0].extents
@@ -319,7 +326,7 @@ def storage_of(nest: Nest, buffer: int) -> list[Ints]:
 
 
 def _run(region: list[Ints], storage: list[Ints], size: int) -> tuple[Ints, Ints]:
-    """Contiguous bytes, and how many runs of them there are, by level."""
+    """By level, the contiguous bytes of a region, and the number of such runs."""
     if not region:
         return np.full((1, 1), size, np.int64), np.ones((1, 1), np.int64)
     run: Ints = size * region[-1]

@@ -1,6 +1,6 @@
-"""Conditions that ask for what is loaded: `transform/vector/conditions.py` for arrays.
+"""Conditions that depend on loaded values: `transform/vector/conditions.py` as arrays.
 
-for i in 8: Y[i] = if_then_else(A[i] > 0, A[i], 0)   lanes that begin with i go on no further
+for i in 8: Y[i] = if_then_else(A[i] > 0, A[i], 0)   lanes that begin with i cannot grow
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from autosched.transform.vector.vectorize_expr import conjuncts
 
 
 def guarded_along(store: Store, count: int) -> tuple[Flags, Flags, Flags]:
-    """By loop around the store: whether what a condition guards varies, whether the condition
-    does, and whether iterations then have no vector form."""
+    """Three tables by loop around the store.
+
+    Whether what a condition guards varies along the loop, whether the condition does, and whether
+    the iterations then have no vector form.
+    """
     varies, asks, alone = np.zeros((3, len(store.loops), count), bool)
     guarded = [e for e in pre_order(store.ops.value) if _is_choice(e)]
     if guarded:
@@ -53,7 +56,7 @@ def _along(e: Expr, uses: dict[int, Flags], like: Flags) -> Flags:
 
 
 def _uses_of_loads(store: Store, count: int) -> dict[int, Flags]:
-    """By load in the value, by its id, and by loop: whether its index uses the loop."""
+    """For each load in the value, by its id: by loop, whether its index uses the loop."""
     loads = loads_of(store.ops.value)
     numbers = {place: number for number, place in enumerate(store.ops.places)}
     return {

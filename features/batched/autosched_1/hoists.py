@@ -1,14 +1,14 @@
-"""Where invariant stages move to (`transform/loops/hoist_invariants.py`), as arrays.
+"""Move invariant stages out of loops (`transform/loops/hoist_invariants.py`), as arrays.
 
-A stage that is computed in a loop of another one leaves it, with all that is computed inside, where
-nothing of this moves with the loop and nothing that it reads stays in the loop:
+A stage that is computed in a loop of another one leaves it, with all stages computed inside, where
+none of them moves with the loop and nothing that it reads stays in the loop:
 
     for i in range(16):                  for i in range(16):
         for j in range(8):         ->        total[0] = ...
             total[0] = ...                   for j in range(8):
             Y[i, j] = total[0]                   Y[i, j] = total[0]
 
-Regions and loops stay what InferBound made them; only where the stage stands is another place.
+Regions and loops stay as InferBound made them; only the position of the stage changes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LIMIT = "a stage that leaves a loop with a limit of unrolling"
 
 
 def hoist(nest: Nest, population: Population) -> Population:
-    """The population with its stages where they move to; where none moves, itself.
+    """The population with its stages at their final positions; itself where none moves.
 
-    The nest's tables follow. Candidates of which the rule does not know are refused.
+    Updates the positions in the nest, too. Candidates without a rule are refused.
     """
     moves = _Moves(nest, population)
     ats = [moves.stage(s) for s in range(len(nest.ops.stages))]
@@ -42,8 +42,11 @@ def hoist(nest: Nest, population: Population) -> Population:
 
 
 def _order(nest: Nest, population: Population, left: list[Ints]) -> list[Ints]:
-    """How stages that have left the same loops follow each other: who was further inside comes
-    later. A number for each, of those in one place the same that they have in the program."""
+    """The order of stages that have left the same loops, as a number for each stage.
+
+    A stage that was further inside comes later. The stages at one position share out their own
+    numbers in the program in this order.
+    """
     stages = range(len(left))
     found = []
     for s in stages:
@@ -65,8 +68,11 @@ def _order(nest: Nest, population: Population, left: list[Ints]) -> list[Ints]:
 
 
 class _Moves:
-    """`left` has, by stage, the outermost loop of its target that it leaves, or -1; `_gone` says
-    where it is in none of them any more."""
+    """The moves of the stages.
+
+    `left` has, by stage, the outermost loop of its target that it leaves, or -1; `_gone` says where
+    it has left all of them.
+    """
 
     def __init__(self, nest: Nest, population: Population) -> None:
         self._nest, self._population = nest, population
@@ -75,7 +81,7 @@ class _Moves:
         self._gone: list[Flags] = []
 
     def stage(self, s: int) -> Ints:
-        """The loop, by position in its target, that stage s is computed in at last."""
+        """The loop, by position in its target, that stage s is finally computed in."""
         population = self._population
         at, left = population.at[s].copy(), self._nest.forms.full(-1)
         self._gone.append(np.zeros(self._nest.forms.count, bool))
@@ -88,7 +94,7 @@ class _Moves:
         return at
 
     def beside(self, population: Population) -> Population:
-        """With stages that have left all loops of their target where that is: right before it.
+        """Move stages that have left all loops of their target to right before the target.
 
         Candidates with another stage between the two are refused.
         """
@@ -134,11 +140,11 @@ class _Moves:
         outermost = forms.extents[loops.slots[0]] > 1
         self._gone[s] |= gone & (left >= 0) & outermost
         at[gone & (left >= 0) & ~outermost] = 0
-        # A loop of one iteration is none: the stage stands where it did unless it left another.
+        # Leaving a loop that runs once is no move: the stage stays unless it left another loop.
         at[here & (left < 0)] = self._population.at[s][here & (left < 0)]
 
     def _inside(self, s: int) -> list[tuple[int, Flags]]:
-        """The stages that move with stage s, itself among them, and in which candidates."""
+        """The stages that move with stage s, itself included, and the candidates where they do."""
         found = [(s, np.ones(self._nest.forms.count, bool))]
         for u in range(s):
             there = self._nest.inside[u][s] >= 0
@@ -147,7 +153,8 @@ class _Moves:
         return found
 
     def _uses(self, inside: list[tuple[int, Flags]], slot: int) -> Flags:
-        """Where the loop is in an axis of these stages: what they load is at their axes."""
+        """Where the loop is in an axis of these stages, whose loads are all indexed by their
+        axes."""
         count = self._nest.forms.count
         found: Flags = np.zeros(count, bool)
         for u, there in inside:
@@ -159,7 +166,7 @@ class _Moves:
         return found
 
     def _held(self, s: int, t: int, k: int, inside: list[tuple[int, Flags]]) -> Flags:
-        """Where a stage that is read stays in loop k of stage t."""
+        """Where one of these stages reads a stage that stays in loop k of stage t."""
         found: Flags = np.zeros(self._nest.forms.count, bool)
         for u in range(s):
             buffer = self._nest.ops.stages[u].buffer
@@ -172,7 +179,7 @@ class _Moves:
         return found
 
     def _is_still(self, s: int, t: int, inside: list[tuple[int, Flags]]) -> Flags:
-        """Where the innermost loop around stage t would not move what is in stage s."""
+        """Where the innermost loop around stage t does not move the stages inside stage s."""
         nest = self._nest
         found: Flags = np.zeros(nest.forms.count, bool)
         for above in range(len(nest.ops.stages) - 1, t, -1):

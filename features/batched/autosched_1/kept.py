@@ -1,7 +1,7 @@
 """ShareOutput as arrays: stages whose values are kept in an output (`transform/storage/`).
 
-The nest stays as it is, for the regions of stages follow from their own buffers; what the stages
-store to and load from then is the output.
+The nest stays as it is, since the regions of stages follow from their own buffers; only the buffer
+that the stages then store to and load from is the output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNSURE = "values that may be kept in an output"
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A stage and the output that its values are kept in, by number, and where they are."""
+    """A stage and the output that its values are kept in, by number, for candidates `where`."""
 
     stage: int
     output: int
@@ -32,8 +32,8 @@ class Kept:
 def kept_in_outputs(nest: Nest) -> list[Kept]:
     """The stages that are kept in an output, whose store has no condition around it.
 
-    Candidates where it is hard to tell are refused if it may be, and those with several such
-    stages.
+    A candidate is refused where a stage may be kept but the rules cannot decide it, or where
+    several stages are kept.
     """
     forms = nest.forms
     found = []
@@ -51,8 +51,7 @@ def kept_in_outputs(nest: Nest) -> list[Kept]:
 
 
 def _is_asked(stage: Stage) -> Flags:
-    """Where a condition is around the stores of a stage: not each iteration of its loops is one of
-    its points."""
+    """Where a condition is around a stage's stores: some iterations of its loops store nothing."""
     context = stage.context
     found: Flags = np.zeros(context.forms.count, bool)
     for condition in (
@@ -64,7 +63,7 @@ def _is_asked(stage: Stage) -> Flags:
 
 
 def keep(nest: Nest, kept: Kept) -> None:
-    """Let the stages store to the output, and load from it, instead of the stage's buffer."""
+    """Replace the stage's buffer by the output in all stores and loads."""
     before = nest.stages[kept.stage].ops.buffer
     after = nest.stages[kept.output].ops.buffer
     for s, stage in nest.stages.items():
@@ -81,7 +80,7 @@ def _replaced(store: StoreOps, before: int, after: int) -> StoreOps:
 
 
 def _with_own_loads(store: StoreOps, own: int) -> StoreOps:
-    """Its loads of the buffer that it stores to are of the stored element."""
+    """Turn the store's loads of the buffer that it stores to into loads of the stored element."""
     others = [k for k, (buffer, _) in enumerate(store.loads) if buffer != own]
     return replace(
         store,
@@ -92,8 +91,10 @@ def _with_own_loads(store: StoreOps, own: int) -> StoreOps:
 
 
 def _is_kept(nest: Nest, stage: Stage, output: Stage) -> bool:
-    """Whether the stage's values become the output element by element, and others read them; none
-    of the two accumulates."""
+    """Whether the stage's values become the output element by element, and other stages read them.
+
+    Neither of the two accumulates.
+    """
     one, other = stage.ops, output.ops
     if one.is_output or one.scope not in ("", "global"):
         return False
@@ -135,8 +136,8 @@ def _reads(reader: Stage, stage: Stage) -> bool:
 
 
 def _is_unusual(nest: Nest, s: int, o: int) -> Flags:
-    """Where the output is a choice, it or the stage is read after it, or the stage is computed in
-    another one."""
+    """Where the output is a choice, the output or the stage is read after the output, or the stage
+    is computed in another stage."""
     stage, output = nest.stages[s], nest.stages[o]
     after = any(
         _reads(reader, output) or (r > o and _reads(reader, stage))
@@ -151,7 +152,7 @@ def _is_unusual(nest: Nest, s: int, o: int) -> Flags:
 
 def _is_apart(nest: Nest, s: int, o: int) -> Flags:
     """Where a loop of the output that is not around the stage is around another reader, or moves
-    the output by its quotient and remainder."""
+    the output by a quotient and remainder."""
     stage, output = nest.stages[s], nest.stages[o]
     readers = _readers(nest, stage, output)
     apart: Flags = np.zeros(nest.forms.count, bool)
@@ -164,8 +165,7 @@ def _is_apart(nest: Nest, s: int, o: int) -> Flags:
 
 
 def _covers(nest: Nest, s: int, o: int) -> Flags:
-    """Where the output's loops that are not around the stage go through all that is realised of it,
-    each element once."""
+    """Where the output's loops that are not around the stage cover its realised region once."""
     forms, stage, output = nest.forms, nest.stages[s], nest.stages[o]
     inside = {
         slot: (forms.extents[slot] > 1) & ~nest.around(s, o, k)

@@ -1,5 +1,8 @@
-"""The nests of many stores and what the code generator makes of them (`plans/`), each different
-one once: a nest is known by its numbers, extents, strides and lanes of its loops."""
+"""The nests of many stores, and the code generator's code for them (`plans/`).
+
+Each distinct nest is computed once: a nest is identified by its numbers, the extents, strides and
+lanes of its loops.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ _Intp = npt.NDArray[np.intp]
 
 @dataclass(eq=False)
 class Code:
-    """By candidate: the depth where the nest begins, and the numbers of its `VectorCode`.
+    """By candidate, the depth where the nest begins, and the fields of its `VectorCode`.
 
-    `walked` is what the code's order moves (`Walk`): lines, runs, pages and cycles.
+    `walked` is the memory traffic of the code's loop order (`Walk`): lines, runs, pages and cycles.
     """
 
     start: Ints
@@ -50,8 +53,11 @@ class Code:
 
 @dataclass(eq=False)
 class Distribution:
-    """The depth from which on the loops around some stores become loops of each, of the candidates
-    `where` it is asked for, from what is known of these: `outer` and `level` of `Surroundings`."""
+    """A cached result of `distributed` for the stores of one sequence.
+
+    `depth` is the depth from which on the loops around them become loops of each store, for the
+    candidates `where` it was computed. `outer` and `level` are the inputs from `Surroundings`.
+    """
 
     where: Flags
     outer: Ints
@@ -68,8 +74,8 @@ def starts_of(
 ) -> Ints:
     """The depth from which on the loops around the store are its nest (`nest_starts`).
 
-    Where `together`, the stores `beside`, this one among them, are all that is in their sequence;
-    `known` is what is known of these, and gains what is asked for.
+    Where `together`, the stores `beside`, including this one, are all that is in their sequence.
+    `known` caches distributions of these stores, and gains new ones.
     """
     start = _after_others(facts, around.floor)
     plain = together & (around.outer < around.level) & ~facts.forms.bad
@@ -86,7 +92,8 @@ def starts_of(
 def _distributed(
     beside: Sequence[Facts], around: Surroundings, where: Flags, known: list[Distribution]
 ) -> Ints:
-    """`distributed`, which is mostly the same for all stores of a sequence."""
+    """`distributed` for the candidates `where`, from `known` where possible: it is mostly the same
+    for all stores of a sequence."""
     outer, level = around.outer[where], around.level[where]
     for item in known:
         asked = zip((item.where, item.outer, item.level), (where, outer, level), strict=True)
@@ -98,7 +105,7 @@ def _distributed(
 
 
 def _evenly_stored(facts: Facts, start: Ints) -> Ints:
-    """The first depth from `start` on inside all loops that do not move the store evenly."""
+    """The first depth from `start` on inside all loops along which the store has no even stride."""
     found = start
     for j in range(len(facts.present)):
         uneven = facts.present[j] & (facts.blocks[0][j] != 0) & (facts.depth[j] >= start)
@@ -115,11 +122,11 @@ def _after_others(facts: Facts, start: Ints) -> Ints:
 
 @dataclass(eq=False)
 class Wanted:
-    """A store whose code is asked for: its loops from depth `start` on, or further inside.
+    """A store whose code is to be computed, with the loops from depth `start` on.
 
-    By (loop, candidate) those that are its nest (`inside`), those along which a value that is
-    chosen is conditional, and how many iterations can be lanes (0: any); by candidate the weight of
-    the value.
+    By (loop, candidate): `inside` tells which loops are its nest; `conditional` along which loops a
+    value that is chosen is conditional; `lanes` how many iterations can be lanes (0: any number).
+    By candidate: `weight` of the value, in instructions.
     """
 
     facts: Facts
@@ -132,7 +139,7 @@ class Wanted:
 
 
 def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) -> Wanted:
-    """What is asked of a store, without outer loops that let two iterations write the same."""
+    """The store as a `Wanted`, without outer loops whose iterations write common elements."""
     start, rest = start.copy(), facts.forms.every
     while len(rest):
         tables = facts.extent, facts.strides[0], facts.present, facts.depth[:-1]
@@ -167,8 +174,7 @@ def wanted(facts: Facts, value: ValueFacts, chosen: Chosen | None, start: Ints) 
 
 
 def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:
-    """The code of each store: those that access as much at as many places are worked out
-    together."""
+    """The code of each store; stores of equal places and element sizes are computed together."""
     alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for k, item in enumerate(every):
         alike[len(item.facts.places), tuple(item.facts.element_bytes)].append(k)
@@ -180,7 +186,7 @@ def codes_of_all(every: Sequence[Wanted], machine: Machine) -> list[Code]:
 
 
 def _codes(some: Sequence[Wanted], elements: tuple[int, ...], machine: Machine) -> list[Code]:
-    """Those of stores that access elements of these bytes, the stored one first."""
+    """The code of stores that access elements of these bytes, the stored one first."""
     good = [_good(item).nonzero()[0] for item in some]
     table = np.ones((15, sum(map(len, good))))
     if table.size:
@@ -208,7 +214,7 @@ def _walked(
     elements: tuple[int, ...],
     machine: Machine,
 ) -> Floats:
-    """What the loops move in the order of the code: lines, runs, pages and cycles."""
+    """The memory traffic of the loops in the order of the code: lines, runs, pages and cycles."""
     order = Visits(order.extents, order.strides[: len(elements)], order.first)
     visits = _with_outer(some, good, order)
     walked = walks(visits, elements, machine.memory)
@@ -228,13 +234,13 @@ _Made = TypeVar("_Made", bound=np.generic)
 def _joined(
     some: Sequence[Wanted], good: Sequence[_Intp], table: Callable[[Wanted], npt.NDArray[_Made]]
 ) -> npt.NDArray[_Made]:
-    """A table by candidate, of the good candidates of each in turn."""
+    """A table by candidate, of the good candidates of one store after the other."""
     return np.concatenate([table(item)[those] for item, those in zip(some, good, strict=True)])
 
 
 class _Packed:
-    """Some loops of the good candidates of stores, without gaps between them: of a store's loops
-    each candidate has few."""
+    """Some loops of the good candidates of stores, packed without gaps, since each candidate has
+    few of a store's loops."""
 
     def __init__(
         self,
@@ -262,14 +268,14 @@ class _Packed:
         self._at = self.rank * np.int64(start) + self.columns
 
     def values(self, table: Callable[[Wanted], npt.NDArray[_Made]]) -> npt.NDArray[_Made]:
-        """The entries of a table by (loop, candidate), one after the other."""
+        """The entries of a table by (loop, candidate) at the packed loops, as one list."""
         places = zip(self._some, self._places, strict=True)
         return np.concatenate([table(item).take(at) for item, at in places])
 
     def table(
         self, table: Callable[[Wanted], npt.NDArray[_Made]], default: int = 0
     ) -> npt.NDArray[_Made]:
-        """A table by (loop, candidate) with the `default` where there is no loop."""
+        """A packed table by (loop, candidate), with the `default` where there is no loop."""
         values = self.values(table)
         found = np.full(self._shape, default, values.dtype)
         found.ravel()[self._at] = values
@@ -319,7 +325,7 @@ def _strides_of(item: Wanted, k: int) -> Ints:
 
 
 def _each_once(stores: Stores, core: Core) -> tuple[Floats, Visits]:
-    """The numbers and order of each store, of those that are alike worked out once."""
+    """The numbers and the loop order of each store; stores that are alike are computed once."""
     nests = stores.nests
     loops = nests.there * 1 + stores.vector * 2 + nests.conditional * 4
     rest = [stores.weight.view(np.int64), stores.updates + 2 * stores.folds]
@@ -331,10 +337,10 @@ def _each_once(stores: Stores, core: Core) -> tuple[Floats, Visits]:
 
 
 def _with_outer(some: Sequence[Wanted], good: Sequence[_Intp], order: Visits) -> Visits:
-    """With the loops around the nests in front."""
+    """Put the loops around the nests in front of the loops of `order`."""
     outer = _Packed(some, good, lambda item: item.facts.present & ~item.inside)
     own = int((len(order.extents) - order.first).max(initial=1))
-    inner = order.first - len(order.extents)  # from the last place
+    inner = order.first - len(order.extents)  # counted from the last line
     most = max(own, int((outer.number - inner).max(initial=1)))
     accesses = range(len(order.strides))
     extents = np.ones((most, len(inner)), np.int64)

@@ -1,7 +1,7 @@
-"""The loops around a store, of each candidate one after the other.
+"""Pack tables by loop around a store: the loops of each candidate one after the other.
 
-A store has a loop for every one that is around it in some candidate, 29 in a convolution where each
-candidate has eight. What is known by loop is therefore packed: its first line has the outermost
+A store has a loop for every loop that is around it in some candidate, 29 in a convolution whose
+candidates have eight each. Tables by loop are therefore packed: the first line has the outermost
 loop of each candidate, whichever that is, and lines after a candidate's last loop have none.
 """
 
@@ -18,14 +18,14 @@ from autosched.features.batched.forms import Flags, Ints
 _Made = TypeVar("_Made", bound=np.generic)
 
 
-_FEW = 1.6  # as many loops as lines: so few are not worth packing
+_FEW = 1.6  # with fewer loops for each packed line, packing is not worth while
 
 
 class PackedLoops:
-    """Packs tables by (loop, candidate): `number` are the loops of each one, `most` the lines.
+    """Packs tables by (loop, candidate).
 
-    Where loops are `apart`, thread axes among them, each keeps its line; so it does where there are
-    few of them.
+    `number` is the number of loops of each candidate, `most` the number of lines. Where some loops
+    are thread axes (`apart`), or where there are few loops, each loop keeps its own line.
     """
 
     def __init__(self, present: Flags, apart: bool) -> None:
@@ -44,14 +44,14 @@ class PackedLoops:
 
     @property
     def depth(self) -> Ints:
-        """By level, one more than lines, the number of loops outside."""
+        """By level (one more than lines), the number of loops outside."""
         if self._apart:
             return self._depth
         found: Ints = np.minimum(np.arange(self.most + 1)[:, None], self.number)
         return found
 
     def loops(self, table: npt.NDArray[_Made], default: int = 0) -> npt.NDArray[_Made]:
-        """A table by loop; where there is none, the `default`."""
+        """Pack a table by loop; a line without a loop has the `default`."""
         if self._apart:
             return table
         found = np.full((self.most, table.shape[1]), default, table.dtype)
@@ -59,7 +59,7 @@ class PackedLoops:
         return found
 
     def levels(self, table: npt.NDArray[_Made]) -> npt.NDArray[_Made]:
-        """A table by level, which is the same on both sides of a loop that is not there."""
+        """Pack a table by level, whose values are equal on both sides of a loop not present."""
         if self._apart:
             return table
         found = np.repeat(table[-1:], self.most + 1, axis=0)
@@ -67,7 +67,7 @@ class PackedLoops:
         return found
 
     def unpacked(self, levels: npt.NDArray[_Made]) -> npt.NDArray[_Made]:
-        """The entries of a packed table by level at each loop."""
+        """The entries of a packed table by level at each loop of the store."""
         if self._apart:
             return levels[:-1]
         return taken(levels, self._depth[:-1])

@@ -1,4 +1,4 @@
-"""The stores of a population, with what is to be known of each before its rows."""
+"""The stores of a population, with the facts that their rows need."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from autosched.features.batched.stores import Floats, Store
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """What a GPU runs a store on: blocks, threads of each and virtual threads; and bytes of its
-    kernel's shared memory, and of a thread's local one."""
+    """The launch of the kernel that a store is in.
+
+    Blocks, threads of a block and virtual threads; bytes of shared memory of the kernel, and of
+    local memory of a thread.
+    """
 
     blocks: Ints
     threads: Ints
@@ -28,15 +31,18 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class SparseSum:
-    """A sum in one of its nests: the store in fewer loops, and which of all loops are left out,
-    outermost first."""
+    """One of the nests that a sum becomes.
+
+    `store` is the store in fewer loops. By loop of the sum, outermost first, `gone` tells where the
+    loop is left out, `present` where it was there.
+    """
 
     store: Store
     gone: list[Flags]
     present: list[Flags]
 
     def outside(self, depth: Ints) -> Ints:
-        """How many of the loops that are outside a depth of all of them are left."""
+        """How many of the `depth` outermost loops of the sum are left."""
         found, level = depth, np.zeros_like(depth)
         for gone, present in zip(self.gone, self.present, strict=True):
             found = found - (gone & (level < depth))
@@ -46,12 +52,13 @@ class SparseSum:
 
 @dataclass(eq=False)
 class Piece:
-    """A store with what surrounds it. Where `together`, the pieces `beside`, by number, are all
-    that is in its sequence.
+    """A store with its surroundings.
 
-    `share` is the part of its iterations that are made (None: all), `sparse` what is left of a sum
-    of what is zero but for remainders. On a GPU, `guards` has for each of the conditions around it
-    how many loops are around that (-1: there is none), and `launch` what it runs on.
+    Where `together`, the pieces `beside`, by number, are all that is in its sequence. `share` is
+    the share of its iterations that run (None: all). `sparse` is one nest of a sum whose terms are
+    zero except at some remainders. On a GPU, `guards` has for each of the conditions around it the
+    number of loops around the condition (-1: the candidate does not have it), and `launch` is the
+    kernel's.
     """
 
     store: Store
@@ -66,8 +73,8 @@ class Piece:
 
 @dataclass(eq=False)
 class Ready:
-    """A population whose nest is made: the stores, and the candidates that keep a stage's values in
-    an output, which are to be made again."""
+    """A population whose nest is built: its stores, and the candidates that keep a stage's values
+    in an output, whose nests are to be built again."""
 
     nest: Nest
     population: Population
@@ -76,7 +83,7 @@ class Ready:
 
     @property
     def left(self) -> Flags:
-        """Where nothing is made again."""
+        """The candidates whose nests are not built again."""
         found = ~self.nest.forms.bad
         for kept in self.kept:
             found = found & ~kept.where

@@ -1,5 +1,7 @@
-"""The stores of CPU candidates with what surrounds them, as they are inside of all borders
-(`autosched_1/within_bounds.py`)."""
+"""The stores of CPU candidates with their surroundings, as they are inside of all borders.
+
+See `autosched_1/within_bounds.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from autosched.features.batched.forms import Flags
 
 
 def pieces_of(ready: Ready) -> list[Piece]:
-    """The stores of those that are left: candidates that keep values in an output are not among
-    them (`kept.py`)."""
+    """The stores of the candidates that are left, with their surroundings; marks all others bad.
+
+    Candidates that keep values in an output are not left (`kept.py`).
+    """
     forms, stores = ready.nest.forms, ready.stores
     forms.bad = ~ready.left
     around = [surroundings_of(ready.nest, ready.population, store) for store in stores]
@@ -26,7 +30,7 @@ def pieces_of(ready: Ready) -> list[Piece]:
 
 
 def _together(count: int, beside: tuple[int, ...], around: list[Surroundings]) -> Flags:
-    """Where the stores are all that is in their sequence: a reduction's start and its steps."""
+    """Where these stores are their whole sequence: a reduction's initialisation and update."""
     found: Flags = np.full(count, len(beside) > 1)
     for n in beside:
         found = found & around[n].of_reduction & (around[n].count == len(beside))

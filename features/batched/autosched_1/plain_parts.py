@@ -1,6 +1,6 @@
-"""What a padded load takes along one axis where simplification leaves its comparisons alone.
+"""Count the vector instructions of a padded load along one axis whose comparisons stay as written.
 
-`batched/padding.py` says where that is so, and what they count; here is what they weigh.
+`batched/padding.py` says where that is so, and counts the operations.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ _INT_ADDSUB, _INT_MUL, _INT_DIVMOD = 8, 9, 10
 
 
 def plain_part(forms: Forms, text: Text, padding: Padding) -> tuple[Ints, Ints, Flags, Flags]:
-    """The counters, the vector instructions but those of the choice, where there is a choice; and
-    of which candidates all this is right."""
-    # Where Ansor's simplification divides by what all scales have in common, autosched's divides
-    # by what those above 1 have, as both do with a subtraction.
+    """Four arrays by candidate for a part of a padding.
+
+    The counters; the vector instructions without those of the choice; where there is a choice; and
+    where all of this is right.
+    """
+    # Ansor's simplification divides a comparison by the common factor of all scales, autosched's
+    # by that of the scales above 1, as both do with a subtraction.
     moved = padding._replace(moved=True)
     counts, comparisons, plain = plain_counts(forms, text, moved, as_ansor=False)
     form = text.axes[padding.axis]
@@ -35,7 +38,7 @@ def plain_part(forms: Forms, text: Text, padding: Padding) -> tuple[Ints, Ints, 
     add_index(forms, form, compared, needed=False)
     counts += compared * comparisons
     _add_indices(forms, text, padding, counts, plain)
-    # Each comparison is an instruction, besides its index, and so is what joins two.
+    # Each comparison is an instruction besides those of its index, and so is each `and`.
     weight = comparisons * (1 + _instructions(forms, form, compared))
     weight = weight + np.maximum(comparisons - 1, 0)
     return counts, weight, comparisons > 0, plain
@@ -49,8 +52,10 @@ def _add_indices(
 
 
 def _instructions(forms: Forms, form: Form, counts: Ints) -> Ints:
-    """Those of an index whose operations are `counts`: a product that something is added to takes
-    none of its own."""
+    """The instructions of an index whose operations are `counts`.
+
+    A product that something is added to takes no instruction of its own.
+    """
     terms, products, inside = forms.zero, forms.zero, forms.zero
     for slot, term in form.every():
         there = term.scale != 0
@@ -64,15 +69,15 @@ def _instructions(forms: Forms, form: Form, counts: Ints) -> Ints:
         else:
             terms = terms + there
             products = products + (there & (np.abs(term.scale) != 1))
-    # Products stand first in a sum: the first addition has one or two, each other one at most.
+    # Products come first in a sum: the first addition has one or two, every other at most one.
     added = np.where((terms > 1) & (products > 0), 1 + np.maximum(products - 2, 0), 0)
     every: Ints = counts[_INT_ADDSUB] + counts[_INT_MUL] + counts[_INT_DIVMOD]
     return every - added - inside
 
 
 def _of_text(axis: AxisText) -> tuple[int, int, int]:
-    """The terms of an axis that loops mix, how many are products, and how many additions inside
-    them have a product."""
+    """Three numbers of an axis that loops mix: its terms, those that are products, and the
+    additions inside of terms that have a product."""
     inside = sum(_adds_product(e) for term in axis.terms for e in pre_order(term))
     return len(axis.terms), sum(isinstance(term, Mul) for term in axis.terms), inside
 

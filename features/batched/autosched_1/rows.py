@@ -1,4 +1,4 @@
-"""The rows of `autosched-1` of a population, as `autosched_1/rows.py` has them."""
+"""Compute the rows of `autosched-1` for a population, as `autosched_1/rows.py` does."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ from autosched.features.batched.ops import PARTIAL, RESULT, ProgramOps
 from autosched.features.batched.rows import PopulationRows
 from autosched.features.batched.stores import make_stores
 
-_IN_CACHE = 64  # candidates whose columns stay in the nearest cache while they change places
+_IN_CACHE = 64  # candidates whose columns stay in the nearest cache while they are transposed
 _MAD, _ADDSUB, _MUL = range(3)
 
 
 def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -> Ready:
-    """Make the nest of a population.
+    """Build the nest of a population.
 
-    With `shared`, all of them keep that stage's values in the output. Where all do so without it,
-    none of them is to be made again.
+    With `shared`, all its candidates keep that stage's values in the output. Without it, if all of
+    them turn out to do so, they are kept at once and none is to be built again.
     """
     with np.errstate(all="ignore"):
         nest = build_nest(ops, population)
@@ -77,7 +77,7 @@ def ready(ops: ProgramOps, population: Population, shared: Kept | None = None) -
 
 @dataclass(eq=False)
 class Prepared:
-    """The pieces of a population with what is known before their code: operations by piece."""
+    """The pieces of a population with what is known before their code; `counts` are operations."""
 
     nest: Nest
     pieces: list[Piece]
@@ -86,7 +86,7 @@ class Prepared:
 
 
 def rows_of_all(every: Sequence[Prepared], machine: Machine) -> list[PopulationRows]:
-    """The rows of each population; the code of all their stores is worked out together."""
+    """The rows of each population; the code of all their stores is computed together."""
     with np.errstate(all="ignore"):
         codes = iter(codes_of_all([item for made in every for item in made.wanted], machine))
         return [_rows(made, list(islice(codes, len(made.wanted))), machine) for made in every]
@@ -113,8 +113,10 @@ def _rows(made: Prepared, codes: list[Code], machine: Machine) -> PopulationRows
 
 
 def _in_order(block: FeatureRows, order: Ints) -> FeatureRows:
-    """(candidate, row, column): a block by (row, column, candidate), each candidate's rows in the
-    `order` that it has by (place, candidate)."""
+    """(candidate, row, column): transpose `block`, (row, column, candidate).
+
+    The rows of each candidate are in its `order`, which is by (place, candidate).
+    """
     rows, columns, count = block.shape
     values = np.empty((count, rows, columns), np.float32)
     every, places = np.arange(count), np.argsort(order, axis=0)
@@ -128,8 +130,10 @@ def _in_order(block: FeatureRows, order: Ints) -> FeatureRows:
 def prepared(
     ready: Ready, pieces: list[Piece], machine: Machine, choices: KnownChoices
 ) -> Prepared:
-    """What must be known to ask for the code of pieces; raises UnsupportedError for a program
-    without a rule."""
+    """Collect what the code of the pieces depends on.
+
+    Raises UnsupportedError for a program without a rule.
+    """
     nest = ready.nest
     with np.errstate(all="ignore"):
         facts = [Facts(nest, piece.store, machine.line) for piece in pieces]
@@ -172,12 +176,12 @@ def _estimates(made: Prepared, codes: Sequence[Code], machine: Machine) -> list[
 
 
 def _scope(scopes: Mapping[int, str], buffer: int) -> str:
-    """Where a buffer is: what threads sum up is in their registers."""
+    """The memory scope of a buffer; the partial sums of threads are in their registers."""
     return "local" if buffer & (PARTIAL | RESULT) else scopes.get(buffer, "global")
 
 
 def _with_mads(counts: Ints, mads: Ints | int) -> Ints:
-    """A sum with a product is one multiply-add."""
+    """Count a sum with a product as one multiply-add."""
     both = (counts[_ADDSUB] > 0) & (counts[_MUL] > 0)
     taken = np.where(both, np.minimum(np.minimum(counts[_ADDSUB], counts[_MUL]), mads), 0)
     counts[_MAD] = np.where(both, taken, counts[_MAD])
@@ -187,7 +191,7 @@ def _with_mads(counts: Ints, mads: Ints | int) -> Ints:
 
 
 def _allocation(nest: Nest, stores: list[Estimated]) -> list[object]:
-    """That of the last storage: around the last store there is."""
+    """The allocation of the last storage of a buffer: the one around its last store."""
     store = stores[-1].facts.store
     elements = nest.forms.one
     for extent in store.stage.extents if store.ops.into is None else ():

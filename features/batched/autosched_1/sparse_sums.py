@@ -1,4 +1,4 @@
-"""Sums of what is zero but for a remainder, as arrays (`autosched_1/sparse_sums.py`)."""
+"""Sums whose terms are zero except at some remainders, as arrays (`autosched_1/sparse_sums.py`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = "zeros along an index that is a text"
 
 
 def without_zeros(forms: Forms, pieces: Sequence[Piece]) -> None:
-    """Let sums leave iterations out, and copies those that nobody reads."""
+    """Let sums leave out iterations that add zero, and copies elements that nobody reads."""
     for piece in pieces:
         zeros = piece.store.ops.zeros
         if zeros and piece.store.ops.updates:
@@ -32,7 +32,7 @@ def without_zeros(forms: Forms, pieces: Sequence[Piece]) -> None:
 
 
 def _leave_out(forms: Forms, piece: Piece) -> None:
-    """Let the piece know what is left of its sum."""
+    """Set the `sparse` and `share` of a piece that is a sum."""
     store = piece.store
     period = {loop.slot: forms.one for loop in store.loops}
     moduli = forms.one
@@ -67,8 +67,8 @@ def _leave_out(forms: Forms, piece: Piece) -> None:
 
 
 def _moving(forms: Forms, store: Store, zeros: Zeros) -> Iterator[tuple[int, Ints, Flags]]:
-    """The loops around the store that change the remainder, with their factors where there, and
-    where that is only by a part of them."""
+    """The loops around the store that change the remainder: slot, factor (0 where the loop is not
+    present), and where only a digit of the loop changes it."""
     terms: dict[Expr, int] = dict(zeros.terms)
     value = sum_of(terms, 0, zeros.terms[0][0].dtype)
     for slot, term in index_form(forms, value, store.stage.axes).every():
@@ -81,8 +81,8 @@ def _moving(forms: Forms, store: Store, zeros: Zeros) -> Iterator[tuple[int, Int
 
 
 def _are_followed(forms: Forms, store: Store, moving: Sequence[tuple[int, Ints, Flags]]) -> Flags:
-    """Where neither lanes nor serial loops over the last dimension of the output are taken
-    apart."""
+    """Where the sum becomes nests by this remainder: neither lanes nor loops over the last
+    dimension of the output are split by it, unless such a loop is parallel."""
     last = own_indices(forms, store)[-1]
     found: Flags = np.ones(forms.count, bool)
     for slot, scale, _ in moving:
@@ -98,8 +98,8 @@ def _kind(store: Store, slot: int) -> Ints:
 
 
 def _strided(form: Form, period: dict[int, Ints]) -> Form:
-    """The form with so many times the loops' variables, of which no part is taken where that is
-    more than one."""
+    """The form with each loop variable multiplied by its `period`; where that is more than 1, the
+    whole variable replaces its digit."""
     if period.keys().isdisjoint(form.terms):
         return form
     terms = {

@@ -1,4 +1,4 @@
-"""Where the starts of reductions move to (`transform/loops/sink_init.py`), as arrays."""
+"""Move the initialisations of reductions (`transform/loops/sink_init.py`), as arrays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ UNSURE = "a reduction whose start may move"
 
 
 def move_starts(nest: Nest, population: Population) -> None:
-    """Note in each stage where its start is after the pass, and where that is in a condition.
+    """Set in each stage where its initialisation is after the pass, and where it has a condition.
 
-    Candidates of which the pass may ask something that has no rule here are refused.
+    Candidates for which the pass may decide by something that has no rule here are refused.
     """
     for s, stage in nest.stages.items():
         stores = stage.ops.stores
@@ -25,12 +25,15 @@ def move_starts(nest: Nest, population: Population) -> None:
 
 
 def _move(nest: Nest, population: Population, s: int) -> None:
-    """The start is then right before the innermost reduction loops: some loop is around these, and
-    what reduces further out, if anything, has other stages inside."""
+    """Move the initialisation right before the innermost reduction loops.
+
+    It moves where some loop is around these, and where any reduction loops further out have other
+    stages inside.
+    """
     stage, forms = nest.stages[s], nest.forms
     loops = stage.loops
     none = np.zeros(forms.count, bool)
-    innermost, before = none, none  # the run has begun; it has ended
+    innermost, before = none, none  # whether the run of reduction loops has begun, has ended
     outer, steps = none, none
     first, place = forms.zero, stage.start
     for k in range(len(loops.slots) - 1, -1, -1):
@@ -55,8 +58,11 @@ def _move(nest: Nest, population: Population, s: int) -> None:
 
 
 def _may_stay_behind(nest: Nest, population: Population, s: int) -> Flags:
-    """Where another stage stands right after the start, and one has left a loop around both: the
-    storage of the first may be around the start too, which then stays before what is stored."""
+    """Where another stage is right after the initialisation, and one has left a loop around both.
+
+    The storage of the first may then be around the initialisation, too, which stays before what is
+    stored.
+    """
     stage, forms = nest.stages[s], nest.forms
     ran = found = np.zeros(forms.count, bool)
     if population.left is None:
@@ -73,7 +79,7 @@ def _may_stay_behind(nest: Nest, population: Population, s: int) -> Flags:
 
 
 def _runs(forms: Forms, stage: Stage, k: int) -> Flags:
-    """Where a loop is one of those after the start."""
+    """Where loop k of the stage is present and is one of the loops after the initialisation."""
     found: Flags = (forms.extents[stage.loops.slots[k]] > 1) & (stage.loops.common <= k)
     return found
 
@@ -83,8 +89,11 @@ def _indices(stage: Stage) -> list[Form]:
 
 
 def _unsure(nest: Nest, s: int) -> Flags:
-    """Where a loop after the start runs in parallel or has a limit of unrolling, moves the stored
-    place by a part of it or in two dimensions, or both reduces and moves it."""
+    """Where the rules do not cover a loop after the initialisation.
+
+    It runs in parallel, has an unroll limit, moves the stored element by a digit or in two
+    dimensions, or both reduces and moves it.
+    """
     stage, forms = nest.stages[s], nest.forms
     loops = stage.loops
     found: Flags = (nest.own_step[s] >= 0) & (loops.unroll >= loops.common)
@@ -102,7 +111,7 @@ def _unsure(nest: Nest, s: int) -> Flags:
 
 
 def _is_once(forms: Forms, stage: Stage) -> Flags:
-    """Where no two iterations of the loops after the start have the same indices."""
+    """Where no two iterations of the loops after the initialisation have the same indices."""
     once: Flags = np.ones(forms.count, bool)
     slots = {slot: k for k, slot in enumerate(stage.loops.slots)}
     for index in _indices(stage):

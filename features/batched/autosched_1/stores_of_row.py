@@ -1,4 +1,4 @@
-"""Stores with their estimates, and the sums of those to one buffer, which are a row."""
+"""Stores with their estimates, and the sums over all stores of one buffer, which make a row."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Column = Any
 
 @dataclass(frozen=True, eq=False)
 class WarpAccess:
-    """Transactions with which a warp accesses global memory, or the most words of one bank that it
-    accesses at a time in shared memory."""
+    """The transactions with which a warp accesses global memory (`sectors`), and the most words of
+    one bank that it accesses at a time in shared memory (`conflicts`)."""
 
     sectors: Ints
     conflicts: Ints
@@ -31,9 +31,11 @@ class WarpAccess:
 
 @dataclass(eq=False)
 class Estimated:
-    """A store with its operations and `autosched_1.estimate.Estimate`; `traffic` and `fits` are
-    those of each cache, `exists` and `guards` those of its `Piece`, `runs` the iterations in which
-    its branches are taken, `walked` what these move (`Code`)."""
+    """A store with its operations and its `autosched_1.estimate.Estimate`.
+
+    `traffic` and `fits` have an entry for each cache. `guards` and `launch` come from its `Piece`.
+    `runs` is the number of iterations that run, `walked` their memory traffic (`Code`).
+    """
 
     facts: Facts
     code: Code
@@ -52,7 +54,7 @@ class Estimated:
     warps: Sequence[WarpAccess] = ()
 
     def operations(self, kinds: range) -> Ints:
-        """Of one iteration, a multiply-add counting as two."""
+        """The operations of one iteration, a multiply-add counting as two."""
         found: Ints = self.counts[kinds.start : kinds.stop].sum(axis=0)
         return found + self.counts[0] if 0 in kinds else found
 
@@ -87,7 +89,7 @@ def estimated(
 
 
 def in_order(values: Sequence[Any]) -> Any:
-    """Their sum from the first to the last."""
+    """The sum of the values from the first to the last."""
     total = values[0]
     for value in values[1:]:
         total = total + value
@@ -96,7 +98,7 @@ def in_order(values: Sequence[Any]) -> Any:
 
 @dataclass(eq=False)
 class Row:
-    """All stores of a buffer, in program order; `most` is the one that the row is about."""
+    """All stores of a buffer, in program order; `most` numbers the store that the row describes."""
 
     stores: list[Estimated]
     most: Ints
@@ -115,13 +117,13 @@ class Row:
 
 
 def first_place(stores: Sequence[Estimated]) -> Ints:
-    """Where the first of these stores is."""
+    """The position in the program of the first of these stores."""
     found: Ints = np.stack([s.facts.store.place for s in stores]).min(axis=0)
     return found
 
 
 def row_of(stores: list[Estimated], allocation: list[Column] | None, machine: Machine) -> Row:
-    """The row of a buffer that these store to."""
+    """The row of the buffer that these stores write."""
     total = in_order
     runs = np.stack([s.runs for s in stores])
     most: Ints = len(runs) - 1 - np.argmax(runs[::-1], axis=0)

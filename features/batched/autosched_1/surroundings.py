@@ -1,4 +1,4 @@
-"""Which loops enclose nothing but a store, and which stores stand beside it (`walk/visitor.py`)."""
+"""Which loops enclose nothing but a store, and which stores are beside it (`walk/visitor.py`)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from autosched.features.batched.nest import Nest, Population
 from autosched.features.batched.stores import Store
 
 _AROUND_A_SUM_OF_THREADS = 3
-"""Statements beside one of its start, its steps, the call that adds up, and the result."""
+"""The statements beside each of the four of a reduction across threads: its initialisation, its
+update, the call that adds up, and the result."""
 
 
 @dataclass(eq=False)
 class Surroundings:
-    """Of a store: the loops from depth `floor` on enclose nothing else.
+    """The surroundings of a store.
 
-    Where `beside`, the statements next to it in `level` loops are `count`, it included, and the
-    loops from `outer` on enclose nothing but them. `of_reduction` says where they are the start and
-    the steps of its own reduction, and nothing is between them and the stores.
+    The loops from depth `floor` on enclose nothing but the store. Where `beside`, the statements
+    next to it in `level` loops are `count`, including its own, and the loops from `outer` on
+    enclose nothing but them. `of_reduction` says where these are the initialisation and the update
+    of its own reduction, and nothing is between them and the stores.
     """
 
     floor: Ints
@@ -31,7 +33,7 @@ class Surroundings:
     of_reduction: Flags
 
     def sequence(self, depth: Ints, more: Ints | int, where: Flags) -> None:
-        """A sequence of `more` statements besides the one with the store begins at `depth`."""
+        """Enter, at `depth`, a sequence of `more` statements besides the one with the store."""
         if not np.count_nonzero(where):
             return
         joins = where & self.beside & (self.level == depth)
@@ -44,7 +46,7 @@ class Surroundings:
         self.of_reduction = self.of_reduction & ~where
 
     def alone(self, depth: Ints, where: Flags) -> None:
-        """Something that is no loop encloses what is at `depth`."""
+        """Enter, at `depth`, a statement other than a loop; no perfect nest extends across it."""
         if not np.count_nonzero(where):
             return
         self.floor = np.where(where, depth, self.floor)
@@ -53,7 +55,7 @@ class Surroundings:
 
 
 def surroundings_of(nest: Nest, population: Population, store: Store) -> Surroundings:
-    """Those of a store in all candidates."""
+    """The surroundings of a store in all candidates."""
     forms = nest.forms
     zero, none = forms.zero, np.zeros(forms.count, bool)
     found = Surroundings(zero, zero, zero, forms.one, none, none)
@@ -102,9 +104,9 @@ def _loop(
     shares: Flags,
     depth: Ints,
 ) -> Ints:
-    """Enter loop k of stage t, which is around the store where `here`; the depth inside it.
+    """Enter loop k of stage t, which is around the store where `here`; return the depth inside it.
 
-    Where it `shares`, the stages that are computed in the loop stand beside the store.
+    Where it `shares`, the stages that are computed in the loop are beside the store.
     """
     loops = nest.stages[t].loops
     found.alone(depth, here & (loops.unroll == k) & (nest.own_step[t] >= 0))

@@ -1,6 +1,6 @@
 """Accesses that have an index which is a text: all their dimensions, simplified together.
 
-Digits of one loop may stand in two dimensions and join to a whole in the place that they make:
+Digits of one loop may be in two dimensions, and join to a whole in the flattened address:
 
     A[0, (i * 5 + j) // 49, (i * 5 + j) % 49]   in storage (1, 30, 49)   -> i * 5 + j
 
@@ -32,12 +32,12 @@ TEXT = "an index that is a text"
 
 @dataclass(frozen=True, eq=False)
 class TextAccess:
-    """An access of the candidates `where`; its entries are right there only.
+    """An access of the candidates `where`; its arrays are right for these only.
 
-    By place that is read and by loop: `strides`, `steps` and `blocks` in elements
-    (`walk/strides.py`, `index_steps.py`). By loop: whether the access moves `uneven`ly along it;
-    `regions` has by dimension the extents by level, one more than loops. `again` says by place
-    where it is one of those before it; None: where they are written alike.
+    By place (index tuple) and loop, `strides`, `steps` and `blocks` are in elements
+    (`walk/strides.py`, `index_steps.py`). By loop, `uneven` tells whether the access has no even
+    stride. By dimension, `regions` has the extents by level, one more than loops. `again` says by
+    place where it equals one of the places before it; None means where they are written alike.
     """
 
     where: Flags
@@ -53,8 +53,12 @@ class TextAccess:
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """By position of a loop: stride, step, block and 1 where uneven; the ends by dimension while no
-    loop runs, and by position while the loop and those inside it run."""
+    """How loops move one access.
+
+    `along` has, by loop position, stride, step, block and 1 where uneven. By dimension, `start` has
+    the bounds while no loop runs; `ends` has, by loop position, those while the loop and the loops
+    inside it run.
+    """
 
     along: dict[int, tuple[int, int, int, int]]
     start: list[tuple[int, int]]
@@ -62,7 +66,7 @@ class _Moves:
 
 
 def either(a: TextAccess | None, b: TextAccess | None) -> TextAccess | None:
-    """`a` where that is, and `b` elsewhere."""
+    """`a` for its candidates, `b` for all others; None if both are None."""
     if a is None or b is None:
         return b if a is None else a
 
@@ -85,10 +89,10 @@ def either(a: TextAccess | None, b: TextAccess | None) -> TextAccess | None:
 def text_access(
     store: Store, access: Touched, storage: list[Ints], where: Flags
 ) -> TextAccess | None:
-    """The access of the candidates `where`, which have a text in it; None where there is none.
+    """The access of the candidates `where`, which have a text in it; None where there are none.
 
-    Candidates without a rule are refused: a stored place, and values with conditions that read
-    several places.
+    Candidates without a rule are refused: a stored index that is a text, and values with conditions
+    that read several places.
     """
     forms = store.stage.context.forms
     if not where.any():
@@ -119,8 +123,11 @@ def text_access(
 
 @dataclass(frozen=True, eq=False)
 class _PlaceRead:
-    """One place of all candidates: by number in `_Moves` and loop, ends by dimension, level and
-    side, a number that tells indices apart, and where simplification leaves no load."""
+    """One place for all candidates.
+
+    `along` is by number in `_Moves.along` and by loop, `ends` by dimension, level and side. `index`
+    is a number that distinguishes indices. `lost` says where simplification leaves no load.
+    """
 
     along: Ints
     ends: Ints
@@ -130,13 +137,13 @@ class _PlaceRead:
 
 @dataclass(frozen=True)
 class _Names:
-    """One variable for each loop, by slot, and one number for each index."""
+    """One variable for each loop, by slot, and one number for each index tuple."""
 
     variables: dict[int, Var] = field(default_factory=dict)
     numbers: dict[Index, int] = field(default_factory=dict)
 
     def number(self, index: Index, own: dict[int, Var]) -> int:
-        """That of an index whose loops have their `own` variables."""
+        """The number of an index tuple whose loops have their `own` variables."""
         same = {var: self.variables.setdefault(slot, var) for slot, var in own.items()}
         named = tuple([substitute(e, same) for e in index])
         return self.numbers.setdefault(named, len(self.numbers))
@@ -145,7 +152,7 @@ class _Names:
 def _place(
     store: Store, read: _Read, storage: list[Ints], where: Flags, names: _Names
 ) -> _PlaceRead:
-    """What `read` is for the candidates `where`."""
+    """The place that `read` reads, for the candidates `where`."""
     forms = store.stage.context.forms
     axes = dict(read.axes)
     for extent in storage:
@@ -190,8 +197,11 @@ def _place(
 
 
 def extents(store: Store, places: Sequence[Ints]) -> Ints:
-    """The extents by level of what is read in a dimension, from the ends (by level and side) at
-    each of its places. Several places are one element where no loop runs."""
+    """The extents by level of the region that a dimension reads, from the bounds (by level and
+    side) at each of its places.
+
+    Several places count as one element where no loop runs.
+    """
     last = np.max([ends[:, 1] for ends in places], axis=0)
     found: Ints = np.maximum(last - np.min([ends[:, 0] for ends in places], axis=0) + 1, 1)
     if len(places) > 1:
@@ -204,20 +214,25 @@ def extents(store: Store, places: Sequence[Ints]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What a load's dimensions are simplified with, and where they stand in that: all of them with
-    the load, or each with the part of a choice that asks for its axis."""
+    """The texts of a load's dimensions, and the places of the indices in them.
+
+    Either one text of the whole load, or one for each dimension: the part of a choice whose
+    condition depends on the dimension's axis.
+    """
 
     texts: Sequence[Text]
     places: Sequence[Place | None] = ()
 
     @property
     def axes(self) -> dict[Var, Form]:
-        """All that the indices depend on."""
+        """The forms of all variables in the texts."""
         return {var: form for text in self.texts for var, form in text.axes.items()}
 
     def __call__(self, forms: Forms, n: int) -> tuple[Index | None, dict[int, Var]]:
-        """The indices of candidate n, None where simplification leaves no load, and the variables
-        of loops by slot."""
+        """The indices of candidate n, and the variables of loops by slot.
+
+        The indices are None where simplification leaves no load.
+        """
         if not self.places:
             simple, variables = simplified(forms, self.texts[0], n, as_ansor=False)
             found = next(iter(loads_of(simple)), None)
@@ -236,8 +251,10 @@ class _Read:
 
 
 def _reads_of(store: Store, access: Touched) -> list[_Read]:
-    """The places that the access reads, in order, a place that is read again the same object; none
-    where they depend on the candidate."""
+    """The places that the access reads, in order; a place that is read again is the same object.
+
+    Empty where they depend on the candidate.
+    """
     numbers = [k for k, (buffer, _) in enumerate(store.ops.loads) if buffer == access.buffer]
     if access is store.touched[-1]:
         own = [stored_text(store, d) for d in range(len(access.tuples[0]))]

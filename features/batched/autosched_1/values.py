@@ -1,4 +1,4 @@
-"""What a stored value says of its code, whatever the loops around it."""
+"""The facts of a stored value that decide its code, whatever the loops around it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,12 @@ DECIDED = "a remainder that simplification knows"
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """Its multiply-adds, the vector instructions of one iteration besides loads, whether it reads
-    the element that is stored to, and whether it only adds something to that, or takes the larger
-    or smaller."""
+    """Facts of a stored value.
+
+    `mads` are its multiply-adds, `weight` the vector instructions of one iteration besides loads.
+    `updates` tells whether it reads the stored element, `folds` whether it only adds something to
+    that element, or takes the larger or smaller of both.
+    """
 
     mads: int
     weight: float
@@ -47,11 +50,11 @@ class ValueFacts:
 
 
 def value_facts(ops: StoreOps, stage: StageOps, *, on_device: bool = False) -> ValueFacts:
-    """Those of one store, of a choice by axes as if it were never made (`chosen_by_axes`).
+    """The facts of one store's value; a choice by axes counts as absent (`chosen_by_axes`).
 
-    Raises UnsupportedError where they depend on the candidate in other ways: what is no choice by
-    axes is simplified as a whole (`simplified_whole`), but loops of a CPU are taken apart where
-    conditions ask for remainders.
+    Raises UnsupportedError where they depend on the candidate in other ways. Other choices are
+    simplified as a whole (`simplified_whole`), but on a CPU conditions on remainders split loops,
+    and such a choice raises, too.
     """
     if ops.conditional and ops.is_init:
         raise UnsupportedError("a start value with conditions")
@@ -74,9 +77,9 @@ def _folds(value: Expr, own: Sequence[ProducerLoad]) -> bool:
 
 
 def _is_free(value: Expr, stage: StageOps) -> bool:
-    """Whether what Selects in `value` choose between may be computed, chosen or not.
+    """Whether both sides of each Select in `value` may be computed, whichever is chosen.
 
-    Others become conditions (`transform/expressions/guard_selects.py`).
+    Other Selects become conditions (`transform/expressions/guard_selects.py`).
     """
     selects = [e for e in pre_order(value) if isinstance(e, Select)]
     arms = [arm for e in selects for arm in e.children()[1:]]
@@ -98,12 +101,15 @@ def _is_free(value: Expr, stage: StageOps) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Of a value that conditions on axes choose: by candidate the counters of `walk.count`, the
-    vector instructions, and by loop around the store whether what a condition guards varies, and
+    """A value that conditions on axes choose.
+
+    By candidate, `counts` are the counters of `walk.count` and `weight` the vector instructions. By
+    loop around the store, `conditional` tells whether what a condition guards varies, and `asked`
     whether a condition does, where that is known.
 
-    Of one that is simplified as a whole also the multiply-adds, and by loop how many iterations can
-    be lanes (0: any), if all is read evenly."""
+    For a value that is simplified as a whole, `mads` are its multiply-adds, and `lanes` has by loop
+    how many iterations can be lanes (0: any number) if all reads are even.
+    """
 
     counts: Ints
     weight: npt.NDArray[np.float64]
@@ -114,9 +120,12 @@ class Chosen:
 
 
 class _Choice(NamedTuple):
-    """Of a simplified part: counters, instructions but those of the choice itself, whether there is
-    one, which loops its condition asks for, by their order in the axes, and for how many
-    remainders."""
+    """A simplified part.
+
+    `counts` are counters, `weight` instructions without those of the choice itself; `chooses` tells
+    whether there is a choice. `asked` are the loops that its condition depends on, by their order
+    in the axes, `remainders` the number of remainders in the condition.
+    """
 
     counts: tuple[int, ...]
     weight: float
@@ -130,8 +139,11 @@ _MOST_KNOWN = 100_000
 
 
 class _Whole(NamedTuple):
-    """A simplified value: counters, instructions, multiply-adds, and by position of a loop that its
-    conditions vary along how many iterations can be lanes."""
+    """A simplified value: counters, instructions, multiply-adds.
+
+    `lanes` has, by position of each loop that its conditions vary along, how many iterations can be
+    lanes.
+    """
 
     counts: tuple[int, ...]
     weight: float
@@ -145,17 +157,19 @@ _WholeKey = tuple[Expr, tuple[int, ...], tuple[_Stage, ...]]
 
 @dataclass(eq=False)
 class KnownChoices:
-    """What was simplified of values with conditions, from call to call: parts, and whole ones. None
-    is one that loses a load."""
+    """Caches of simplified values with conditions, from call to call: parts and whole values.
+
+    None stands for one that loses a load.
+    """
 
     parts: dict[_ChosenKey, _Choice | None] = field(default_factory=dict)
     whole: dict[_WholeKey, _Whole | None] = field(default_factory=dict)
 
 
 def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
-    """The parts of the value, simplified for each set of numbers in them, put together.
+    """The value from its parts, each simplified for each set of numbers in it.
 
-    `known` remembers them from call to call; candidates whose value loses its load are refused.
+    `known` caches the parts from call to call. Candidates whose value loses its load are refused.
     """
     counts = np.zeros((NUM_COUNTERS, forms.count), np.int64)
     weight, conditions = np.zeros(forms.count), forms.zero
@@ -192,8 +206,8 @@ def chosen_by_axes(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
 def simplified_whole(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
     """A value that is no choice by axes, simplified for each set of numbers in its axes.
 
-    max(Y[h], if_then_else(1 <= h + r and h + r < 29, X[h + r - 1], -inf)), say. Candidates whose
-    value loses a load, or no longer folds, are refused.
+    For example max(Y[h], if_then_else(1 <= h + r and h + r < 29, X[h + r - 1], -inf)). Candidates
+    whose value loses a load, or no longer folds, are refused.
     """
     text = store.stage.context.text(store.ops.original)
     first, which = alike(forms, text.axes)
@@ -228,7 +242,7 @@ def simplified_whole(forms: Forms, store: Store, known: KnownChoices) -> Chosen:
 
 
 def _stages_of(forms: Forms, text: Text, store: Store, n: int) -> tuple[_Stage, ...]:
-    """The loops of stages that mix them in candidate n, and where these are around the store."""
+    """For candidate n, the loops of stages that mix them, and their positions around the store."""
     found = []
     for form in text.axes.values():
         for slot, term in form.every():
@@ -239,7 +253,7 @@ def _stages_of(forms: Forms, text: Text, store: Store, n: int) -> tuple[_Stage, 
 
 
 def _whole_value(forms: Forms, text: Text, store: Store, n: int) -> _Whole | None:
-    """The value of candidate n; None where it loses a load, or no longer folds."""
+    """The simplified value of candidate n; None where it loses a load, or no longer folds."""
     simple, variables = simplified(forms, text, n, as_ansor=False)
     if not same_loads(simple, text.value):
         return None
@@ -259,9 +273,12 @@ def _whole_value(forms: Forms, text: Text, store: Store, n: int) -> _Whole | Non
 def _simplified(
     forms: Forms, text: Text, rows: Rows, known: KnownChoices, store: Store, asked: Flags | None
 ) -> Floats:
-    """The part of the candidates `rows`, one of each set of numbers simplified: counters,
-    instructions and whether there is a choice. Those that lose their load are refused. The loops
-    that a condition asks for are noted in `asked`, of values that keep their conditions."""
+    """Simplify a part for the candidates `rows`, once for each set of numbers: counters,
+    instructions, and whether there is a choice.
+
+    Candidates that lose their load are refused. For values that keep their conditions, `asked`
+    gains the loops that a condition depends on.
+    """
     first, which = alike(forms, text.axes, rows)
     table = np.zeros((NUM_COUNTERS + 2, len(first)))
     lost, decided = np.zeros((2, len(first)), bool)
@@ -288,7 +305,7 @@ def _simplified(
 
 
 def _remainders(part: Expr) -> int:
-    """For how many remainders the condition of a part asks."""
+    """The number of remainders in the condition of a part."""
     return len(list(residues(part.args[0]))) if isinstance(part, Call) else 0
 
 
@@ -302,8 +319,7 @@ def along_reads(store: Store, count: int) -> Flags:
 
 
 def loops_asked(forms: Forms, store: Store, rows: Rows) -> Flags:
-    """By loop around the store, where a condition in the value of one of these candidates asks for
-    it."""
+    """By loop around the store, where a condition in the value of the candidates `rows` has it."""
     found: Flags = np.zeros((len(store.loops), forms.count), bool)
     for part in store.ops.parts:
         text = store.stage.context.text(part)
@@ -317,7 +333,7 @@ def loops_asked(forms: Forms, store: Store, rows: Rows) -> Flags:
 
 
 def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice | None:
-    """The part of candidate n; None where it loses its load."""
+    """The simplified part of candidate n; None where it loses its load."""
     key = text.value, signature(forms, text.axes, n, own=text.own)
     if key not in known.parts:
         if len(known.parts) > _MOST_KNOWN:
@@ -337,8 +353,8 @@ def _one_part(forms: Forms, text: Text, n: int, known: KnownChoices) -> _Choice 
 
 
 def _choice(value: Expr) -> float:
-    """Instructions of an if_then_else besides its condition and what it loads: it and a constant
-    (one of integers takes none)."""
+    """Instructions of an if_then_else besides its condition and its load: itself, and its constant
+    (an integer one takes none)."""
     assert isinstance(value, Call)
     return 1.0 + instructions(value.args[2])
 
@@ -356,7 +372,7 @@ def _own_loads(ops: StoreOps) -> list[ProducerLoad]:
 
 
 def _bare(value: Expr) -> Expr:
-    """The value with a variable for each load."""
+    """The value with each load replaced by a variable."""
     if isinstance(value, ProducerLoad):
         return Var("load", value.dtype)
     children = value.children()

@@ -1,4 +1,4 @@
-"""Rows of `autosched-1` for GPU candidates: many at once where that can be done."""
+"""Compute rows of `autosched-1` for GPU candidates: many at once where possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from autosched.state.dag import ComputeDAG
 from autosched.state.steps import Step
 from autosched.target import Target
 
-WORTH_AT_ONCE = 2  # one of a program is faster by itself
+WORTH_AT_ONCE = 2  # the only candidate of a program is faster by itself
 
 
 class BatchedDeviceFeatures(BatchedFeatures):

@@ -1,4 +1,4 @@
-"""What stores cost on a GPU (`autosched_1/estimate.py`), as arrays."""
+"""Estimate what stores cost on a GPU (`autosched_1/estimate.py`), as arrays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def estimated_on_device(
 
 
 def _reduces(facts: Facts) -> Flags:
-    """Whether some loop does not move the element that the store updates."""
+    """Whether the store accumulates: some loop does not move the element that it updates."""
     if facts.accesses[0].kind != READ_WRITE:
         return np.zeros(facts.forms.count, bool)
     found: Flags = np.any(facts.present & (facts.extent > 1) & ~facts.uses[0], axis=0)
@@ -70,8 +70,11 @@ def _reduces(facts: Facts) -> Flags:
 
 
 def _loads(facts: Facts, access: int, reduces: Flags) -> Floats:
-    """Accesses over all threads; loops inside the innermost reduction that do not move the access
-    find it in a register."""
+    """The number of accesses over all threads.
+
+    A loop inside the innermost reduction loop that does not move the access finds the element in a
+    register.
+    """
     count = facts.iterations.astype(np.float64)
     done = np.zeros(facts.forms.count, bool)
     for j in range(len(facts.present) - 1, -1, -1):
@@ -85,7 +88,8 @@ def _loads(facts: Facts, access: int, reduces: Flags) -> Floats:
 
 
 def _vector_length(facts: Facts, access: int) -> Ints:
-    """Elements that a thread accesses at once: a vectorised loop whose lanes are neighbours."""
+    """The number of elements that a thread accesses at once: the extent of a vectorised loop whose
+    lanes are neighbours, else 1."""
     found, done = facts.forms.one, np.zeros(facts.forms.count, bool)
     for j in range(len(facts.present) - 1, -1, -1):
         here = facts.vector[j] & (facts.extent[j] > 1) & ~done
@@ -101,7 +105,7 @@ def _of_warp(
     warp: int,
     count: Callable[[tuple[Axis, ...], int, int, int], int],
 ) -> Ints:
-    """What `count` finds for the threads of a warp, each different set of numbers once."""
+    """`count` for the threads of a warp; each distinct set of numbers is computed once."""
     columns: list[Ints] = [vector]
     for axis in _THREADS:
         there, extent, stride = facts.forms.zero, facts.forms.one, facts.forms.zero

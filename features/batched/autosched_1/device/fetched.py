@@ -1,6 +1,6 @@
 """Accesses whose indices are axes that loops mix (`batched/mixed.py`): tiles that threads fetch.
 
-What stands around such an axis is added to it, so that its text alone says how the stage's own
+Terms of the loops around are added to such an axis, so its text alone says how the stage's own
 loops move it:
 
     A_shared[(o * 56 + t) // 8, (o * 56 + t) % 8] = A[i * 32 + (o * 56 + t) // 8, (o * 56 + t) % 8]
@@ -27,14 +27,17 @@ from autosched.tir.expr import Expr, IntImm, Var
 from autosched.transform.vector.index_steps import step_along
 
 _Dims = tuple[int | None, ...]
-"""For each dimension of an access the axis of a stage that is its text, or None."""
+"""For each dimension of an access, the axis of a stage that is its text, or None."""
 
 
 def fetched_access(
     store: Store, access: Touched, storage: Sequence[Ints]
 ) -> tuple[TextAccess | None, Flags]:
-    """The access of the candidates that have such axes in it (None: none has), and which others
-    have an index that is a text: more than an axis and what is added to it."""
+    """The access of the candidates that have such axes in it, and which others have a text in it.
+
+    The first is None where no candidate has such an axis. The others have an index that is more
+    than one axis plus added terms.
+    """
     forms, slots = store.stage.context.forms, store.stage.loops.slots
     where: Flags = np.zeros(forms.count, bool)
     rest: Flags = np.zeros(forms.count, bool)
@@ -93,7 +96,7 @@ def fetched_access(
 
 
 def _inside_threads(mixed: Mixed) -> int:
-    """The position of the first loop inside all threads: code is made of the loops from there."""
+    """The position of the first loop inside all threads: the nest of the code begins there."""
     kinds = mixed.loops.kinds
     return max([k + 1 for k, kind in enumerate(kinds) if kind >= FIRST_THREAD], default=0)
 
@@ -104,7 +107,7 @@ def _moves(
 ) -> tuple[tuple[int, int, int, int], ...]:
     """By position of the stage's loops: stride, step, block and 1 where uneven.
 
-    Steps and blocks are those of the loops from `inner` on.
+    Steps and blocks are only right for the loops from `inner` on.
     """
     total: dict[Var, int] = {}
     uneven = frozenset[Var]()
@@ -132,21 +135,21 @@ def _moves(
 
 @lru_cache(maxsize=50_000)
 def _coefficients(text: StageText, axis: int) -> tuple[dict[Var, int], frozenset[Var]]:
-    """The strides of an axis along the stage's loops, and those along which they are uneven."""
+    """The strides of an axis along the stage's loops, and the variables of uneven strides."""
     there = [var for var in text.variables if var is not None]
-    around = [Loop(var, 2, (0, 0), (0, 1), {}) for var in there]  # extent 1 is in no text
+    around = [Loop(var, 2, (0, 0), (0, 1), {}) for var in there]  # no text has a loop of extent 1
     along, uneven, _ = Strides(around, {}).coefficients(text.axes[axis].text)
     return along, uneven
 
 
 def _mixed_part(forms: Forms, form: Form) -> Form:
-    """What is a text in an index."""
+    """The terms of an index that stand for texts."""
     mixed = {slot: own for slot, own in form.terms.items() if slot in forms.virtual}
     return Form(mixed, forms.zero)
 
 
 def _region(store: Store, places: Sequence[Written | None], one: Ints) -> Ints:
-    """The extents of an index by level, over all its places; of one that is no text none."""
+    """The extents of an index by level, over all its places; 1 for an index that is no text."""
     texts = [written for written in places if written is not None]
     if not texts:
         return np.ones((len(store.loops) + 1, len(one)), np.int64)
@@ -154,7 +157,7 @@ def _region(store: Store, places: Sequence[Written | None], one: Ints) -> Ints:
 
 
 def _ends(store: Store, written: Written) -> Ints:
-    """Those of an index by level and side."""
+    """The bounds of an index by level and side."""
     found = np.empty((len(store.loops) + 1, 2, len(written.where)), np.int64)
     found[-1] = written.start
     for j in range(len(store.loops) - 1, -1, -1):

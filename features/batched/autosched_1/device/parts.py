@@ -1,9 +1,9 @@
-"""Loads that conditions on axes choose, where an index is a text: one dimension after the other.
+"""Loads chosen by conditions on axes, with an index that is a text: one dimension after the other.
 
     if_then_else(h % 2 == 0 and w % 2 == 0, X[h // 2, w // 2], 0.0)
 
-What simplification makes of a dimension depends on the conditions on its axis alone, and is read
-once for all candidates with the same numbers in it.
+What simplification makes of a dimension depends only on the conditions on its axis. It is read once
+for all candidates with the same numbers in it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _ENDLESS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """By position of a loop: stride and whether it is uneven, and the extent while the loop and
-    those inside it run."""
+    """How loops move one dimension, by position of the loop.
+
+    `along` has the stride and whether it is uneven, `extents` the extent while the loop and the
+    loops inside it run.
+    """
 
     along: dict[int, tuple[int, int]]
     extents: dict[int, int]
@@ -39,9 +42,9 @@ class _Moves:
 def part_access(
     store: Store, access: Touched, storage: Sequence[Ints], where: Flags
 ) -> TextAccess | None:
-    """The access of the candidates `where`; None where there is none.
+    """The access of the candidates `where`; None where there are none.
 
-    Refused are those of which a load vanishes, and those that move unevenly inside all threads.
+    Refuses candidates of which a load vanishes, and those with an uneven stride inside all threads.
     """
     forms = store.stage.context.forms
     if not where.any():
@@ -83,8 +86,11 @@ def part_access(
 def _dimension(
     forms: Forms, store: Store, text: Text, place: Place | None, rows: Ints
 ) -> tuple[Ints, Flags, Ints, Flags]:
-    """Of one dimension, by loop: strides and whether uneven; extents by level, one more than loops;
-    and where the load is lost."""
+    """One dimension of the access.
+
+    By loop, the strides and whether they are uneven; the extents by level, one more than loops; and
+    where the load is lost.
+    """
     first, which = alike(forms, text.axes, rows)
     count = len(store.loops)
     along = np.zeros((2, count, len(first)), np.int64)

@@ -1,6 +1,6 @@
 """The stores of GPU candidates: which of the loops around them count, and their kernels.
 
-No pass changes their loops before the features are taken: threads are loops like others, and
+No pass changes their loops before the features are computed. Threads are loops like others, and
 conditions stay right around their stores.
 """
 
@@ -34,7 +34,7 @@ _THREADS = (Annotation.THREAD_X, Annotation.THREAD_Y, Annotation.THREAD_Z)
 
 
 def device_pieces(ready: Ready, plan: Plan) -> list[Piece]:
-    """The stores with the loops that `autosched_1/store.py` has; conditions stay in their place.
+    """The stores with the loops that `autosched_1/store.py` keeps; conditions stay in their place.
 
     Raises UnsupportedError for fragments of tensor cores and for a kernel without blocks.
     """
@@ -56,9 +56,10 @@ def device_pieces(ready: Ready, plan: Plan) -> list[Piece]:
 
 
 class _Around:
-    """A store with the loops that count, what surrounds it in terms of these, and conditions.
+    """A store with the loops that count, its surroundings in terms of these, and its conditions.
 
-    `depth` counts all loops, `guards` say for each condition where it is around the store.
+    `depth` counts all loops. `guards` tells for each condition for which candidates it is around
+    the store.
     """
 
     def __init__(self, ready: Ready, store: Store) -> None:
@@ -91,13 +92,14 @@ class _Around:
         )
 
     def _counted(self, depth: Ints) -> Ints:
-        """How many of the first loops, `depth` of them, count."""
+        """How many of the first `depth` loops count."""
         found: Ints = (self._kept & (self._before[:-1] < depth)).sum(axis=0)
         return found
 
 
 def _kept(nest: Nest, store: Store) -> list[Flags]:
-    """Of several attributes of one thread axis only the innermost, unless another is used."""
+    """Where each loop counts: of several attributes of one thread axis, only the innermost does,
+    unless another one is used."""
     last: dict[int, Ints] = {}
     count = nest.forms.count
     for j, loop in enumerate(store.loops):
@@ -120,10 +122,11 @@ def _kept(nest: Nest, store: Store) -> list[Flags]:
 
 
 def _guards(nest: Nest, store: Store) -> list[Flags]:
-    """The conditions right around a store: where each of them is.
+    """The conditions right around a store; for each, the candidates that have it.
 
-    The start of a reduction is in those on data axes alone, but in none where threads share it;
-    what that comes to is in those on data axes, and stored by one thread.
+    The initialisation of a reduction is in the conditions on data axes only, and in none where
+    threads share the reduction. The result of a shared reduction is in the conditions on data axes,
+    and in one that lets a single thread store it.
     """
     stage = store.stage
     if stage.ops.crosses and store.ops.is_init:
@@ -141,7 +144,7 @@ def _guards(nest: Nest, store: Store) -> list[Flags]:
         if mixed is not None:
             leaves = _leaves(nest, stage, mixed, k)
             for condition in region:
-                if condition.limit is not None:  # which is the end of the tensor, too
+                if condition.limit is not None:  # this condition compares with the end already
                     leaves = leaves & ~condition.where
             found.append(leaves)
         found += [condition.where for condition in region]
@@ -151,10 +154,10 @@ def _guards(nest: Nest, store: Store) -> list[Flags]:
 
 
 def _leaves(nest: Nest, stage: Stage, mixed: Mixed, k: int) -> Flags:
-    """Where the lanes of axis k, a text, are compared with the end of the tensor.
+    """Where axis k, a text, is compared with the end of the tensor, lane by lane.
 
-    They are where only a part of it is computed and the text may lie beyond that, which a remainder
-    does not; what follows from all that stands around the text is left to simplification.
+    It is where only a part of the axis is computed and the text, unless it is a remainder, may lie
+    beyond that part. What follows from everything around the text is left to simplification.
     """
     forms = nest.forms
     low, extent, shape = stage.context.data[k]
@@ -178,8 +181,8 @@ def _leaves(nest: Nest, stage: Stage, mixed: Mixed, k: int) -> Flags:
 
 
 def _conditions(stage: Stage, mixed: Mixed, text: StageText, data_only: bool) -> int:
-    """How many conditions are around a store of a stage with this text; `data_only` those that
-    depend on no loop of a reduction."""
+    """The number of conditions around a store of a stage with this text; with `data_only`, only
+    those that depend on no reduction loop."""
     if not data_only:
         return len(text.conditions)
     masks = masks_of(mixed.loops, stage.ops.data)
@@ -199,14 +202,14 @@ def _several_threads(nest: Nest, stage: Stage) -> Flags:
 
 
 def _root(plan: Plan, s: int) -> int:
-    """The stage that all loops around stage s belong to in the end."""
+    """The stage that the outermost loop around stage s belongs to."""
     while plan.stages[s].target >= 0:
         s = plan.stages[s].target
     return s
 
 
 def _kernels(nest: Nest, plan: Plan) -> dict[int, tuple[Ints, Ints]]:
-    """The bytes of shared memory, and of local ones of a thread, by the kernel's root stage."""
+    """By root stage of a kernel, the bytes of its shared memory and of a thread's local memory."""
     found = {}
     for s, own in enumerate(plan.stages):
         if own.target < 0:
@@ -237,7 +240,7 @@ def _kernels(nest: Nest, plan: Plan) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _launch(nest: Nest, store: Store, shared: Ints, local: Ints) -> Launch:
-    """The blocks and threads around a store: the innermost of each axis counts."""
+    """The blocks and threads around a store; of loops of one thread axis, the innermost counts."""
     extents: dict[int, Ints] = {}
     virtual = nest.forms.one
     for loop in store.loops:

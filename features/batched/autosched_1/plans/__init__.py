@@ -1,1 +1,1 @@
-"""The plans of many nests at once (`autosched.nest` plans one): lanes, tiles, orders, walks."""
+"""Plan many nests at once (`autosched.nest` plans one): lanes, tiles, orders, memory traffic."""

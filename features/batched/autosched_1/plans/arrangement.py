@@ -1,4 +1,7 @@
-"""Which tile and order of each of many reductions moves least: `nest/arrangement.py` as arrays."""
+"""Choose the tile and order that move the least, for many reductions.
+
+`nest/arrangement.py` as arrays.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,11 @@ _Intp = npt.NDArray[np.intp]
 
 @dataclass(eq=False)
 class Arranged:
-    """Nests, each with the best of some tiles in the better of its orders: which nest, which tile,
-    the order's `short`, the steps between loading and storing accumulators, modelled cycles."""
+    """Nests, each with a tile and an order of the loops around it.
+
+    `of` is the nest, `tile` the tile, `short` the argument that gave the order. `steps` is the
+    number of steps between loading and storing accumulators, `cycles` the modelled cycles.
+    """
 
     of: _Intp
     tile: _Intp
@@ -49,7 +55,7 @@ class Arranged:
 def least_moved(
     nests: Nests, problems: Problems, windows: Windows, element: int, fit: int
 ) -> Arranged:
-    """The best for each nest, in the order of the nests."""
+    """The best tile and order for each nest, in the order of the nests."""
     good, near = good_and_near(problems)
     best = _stepwise(nests, problems, good, near, element, fit)
     if windows.where.any():
@@ -60,7 +66,7 @@ def least_moved(
 def _stepwise(
     nests: Nests, problems: Problems, good: Chosen, near: Chosen, element: int, fit: int
 ) -> Arranged:
-    """The best for each nest when all go step by step."""
+    """The best tile and order for each nest when no reduction is unrolled into a window."""
     first = good.rank == 0
     best = _best(nests, problems, good.of[first], good.tile[first], element)
     lanes = nests.width // problems.chunks
@@ -88,7 +94,10 @@ def _unroll(
     tiles: list[Chosen],
     element: int,
 ) -> None:
-    """Put tiles that become a window, in the order that is best, where they take less."""
+    """Replace the best tile by one that becomes a window where that takes fewer cycles.
+
+    Only tiles in an order with the same reduction loops inside are considered.
+    """
     every = windows.where.nonzero()[0]
     own = order_of(nests, problems, every, best.tile[every], best.short[every])
     inside = np.zeros((len(nests.extent), nests.count), bool)
@@ -131,7 +140,7 @@ def _unrolled(
     order: Order,
     element: int,
 ) -> Floats:
-    """Cycles of all steps, in a window where the tile becomes one, and of what they move."""
+    """Cycles of all steps, memory traffic included, with a window where the tile becomes one."""
     found = unrolled(nests, problems, windows, of, tile, order.steps)
     each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
     each = np.where(found.where, found.cycles, each)
@@ -140,7 +149,7 @@ def _unrolled(
 
 
 def _take(best: Arranged, found: Arranged, limit: Floats) -> Floats:
-    """Put those found that take less than the limit in the place of the best; the new limits."""
+    """Replace the best by those `found` that take less than the limit; return the new limits."""
     those = found.cycles < limit[found.of]
     at, limit = found.of[those], limit.copy()
     best.tile[at], best.short[at] = found.tile[those], found.short[those]
@@ -157,10 +166,11 @@ def _best(
     limit: Floats | None = None,
     most: Ints | None = None,
 ) -> Arranged:
-    """The cheapest for each nest of these tiles, in order, each in both of its orders.
+    """The cheapest of these tiles for each nest, in the order of the nests, over both loop orders.
 
-    With a `limit` by nest only what takes less without what it moves: all others take as much or
-    more with that. With `most` steps by nest only orders with fewer of them, but not too few.
+    With a `limit` by nest, only tiles that take less even without memory traffic are considered:
+    all others take as much or more with it. With `most` steps by nest, only orders with fewer
+    steps, but at least `LEAST_STEPS`, are considered.
     """
     rows, short, order = _in_both_orders(nests, problems, of, tile)
     computed = _computed(nests, problems, of[rows], tile[rows], order)
@@ -186,11 +196,11 @@ def _best(
 def _in_both_orders(
     nests: Nests, problems: Problems, of: _Intp, tile: _Intp
 ) -> tuple[_Intp, Ints, Order]:
-    """Each tile, as a row, in the order with `SHORT_REDUCTION` and, where it is another one, that
-    with 1."""
+    """Each tile, by row, in the order with short = 1 and, where that differs, in the order with
+    `SHORT_REDUCTION`."""
     rows, short = np.arange(len(of)), np.full(len(of), SHORT_REDUCTION)
     second = order_of(nests, problems, of, tile, 1)
-    some = rows[second.steps < SHORT_REDUCTION]  # with as many steps there is no other
+    some = rows[second.steps < SHORT_REDUCTION]  # with more steps, both orders are equal
     first = order_of(nests, problems, of[some], tile[some], SHORT_REDUCTION)
     apart = first.differs(second.of(some))
     some = some[apart]
@@ -200,13 +210,13 @@ def _in_both_orders(
 
 
 def _computed(nests: Nests, problems: Problems, of: _Intp, tile: _Intp, order: Order) -> Floats:
-    """Cycles of all steps one after the other."""
+    """Cycles of all steps when they are not unrolled into a window, without memory traffic."""
     each = cost_of(problems, of, tile, order.steps, HELD_CYCLES).cycles
     return _of_all_steps(nests, problems, of, each)
 
 
 def _of_all_steps(nests: Nests, problems: Problems, of: _Intp, each: Floats) -> Floats:
-    """Where an accumulator and step takes `each`."""
+    """Cycles of all steps where one accumulator and step takes `each`."""
     found: Floats = each * nests.iterations[of] / (nests.width[of] // problems.chunks[of])
     return found
 
@@ -214,7 +224,7 @@ def _of_all_steps(nests: Nests, problems: Problems, of: _Intp, each: Floats) -> 
 def _moved(
     nests: Nests, problems: Problems, of: _Intp, tile: _Intp, order: Order, element: int
 ) -> Floats:
-    """Cycles of what these move."""
+    """Cycles of the memory traffic of these nests with a tile and an order each."""
     if not len(of):
         return np.zeros(0)
     held, chunks = problems.table.factors[-1][tile], problems.chunks[of]
@@ -224,7 +234,7 @@ def _moved(
 
 
 def _weighted(counts: Floats, cycles: tuple[float, ...]) -> Floats:
-    """Their sum from the first to the last."""
+    """The weighted sum of the counts, added up from the first to the last."""
     found: Floats = counts[0] * cycles[0]
     for count, each in zip(counts[1:], cycles[1:], strict=True):
         found = found + count * each

@@ -26,13 +26,13 @@ from autosched.nest.core import Core
 from autosched.nest.plan import ScalarStore
 
 _Intp = npt.NDArray[np.intp]
-_FEW, _FEW_REDUCTIONS = 40, 6  # fewer nests are planned faster one by one
+_FEW, _FEW_REDUCTIONS = 40, 6  # fewer nests than that are planned faster one by one
 NUMBERS = ("lanes", "accumulators", "registers", "cycles", "folded", "gathers")
 
 
 @dataclass(eq=False)
 class Stores:
-    """Stores of elements of one size with one number of reads, as `nest.plan.ScalarStore` has them.
+    """Stores with one element size and one number of reads, as in `nest.plan.ScalarStore`.
 
     `vector` marks by (loop, store) the loops that the schedule vectorises.
     """
@@ -45,14 +45,14 @@ class Stores:
     folds: Flags
 
     def of(self, those: _Intp) -> Stores:
-        """Those of these stores."""
+        """Select these stores."""
         own = (self.weight[those], self.updates[those], self.folds[those])
         return Stores(self.nests.of(those), picked(self.vector, those), self.element, *own)
 
 
 @dataclass(eq=False)
 class Codes:
-    """The `NUMBERS` of `VectorCode` by (number, store), and the loops as the code runs them."""
+    """The code of stores: `NUMBERS` of `VectorCode` by (number, store), and the loops in order."""
 
     numbers: Floats
     order: Visits
@@ -90,7 +90,7 @@ def _at_once(stores: Stores, core: Core) -> Codes:
 
 @dataclass(eq=False)
 class _Pieces:
-    """Those of `Codes` for each piece, and its iterations."""
+    """The fields of `Codes` for pieces of stores, and the iterations of each piece."""
 
     numbers: Floats
     order: Visits
@@ -98,7 +98,7 @@ class _Pieces:
 
 
 def _plain(nests: Nests, core: Core, fit: int, weight: Floats) -> _Pieces:
-    """Vectors that are read, worked on and stored."""
+    """The code of nests without reductions: vectors that are read, computed and stored."""
     registers = -(-nests.width // fit)
     gathered = nests.gathered
     loads: Floats = np.zeros(nests.count)
@@ -117,7 +117,7 @@ def _plain(nests: Nests, core: Core, fit: int, weight: Floats) -> _Pieces:
 
 
 def _tiled(nests: Nests, weight: Floats, element: int, core: Core, fit: int) -> _Pieces:
-    """Reductions with their tiles."""
+    """The code of reductions, with their tiles."""
     nests.there &= (nests.extent > 1) | _only_reduction(nests)
     problems, windows = with_windows(nests, problems_of(nests, weight, core, fit), fit)
     best = least_moved(nests, problems, windows, element, fit)
@@ -141,7 +141,7 @@ def _tiled(nests: Nests, weight: Floats, element: int, core: Core, fit: int) -> 
 
 
 def _only_reduction(nests: Nests) -> Flags:
-    """The innermost loop that reduces where all of them run once: it stays."""
+    """Marks the innermost reduction loop where all reduction loops run once: it stays."""
     reduces = nests.reduces
     single = reduces & (nests.extent == 1)
     found: Flags = single & (marks_from_last(reduces) == 1) & ~(reduces & ~single).any(axis=0)
@@ -149,7 +149,10 @@ def _only_reduction(nests: Nests) -> Flags:
 
 
 def _put_together(pieces: list[_Pieces], of: _Intp, order: _Intp, count: int) -> Codes:
-    """Of the pieces of each store, those `of` it in `order`."""
+    """Combine the pieces of each store.
+
+    `of` has the store of each piece, `order` its place among the pieces of that store.
+    """
     numbers = np.concatenate([part.numbers for part in pieces], axis=1)
     visits = joined_visits([part.order for part in pieces])
     counts = np.concatenate([part.iterations for part in pieces])

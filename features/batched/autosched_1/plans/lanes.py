@@ -1,4 +1,4 @@
-"""Which loops of many nests become lanes: `nest/lanes.py` for arrays of nests."""
+"""Choose which loops of many nests become lanes: `nest/lanes.py` for arrays of nests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _Made = TypeVar("_Made", bound=np.generic)
 
 @dataclass(eq=False)
 class Nests:
-    """Nests of one number of reads (`nest.loop_nest.LoopNest`).
+    """Nests with one number of reads (`nest.loop_nest.LoopNest`).
 
-    By (loop, nest): `there`, `extent`, `own` strides, `conditional`, `lanes`; by (read, loop, nest)
-    `reads` and `blocks`. By nest: `width`, `lane` (how far apart lanes are stored), `closed`; by
-    (read, nest) `steps` and `apart`.
+    By (loop, nest): `there` tells whether the nest has the loop; `extent`, `own` strides of the
+    store, `conditional`, `lanes`. By (read, loop, nest): strides `reads`, and `blocks`. By nest:
+    `width`, `lane` (the distance between stored lanes), `closed`. By (read, nest): `steps` and
+    `apart`.
     """
 
     there: Flags
@@ -43,33 +44,33 @@ class Nests:
 
     @property
     def count(self) -> int:
-        """Nests."""
+        """The number of nests."""
         return len(self.width)
 
     @property
     def iterations(self) -> Ints:
-        """Of single elements."""
+        """The number of iterations when each computes one element."""
         found: Ints = self.width * np.where(self.there, self.extent, 1).prod(axis=0)
         return found
 
     @property
     def gathered(self) -> Flags:
-        """(read, nest): whether the lanes are neither one element nor neighbours."""
+        """(read, nest): whether the lanes are neither one common element nor neighbours."""
         found: Flags = (self.width > 1) & ((self.steps != 0) & (self.steps != 1) | self.apart)
         return found
 
     @property
     def reduces(self) -> Flags:
-        """(loop, nest): the loops that leave the stored element where it is."""
+        """(loop, nest): the reduction loops, which leave the stored element where it is."""
         found: Flags = self.there & (self.own == 0)
         return found
 
     def of(self, those: _Intp | Flags) -> Nests:
-        """Copies of these nests."""
+        """Copy these nests."""
         return Nests(*[picked(getattr(self, field.name), those) for field in fields(self)])
 
     def only(self, those: Flags) -> Nests:
-        """These nests: itself where all are."""
+        """Select these nests; the object itself if they are all."""
         return self if those.all() else self.of(those)
 
 
@@ -77,7 +78,7 @@ _BY_LOOP = ("there", "extent", "own", "conditional", "lanes", "reads", "blocks")
 
 
 def joined(parts: list[Nests]) -> Nests:
-    """All nests of the parts in turn, with the loops of the one that has most of them."""
+    """The nests of all parts, one part after the other, with the most loops that a part has."""
     most = max(len(part.extent) for part in parts)
     found = []
     for field in fields(Nests):
@@ -89,7 +90,7 @@ def joined(parts: list[Nests]) -> Nests:
 
 
 def longer(table: npt.NDArray[_Made], most: int) -> npt.NDArray[_Made]:
-    """With loops that are not there, so that all are `most`."""
+    """The table with lines for loops that are not there appended, `most` in all."""
     missing = most - table.shape[-2]
     if not missing:
         return table
@@ -99,7 +100,7 @@ def longer(table: npt.NDArray[_Made], most: int) -> npt.NDArray[_Made]:
 
 
 def scheduled(nests: Nests, vector: Flags) -> None:
-    """Let the loop that the schedule vectorises become lanes; only loops that run remain."""
+    """Turn the loop that the schedule vectorises into lanes, and drop loops that run once."""
     nests.there &= nests.extent > 1
     marked = nests.there & vector
     loop = len(marked) - 1 - np.argmax(marked[::-1], axis=0)
@@ -119,7 +120,8 @@ def scheduled(nests: Nests, vector: Flags) -> None:
 
 @dataclass(eq=False)
 class Parts:
-    """The nests that others become: of which each is a part, and its place among these."""
+    """The nests that other nests become: `of` is the nest that each is a part of, `order` its place
+    among these parts."""
 
     nests: Nests
     of: _Intp
@@ -127,9 +129,9 @@ class Parts:
 
 
 def parts_of(nests: Nests, fit: int, folds: Flags) -> Parts:
-    """What becomes of nests with vectors of up to `fit` lanes (`output_lanes`).
+    """The nests that replace `nests`, with vectors of up to `fit` lanes (`output_lanes`).
 
-    Where it `folds` and lanes along a reduction are possible at all, each is asked for by itself.
+    Where a nest `folds` and lanes along a reduction are possible at all, it is computed by itself.
     """
     every = np.arange(nests.count)
     wide = nests.of(every)
@@ -162,11 +164,11 @@ def parts_of(nests: Nests, fit: int, folds: Flags) -> Parts:
 
 
 _MOST_PARTS = 16
-"""More than come of a nest that is cut in two."""
+"""More than the number of parts of one half of a nest that is cut in two."""
 
 
 def _widen(nests: Nests, fit: int) -> None:
-    """Take lanes from the loop that moves the store by just its lanes, as long as there is one."""
+    """Take lanes from the loop whose stride is the current width, as long as there is one."""
     powers = np.array([1 << max(0, limit.bit_length() - 1) for limit in range(fit + 1)])
     rows = np.arange(nests.count)
     while len(rows):
@@ -206,8 +208,11 @@ def _lanes_from(extent: Ints, limit: Ints, most: Ints) -> Ints:
 
 
 def _may_fold(nests: Nests, fit: int) -> Flags:
-    """Where some loop that reduces reads neighbours, or one element, everywhere, and has iterations
-    for enough lanes: its own, or with another such loop. A long one is cut to whole vectors."""
+    """Where some reduction loop may give lanes.
+
+    All reads along it are neighbours or one element, and it has iterations for enough lanes, alone
+    or with another such loop. A long loop counts because it is cut to whole vectors.
+    """
     near = ((nests.reads == 0) | (nests.reads == 1)).all(axis=0)
     power = nests.extent & -nests.extent
     long = nests.extent >= fit
@@ -218,8 +223,10 @@ def _may_fold(nests: Nests, fit: int) -> Flags:
 
 
 def _rest(nests: Nests, fit: int) -> tuple[_Intp, Ints]:
-    """The loop over consecutive outputs, and how many of its iterations fill no whole vector; 0
-    where all do, or none."""
+    """The loop over consecutive outputs, and how many of its iterations fill no whole vector.
+
+    The number is 0 where all of them fill whole vectors, and where none do.
+    """
     along = nests.there & (nests.own == nests.width)
     loop = np.argmax(along, axis=0)
     extent = nests.extent[loop, np.arange(nests.count)]
@@ -249,7 +256,7 @@ def _output_lanes(nest: LoopNest, fit: int) -> tuple[LoopNest, ...]:
 
 
 def each_of(nests: Nests, those: _Intp, vector: Flags | None = None) -> list[LoopNest]:
-    """These nests one by one; `vector` marks the loops of all that the schedule vectorises."""
+    """These nests one by one; `vector` marks the loops that the schedule vectorises."""
     some = nests.of(those)
     marks = np.zeros_like(some.there) if vector is None else vector[:, those]
     tables = (some.extent, some.own, some.reads, marks, some.blocks, some.lanes, some.conditional)

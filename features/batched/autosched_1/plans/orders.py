@@ -1,5 +1,7 @@
-"""The loops of many nests in the order of the generated code: `nest/loop_order.py` and
-`nest/visits.py` for arrays of nests."""
+"""The loops of many nests in the order of the generated code.
+
+`nest/loop_order.py` and `nest/visits.py` for arrays of nests.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ _Intp = npt.NDArray[np.intp]
 
 @dataclass(eq=False)
 class Order:
-    """By (loop, nest): the `factors` that the tile takes and the `rounds` that are left, loops
-    `outside` the accumulators' life that stay where they are, those `moved` in front of it, and the
-    reduction `inside`; `steps` of it by nest."""
+    """The loops of nests around the accumulators, by (loop, nest).
+
+    `factors` are the iterations that the tile takes, `rounds` those that are left. `outside` marks
+    loops outside the accumulators' lifetime that stay where they are, `moved` those that move in
+    front of it, `inside` the reduction loops inside. `steps` has the reduction steps inside, by
+    nest.
+    """
 
     factors: Ints
     rounds: Ints
@@ -32,7 +38,7 @@ class Order:
     steps: Ints
 
     def of(self, those: _Intp | Flags) -> Order:
-        """Copies of these."""
+        """Copy the orders of these nests."""
         return Order(
             picked(self.factors, those),
             picked(self.rounds, those),
@@ -49,7 +55,7 @@ class Order:
 
     @staticmethod
     def joined(parts: list[Order]) -> Order:
-        """All of them in turn."""
+        """All orders, one part after the other."""
         tables = [(p.factors, p.rounds, p.outside, p.moved, p.inside, p.steps) for p in parts]
         return Order(*[np.concatenate(own, axis=-1) for own in zip(*tables, strict=True)])
 
@@ -57,7 +63,7 @@ class Order:
 def order_of(
     nests: Nests, problems: Problems, those: _Intp, tile: _Intp, short: Ints | int
 ) -> Order:
-    """The order of the nests `those` with a tile each, as `around_accumulators` has it."""
+    """The order of the nests `those` with a tile each, as `around_accumulators` gives it."""
     there, extent = picked(nests.there, those), picked(nests.extent, those)
     reducing = picked(nests.own == 0, those)
     factors, rounds = np.ones_like(extent), extent.copy()
@@ -87,8 +93,7 @@ def order_of(
 
 
 def tiled_visits(nests: Nests, of: _Intp, order: Order, held: Ints, chunks: Ints) -> Visits:
-    """The loops of the nests `of`, each with its order and `held` of its `chunks`: `visits` of a
-    tile."""
+    """`visits` of tiles: the loops of the nests `of` by `order`, with `held` of their `chunks`."""
     whole = nests.width[of]
     width = whole // chunks * held
     return _visits(
@@ -106,25 +111,26 @@ def tiled_visits(nests: Nests, of: _Intp, order: Order, held: Ints, chunks: Ints
 
 
 def plain_visits(nests: Nests) -> Visits:
-    """The loops of nests as they are, then lanes."""
+    """The loops of nests without tiles, then lanes."""
     every = np.arange(nests.count)
     return _visits(nests, every, [_Run(nests.there, nests.extent)], nests.width)
 
 
 _Loop = tuple[Flags, Ints, Ints | None, list[Ints]]
-"""Where it is, its extent, the iterations of a step, and by how much it moves each access."""
+"""Where nests have the loop, its extent, the iterations of one step, and its stride for each
+access."""
 
 
 @dataclass(eq=False)
 class _Run:
-    """Loops of the nest: how often they run, and how many iterations each step takes (else 1)."""
+    """Loops of nests: where they are, how often they run, iterations of each step (None: 1)."""
 
     where: Flags
     extent: Ints
     scale: Ints | None = None
 
     def loops(self, nests: Nests, marks: Flags) -> Iterator[_Loop]:
-        """Those that some nest has."""
+        """Yield the loops that at least one nest has."""
         for k, here in enumerate(marks):
             if here.any():
                 scale = None if self.scale is None else self.scale[k]
@@ -133,20 +139,20 @@ class _Run:
 
 @dataclass(eq=False)
 class _Lanes:
-    """Vectors of which a loop takes each in turn: how many, and how many lanes they have."""
+    """A loop that takes groups of lanes in turn: where it is, how many groups, and their lanes."""
 
     where: Flags
     extent: Ints
     scale: Ints
 
     def loops(self, nests: Nests, mark: Flags) -> Iterator[_Loop]:
-        """The one loop."""
+        """Yield the one loop."""
         yield mark, self.extent, self.scale, [nests.lane, *nests.steps]
 
 
 def _visits(nests: Nests, of: _Intp, runs: list[_Run | _Lanes], width: Ints) -> Visits:
-    """These in turn, of the nests `of`, but those that run once, and lanes of `width` in any
-    case."""
+    """The loops `runs` of the nests `of` in turn, without those that run once, then lanes of
+    `width` in any case."""
     count = len(of)
     marks = [run.where & (run.extent > 1) for run in runs]
     total = np.ones(count, np.int64)
@@ -175,7 +181,7 @@ def _visits(nests: Nests, of: _Intp, runs: list[_Run | _Lanes], width: Ints) -> 
 
 
 def joined_visits(parts: list[Visits]) -> Visits:
-    """All of them in turn."""
+    """The loops of all parts, one part after the other."""
     most = max(len(part.extents) for part in parts)
     missing = [most - len(part.extents) for part in parts]
     extents = [

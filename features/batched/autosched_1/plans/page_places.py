@@ -1,5 +1,7 @@
-"""Which lines of a page are touched, by the number of a set of them: `memory_walk.touched_again`
-for many strides at once."""
+"""Which lines of a page are touched, as numbers of sets of lines.
+
+`memory_walk.touched_again` for many strides at once.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,23 @@ from autosched.nest.memory_walk import touched_again
 
 _Intp = npt.NDArray[np.intp]
 _Bits = npt.NDArray[np.uint64]
-_MOST_KNOWN = 200_000  # of 100 bytes or so
-_FEW, _AT_ONCE = 40, 256  # sets that are made faster one by one, and most of those at once
+_MOST_KNOWN = 200_000  # cached results, of about 100 bytes each
+_FEW, _AT_ONCE = 40, 256  # fewer sets than 40 are faster one by one; at most 256 go at once
 
 
 class Places:
-    """For each nest the number of a set of lines."""
+    """For each nest, the number of a set of page lines."""
 
     def __init__(self, slots: int, run: Ints) -> None:
-        """The first lines of a page of `slots`, as many as a run has."""
+        """Begin with the first lines of a page of `slots` lines: for each nest, as many as
+        `run`."""
         if _sets_of(slots).known > _MOST_KNOWN:
             _sets_of.cache_clear()
         self._slots, self._sets = slots, _sets_of(slots)
         self._of = np.minimum(run, slots)
 
     def spread(self, nests: _Intp, stride: Ints, times: Ints) -> None:
-        """Those of these nests touch the same again `times` times, `stride` bytes apart."""
+        """Let these nests touch their lines `times` times, each time `stride` bytes further."""
         of = self._of[nests]
         some = np.flatnonzero((times > 1) & (of != self._slots))
         if len(some):
@@ -39,30 +42,32 @@ class Places:
             self._of[nests[some]] = self._sets.spread(keys)
 
     def room(self) -> Ints:
-        """How many lines of a page are touched."""
+        """How many lines of a page each nest touches."""
         found: Ints = self._sets.sizes[self._of]
         return found
 
 
 class _Sets:
-    """Sets of lines of a page by number, as bits, and what becomes of them, once for all calls. The
-    first are those of the first lines."""
+    """Sets of page lines by number, as bits, and a cache of the sets that they spread to.
+
+    Set number k is the first k lines, up to all lines; other sets follow.
+    """
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._sets = [(1 << k) - 1 for k in range(slots + 1)]
         self._numbers = {places: k for k, places in enumerate(self._sets)}
-        self._keys: Ints = np.array([np.iinfo(np.int64).max])  # rising
+        self._keys: Ints = np.array([np.iinfo(np.int64).max])  # in rising order
         self._becomes: Ints = np.zeros(1, np.int64)
         self.sizes: Ints = np.arange(slots + 1)
 
     @property
     def known(self) -> int:
-        """Of how many questions the answers are kept."""
+        """The number of cached results."""
         return len(self._keys)
 
     def spread(self, keys: Ints) -> Ints:
-        """The sets that come of (set * PAGE + stride) * (PAGE + 1) + times."""
+        """The numbers of the sets for the keys (set * PAGE + stride) * (PAGE + 1) + times."""
         at = self._keys.searchsorted(keys)
         missing = self._keys[at] != keys
         if missing.any():
@@ -97,7 +102,7 @@ _sets_of = lru_cache(_Sets)
 
 
 def _touched_again(sets: _Bits, stride: Ints, times: Ints, slots: int) -> _Bits:
-    """`memory_walk.touched_again` of each set of at most 64 lines."""
+    """`memory_walk.touched_again` of each set; a page has at most 64 lines."""
     parts = range(0, len(sets), _AT_ONCE)
     each = (slice(k, k + _AT_ONCE) for k in parts)
     shifts = np.concatenate([_shifts(stride[own], times[own], slots) for own in each])
@@ -110,7 +115,7 @@ def _touched_again(sets: _Bits, stride: Ints, times: Ints, slots: int) -> _Bits:
 
 
 def _shifts(stride: Ints, times: Ints, slots: int) -> _Bits:
-    """By how many lines each repetition is off, a bit for each number of them."""
+    """By how many lines each set's repetitions are shifted, as a bit mask of the shifts."""
     starts = np.cumsum(times) - times
     number = np.arange(times.sum()) - np.repeat(starts, times)
     by = number * np.repeat(stride, times) % PAGE // (PAGE // slots) % slots

@@ -1,7 +1,7 @@
 """The register tiles of many reductions: `nest/register_tile.py` for arrays of problems.
 
-All tiles that any core could hold are in one table, in the order in which equals are preferred;
-which of them divide the loops of a nest is looked up there.
+All tiles that a core could hold are in one table, in the order of preference among equals. The
+table also tells which of them divide the loops of a nest.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _DIMS = TILE_LOOPS + 1
 
 @dataclass(frozen=True, eq=False)
 class TileTable:
-    """All tiles of at most so many points: `factors` by (dimension, tile), `points` of each, and
-    `copies` by (set of dimensions as bits, tile): the product of the factors of these."""
+    """All tiles of at most a given number of points.
+
+    `factors` is by (dimension, tile); `points` is the product of a tile's factors; `copies` has, by
+    (set of dimensions as bits, tile), the product of the factors in the set.
+    """
 
     factors: Ints
     points: Ints
@@ -48,9 +51,9 @@ class TileTable:
 
 @lru_cache(maxsize=8)
 def tile_table(limit: int) -> TileTable:
-    """The tiles in the order of preference: larger inner factors first."""
+    """The tiles of at most `limit` points in order of preference: larger inner factors first."""
     factors: Ints = np.ones((0, 1), np.int64)
-    for _ in range(_DIMS):  # outwards, to each of the tiles all factors that there is room for
+    for _ in range(_DIMS):  # from the inside out, extend each tile by all factors that fit
         most = limit // factors.prod(axis=0)
         of = np.repeat(np.arange(len(most)), most)
         rank = np.arange(len(of)) - (most.cumsum() - most)[of]
@@ -66,9 +69,9 @@ def tile_table(limit: int) -> TileTable:
 class Problems:
     """`nest.register_tile.TileProblem` of each nest, without windows.
 
-    `loop` has by (dimension, nest) the tile loop, -1 for none; `extents` include the `chunks` as
-    last dimension. By (read, nest): the `cost` of a load, and as bits which dimensions it `varies`
-    with.
+    `loop` has by (dimension, nest) the tile loop, -1 where there is none; the last dimension of
+    `extents` is the `chunks`. By (read, nest): the `cost` of a load, and as bits the dimensions
+    that it `varies` with.
     """
 
     table: TileTable
@@ -83,7 +86,7 @@ class Problems:
     most_parts: Ints
 
     def of(self, those: _Intp | Flags) -> Problems:
-        """Those of these nests."""
+        """Select the problems of these nests."""
         return Problems(
             self.table,
             self.core,
@@ -99,7 +102,7 @@ class Problems:
 
 
 def problems_of(nests: Nests, weight: Floats, core: Core, fit: int) -> Problems:
-    """The choice that each nest leaves, as `nest.plan._tiled` describes it."""
+    """The problem of each nest, as `nest.plan._tiled` describes it."""
     every = np.arange(nests.count)
     many = (nests.width > fit) & (nests.width % fit == 0)
     chunks = np.where(many, nests.width // fit, 1)
@@ -135,13 +138,13 @@ def problems_of(nests: Nests, weight: Floats, core: Core, fit: int) -> Problems:
 
 
 def _longest(nests: Nests) -> Ints:
-    """Iterations of the longest of the innermost reduction loops that follow each other."""
+    """The largest extent in the innermost run of reduction loops."""
     found: Ints = np.where(innermost_run(nests), nests.extent, 1).max(axis=0, initial=1)
     return found
 
 
 def innermost_run(nests: Nests) -> Flags:
-    """(loop, nest): the innermost reduction loops that follow each other."""
+    """(loop, nest): the innermost run of adjacent reduction loops."""
     running = nests.reduces & (nests.extent > 1)
     last = np.where(running.any(axis=0), _innermost(running), _innermost(nests.reduces))
     ended = np.zeros(nests.count, bool)
@@ -169,8 +172,11 @@ def _most_parts(steps: Ints) -> Ints:
 
 @dataclass(eq=False)
 class Cost:
-    """Of a nest with a tile: `cycles` for each accumulator and step (infinite where registers run
-    out), registers that operands take, partial results, loads of a step."""
+    """The cost of nests with a tile each.
+
+    `cycles` for each accumulator and step (infinite where registers run out), registers `live` for
+    operands, `parts` (partial results), and `loads` of a step.
+    """
 
     cycles: Floats
     live: Ints
@@ -181,7 +187,7 @@ class Cost:
 def cost_of(
     problems: Problems, those: _Intp, tile: _Intp, steps: Ints | int, least_finish: float = 0.0
 ) -> Cost:
-    """`nest.register_tile.cost` of the nests `those` with a tile each, step by step."""
+    """`nest.register_tile.cost` of the nests `those` with a tile each, without windows."""
     core, table = problems.core, problems.table
     points = table.points[tile]
     loads: Floats = np.zeros(len(tile))
@@ -203,8 +209,11 @@ def cost_of(
 
 @dataclass(eq=False)
 class Chosen:
-    """Tiles worth a look, by nest and in the order of preference: of which nest, which tile, its
-    rank, and its cycles in an endless reduction."""
+    """Candidate tiles, by nest and then in the order of preference.
+
+    `of` is the nest, `tile` the tile, `rank` its place among the nest's tiles, `cycles` its cycles
+    in an endless reduction.
+    """
 
     of: _Intp
     tile: _Intp
@@ -213,7 +222,7 @@ class Chosen:
 
 
 def good_and_near(problems: Problems) -> tuple[Chosen, Chosen]:
-    """`nest.register_tile.good_and_near_tiles` of each nest; many of them are the same problem."""
+    """`nest.register_tile.good_and_near_tiles` of each nest; equal problems are solved once."""
     floats = (*problems.cost, problems.weight, problems.finish)
     columns = [*problems.extents, *problems.varies, problems.most_parts]
     first, which = different(keys_of([*columns, *(own.view(np.int64) for own in floats)]))
@@ -222,7 +231,7 @@ def good_and_near(problems: Problems) -> tuple[Chosen, Chosen]:
 
 
 def _of_each(chosen: Chosen, which: _Intp) -> Chosen:
-    """Those of nests of which each is one of the problems."""
+    """The tiles of all nests; nest k has the problem `which[k]`."""
     sizes = np.bincount(chosen.of, minlength=int(which.max(initial=-1)) + 1)
     starts, sizes = (sizes.cumsum() - sizes)[which], sizes[which]
     at = np.arange(sizes.sum()) + np.repeat(starts - (sizes.cumsum() - sizes), sizes)

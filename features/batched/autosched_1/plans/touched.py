@@ -1,9 +1,9 @@
-"""What sets of loops touch, of many at once: `memory_walk._touched` for arrays of them.
+"""What sets of loops touch: `memory_walk._touched` for many sets at once.
 
-It depends on which loops these are, not on their order, and orders and tiles of one nest have most
-sets in common: a set is known by the sum of its loops' hashes, and asked for once. The loops that
-move one access have their order in common with those of many other nests, too, so that sets are
-made of each different sequence of them once.
+The result depends on which loops a set has, not on their order, and orders and tiles of one nest
+have most sets in common. A set is therefore identified by the sum of its loops' hashes, and
+computed once. The sequences of loops that move one access are also the same in many nests, so that
+sets are made once for each distinct sequence.
 """
 
 from __future__ import annotations
@@ -21,18 +21,24 @@ from autosched.features.batched.forms import Flags, Ints
 from autosched.nest.core import PAGE
 
 _Intp = npt.NDArray[np.intp]
-_FAR = np.int64(1) << 62  # beyond the stride of every loop
+_FAR = np.int64(1) << 62  # larger than any stride
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2**64 over the golden ratio: multiples by n and m are 2**62 / |n - m| apart and more."""
+"""2**64 over the golden ratio: multiples by n and m are at least 2**62 / |n - m| apart."""
 _FACTORS = np.array([0xD6E8FEB86659FD93, 0x94D049BB133111EB], np.uint64)
-"""Of wyhash and of the splitmix64 generator: 3 beyond multiples of 8, so that their powers less 1
-are divisible by no large power of 2, and loops that change places change the sum."""
+"""Constants of wyhash and of the splitmix64 generator.
+
+They are 3 more than multiples of 8, so that no large power of 2 divides their powers less 1, and
+loops that change places change the sum.
+"""
 
 
 @dataclass(eq=False)
 class Moving:
-    """Loops, outermost first, that move accesses: the bytes of a `stride` and whether it `moves` by
-    (loop, access, nest), `extents` by (loop, nest), the bytes of an element by access."""
+    """Loops that move accesses, outermost first.
+
+    By (loop, access, nest): the bytes of a `stride`, and whether the loop `moves` the access. By
+    (loop, nest): `extents`. By access: the bytes of an element (`elements`).
+    """
 
     stride: Ints
     moves: Flags
@@ -42,10 +48,10 @@ class Moving:
 
 @dataclass(eq=False)
 class Touched:
-    """What the innermost loops of each different sequence touch, by (number of them, sequence):
-    `needed` are the bytes of a cache that has room for all lines.
+    """What the innermost loops of each distinct sequence touch, by (number of loops, sequence).
 
-    `sequence` is the number of that of each (access, nest), whose loops are those that move.
+    `needed` is the capacity in bytes of a cache that has room for all lines. `sequence` has the
+    number of the sequence of each (access, nest), which consists of the loops that move the access.
     """
 
     sequence: _Intp
@@ -56,8 +62,8 @@ class Touched:
     needed: Ints
 
     def levels(self) -> Iterator[tuple[int, _Intp]]:
-        """Each level, the innermost one first, and by (access, nest) the places in the tables of
-        what the loops from there inwards touch."""
+        """Yield each level, innermost first, with the positions in the tables of what is touched
+        from there inwards, by (access, nest)."""
         sequences = self.lines.shape[1]
         at = self.sequence
         yield len(self.moves), at
@@ -67,7 +73,7 @@ class Touched:
 
 
 def touched(moving: Moving, line: int) -> Touched:
-    """Of each access of each nest, with lines of `line` bytes."""
+    """What each access of each nest touches, with lines of `line` bytes."""
     first, which = different(_keys_of_sequences(moving))
     sequences = _sequences(moving, first)
     sets, own = _sets(sequences)
@@ -79,9 +85,9 @@ def touched(moving: Moving, line: int) -> Touched:
 
 
 def _keys_of_sequences(moving: Moving) -> Keys:
-    """(2, access and nest): keys of the loops that move an access, in order.
+    """(2, access and nest): keys of the sequence of loops that move an access.
 
-    Extents and strides give one number for each different pair, as their product is below 2**62.
+    The product of extent and stride is below 2**62, so that each pair of them gives its own number.
     """
     keys = np.empty((2, *moving.moves.shape[1:]), np.uint64)
     keys[:] = moving.elements.astype(np.uint64)[:, None]
@@ -97,8 +103,11 @@ def _keys_of_sequences(moving: Moving) -> Keys:
 
 @dataclass(eq=False)
 class _Sequences:
-    """Loops that move an access, innermost first, without gaps: `stride` and `extent` by (loop,
-    sequence), 0 and 1 after the last one; by sequence the `number` of loops and an `element`."""
+    """Loops that move an access, innermost first, without gaps.
+
+    By (loop, sequence): `stride` and `extent`, 0 and 1 after the last loop. By sequence: the
+    `number` of loops, and the bytes of an `element`.
+    """
 
     stride: Ints
     extent: Ints
@@ -107,7 +116,7 @@ class _Sequences:
 
 
 def _sequences(moving: Moving, those: _Intp) -> _Sequences:
-    """Of these (access, nest), by place among all."""
+    """The sequences of these (access, nest) pairs, given as flat positions."""
     loops = len(moving.stride)
     access, nest = np.divmod(those, moving.extents.shape[1])
     moves = moving.moves.reshape(loops, -1).take(those, axis=1)
@@ -124,14 +133,15 @@ def _sequences(moving: Moving, those: _Intp) -> _Sequences:
 
 @dataclass(eq=False)
 class _Sets:
-    """The innermost loops of sequences: how many, and of which; those of few loops first."""
+    """The innermost loops of sequences: how many (`number`) of which `sequence`; small sets
+    first."""
 
     number: _Intp
     sequence: _Intp
 
 
 def _sets(sequences: _Sequences) -> tuple[_Sets, _Intp]:
-    """The different sets, and which of them is each by (number of loops, sequence)."""
+    """The distinct sets, and the number of each by (number of loops, sequence)."""
     loops, count = sequences.stride.shape
     keys = np.empty((2, loops + 1, count), np.uint64)
     keys[:, 0] = sequences.element.astype(np.uint64) * _GOLDEN
@@ -150,7 +160,7 @@ def _sets(sequences: _Sequences) -> tuple[_Sets, _Intp]:
 
 @dataclass(eq=False)
 class _Found:
-    """What each set touches."""
+    """What each set touches; the fields are as in `Touched`."""
 
     lines: Ints
     runs: Ints
@@ -159,7 +169,7 @@ class _Found:
 
 
 def _of_sets(sequences: _Sequences, sets: _Sets, line: int) -> _Found:
-    """What the loops of each set touch, which are put in the order of their strides."""
+    """What the loops of each set touch, taken in the order of their strides."""
     number = sets.number
     inside = np.arange(int(number.max(initial=0)))[:, None] < number
     stride = np.where(inside, sequences.stride[: len(inside)].take(sets.sequence, axis=1), _FAR)
@@ -170,11 +180,14 @@ def _of_sets(sequences: _Sequences, sets: _Sets, line: int) -> _Found:
 
 
 class _Runs:
-    """Runs of neighbouring lines: bytes of each one's `span`, and `gaps` between them: those sets,
-    how many bytes apart the runs are, and how many."""
+    """Runs of neighbouring lines.
+
+    `span` are the bytes of one run. `gaps` are the distances between runs: (sets that have them,
+    distance in bytes, number of runs).
+    """
 
     def __init__(self, stride: Ints, extent: Ints, number: _Intp, element: Ints, line: int) -> None:
-        """Loops by rising stride; sets of few loops come first."""
+        """`stride` and `extent` are by rising stride; sets of few loops come first."""
         self.span = element
         self.gaps: list[tuple[_Intp, Ints, Ints]] = []
         self._line = line
@@ -185,7 +198,7 @@ class _Runs:
         self._close(np.flatnonzero(self._gap))
 
     def _add(self, begin: int, stride: Ints, extent: Ints) -> None:
-        """A loop to each of the sets from `begin` on."""
+        """Add one loop to each of the sets from number `begin` on."""
         span, gap, times = (own[begin:] for own in (self.span, self._gap, self._times))
         apart = gap != 0
         near = ~apart & (stride <= np.maximum(span, self._line))
@@ -203,7 +216,7 @@ class _Runs:
 
 
 def _counted(runs: _Runs, line: int) -> _Found:
-    """What the runs of each set and what is between them touch."""
+    """What the runs of each set, and their gaps, touch."""
     run = -(-runs.span // line)
     number, page_runs = np.ones((2, len(run)), np.int64)
     page_span = runs.span.copy()

@@ -1,5 +1,7 @@
-"""Which of many columns of numbers are different, by a hash of each: sorting columns, or their
-hashes, takes several times as long."""
+"""Find the distinct ones of many columns of numbers, by a hash of each.
+
+Sorting the columns, or their hashes, takes several times as long.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ Keys = npt.NDArray[np.uint64]
 _FACTORS = np.array([[0x9E3779B97F4A7C15], [0xD6E8FEB86659FD93]], np.uint64)
 _IN_CACHE = 1024  # columns whose numbers stay in a near cache
 _SPREAD, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Odd numbers: of the splitmix64 generator and of wyhash."""
+"""Odd constants of the splitmix64 generator and of wyhash."""
 
 
 def keys_of(columns: Sequence[npt.NDArray[np.int64]]) -> Keys:
-    """(2, count): two keys of each column of numbers, which have nothing in common.
+    """(2, count): two independent keys of each column of numbers.
 
-    Each number is spread over 64 bits, and counts by a factor of its own.
+    Each number is spread over 64 bits and multiplied by a factor of its own.
     """
     table = np.stack(columns).view(np.uint64)
     factors = _powers(len(columns))[:, :, None]
@@ -41,17 +43,17 @@ def mixed(keys: Keys) -> Keys:
 
 
 def _powers(count: int) -> Keys:
-    """(2, count): different odd numbers."""
+    """(2, count): distinct odd numbers."""
     found: Keys = np.cumprod(np.repeat(_FACTORS, count, axis=1), axis=1, dtype=np.uint64)
     return found
 
 
 def different(keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """One of each kind, in order, and the kind of each. Two of one kind have both keys in common:
-    different columns do so once in 2**128 pairs.
+    """The first column of each kind, in order, and the number of the kind of each column.
 
-    Each column is written to a place that follows from its keys; those that find their own kind
-    there are known, the others go on to another place.
+    Columns of one kind have both keys in common; distinct columns do so once in 2**128 pairs. Each
+    column is written to a place that follows from its keys. A column that finds its own kind there
+    is done; the others go on to another place.
     """
     count = keys.shape[1]
     every = np.arange(count, dtype=np.int32)

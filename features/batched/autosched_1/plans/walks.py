@@ -1,4 +1,4 @@
-"""What many nests move through memory: `nest/memory_walk.py` for arrays of loops."""
+"""The memory traffic of many nests: `nest/memory_walk.py` for arrays of loops."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _Intp = npt.NDArray[np.intp]
 
 @dataclass(eq=False)
 class Visits:
-    """Loops of the code, outermost first, by (place, nest); `strides` by (access, place, nest).
+    """Loops of the code, outermost first, by (place, nest); `strides` are by (access, place, nest).
 
-    Those of a nest are the last ones: places before `first` are empty, with extent 1 and strides 0.
+    The loops of a nest are the last places: places before `first` are empty, with extent 1 and
+    strides 0.
     """
 
     extents: Ints
@@ -30,17 +31,17 @@ class Visits:
 
     @property
     def count(self) -> int:
-        """Nests."""
+        """The number of nests."""
         return len(self.first)
 
     def of(self, those: _Intp | Flags) -> Visits:
-        """Those of these nests."""
+        """Select these nests."""
         return Visits(picked(self.extents, those), picked(self.strides, those), self.first[those])
 
 
 @dataclass(eq=False)
 class Walks:
-    """`Walk` of each nest: lines and runs by (cache, nest), pages by (TLB, nest)."""
+    """The `Walk` of each nest: lines and runs by (cache, nest), pages by (TLB level, nest)."""
 
     lines: Floats
     runs: Floats
@@ -48,7 +49,7 @@ class Walks:
 
 
 def walks(visits: Visits, elements: tuple[int, ...], memory: Memory) -> Walks:
-    """The walks of all nests; `elements` are the bytes of those of each access."""
+    """The memory traffic of all nests; `elements` has the bytes of an element of each access."""
     found = _touched(visits, elements, memory.line)
     shape = len(visits.extents) + 1, visits.count
     lines, runs, pages, needed = (np.empty(shape, np.int64) for _ in range(4))
@@ -95,7 +96,7 @@ def _touched(visits: Visits, elements: tuple[int, ...], line: int) -> Touched:
 
 
 def cycles_of(counts: Floats) -> Floats:
-    """`nest.memory_walk.Walk.cycles` of lines, runs and pages by (count, nest)."""
+    """`nest.memory_walk.Walk.cycles` for lines, runs and pages by (count, nest)."""
     costs = (*LINE_CYCLES, *RUN_CYCLES, *PAGE_CYCLES)
     found: Floats = counts[0] * costs[0]
     for count, each in zip(counts[1:], costs[1:], strict=True):
@@ -104,7 +105,7 @@ def cycles_of(counts: Floats) -> Floats:
 
 
 def _largest_inside(sizes: Ints) -> Ints:
-    """The largest size of each level but the innermost one and those inside of it."""
+    """For each level but the innermost one, the largest size of it and of the levels inside."""
     found = sizes[:-1].copy()
     for k in range(len(found) - 2, -1, -1):
         np.maximum(found[k], found[k + 1], out=found[k])
@@ -112,6 +113,6 @@ def _largest_inside(sizes: Ints) -> Ints:
 
 
 def _outermost(largest: Ints, capacity: int) -> _Intp:
-    """The outermost level that fits, as all levels inside of it do; else the innermost one."""
+    """The outermost level that fits together with all levels inside of it; else the innermost."""
     found: _Intp = (largest > capacity).sum(axis=0, dtype=np.int16).astype(np.intp)
     return found

@@ -1,5 +1,7 @@
-"""Reductions unrolled whole because neighbouring outputs read the same: `nest/window.py` for many
-nests at once."""
+"""Reductions that are fully unrolled because neighbouring outputs read common elements.
+
+`nest/window.py` for many nests at once.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,11 @@ _FAR = np.int64(1) << 62
 
 @dataclass(eq=False)
 class Windows:
-    """Which of some nests have a window: `where`. By (loop, nest) the loops of it, `run`; by (read,
-    dimension, nest) how far the loops of a tile move each read."""
+    """The windows of nests.
+
+    `where` tells which nests have one. By (loop, nest), `run` marks its loops. By (read, dimension,
+    nest), `moves` is the stride of each read along the loops of a tile.
+    """
 
     where: Flags
     run: Flags
@@ -32,7 +37,8 @@ class Windows:
 
 
 def with_windows(nests: Nests, problems: Problems, fit: int) -> tuple[Problems, Windows]:
-    """The problems with the costs of those that have windows (`nest.plan._with_window`)."""
+    """The problems, with the load costs of nests that have windows (`nest.plan._with_window`), and
+    these windows."""
     run = innermost_run(nests)
     every = np.arange(nests.count)
     there = problems.loop >= 0
@@ -65,8 +71,10 @@ def _elements(tile: Ints, extents: Ints, along: Ints, extent: Ints) -> Ints:
 
 @dataclass(eq=False)
 class Unrolled:
-    """Of nests with a tile each: which become a window, and then the cycles for each accumulator
-    and step, and the registers that operands take."""
+    """Nests with a tile each that become a window (`where`).
+
+    `cycles` are for each accumulator and step, `live` the registers that operands take.
+    """
 
     where: Flags
     cycles: Floats
@@ -76,8 +84,8 @@ class Unrolled:
 def unrolled(
     nests: Nests, problems: Problems, windows: Windows, of: _Intp, tile: _Intp, steps: Ints
 ) -> Unrolled:
-    """`nest.register_tile.window_of` of the nests `of` with a tile each, whose accumulators live
-    for `steps`."""
+    """`nest.register_tile.window_of` of the nests `of`, each with a tile and a number of
+    `steps`."""
     found = Unrolled(np.zeros(len(of), bool), np.zeros(len(of)), np.zeros(len(of), np.int64))
     weight = np.maximum(1.0, problems.weight[of])
     copies = problems.table.points[tile]
@@ -92,7 +100,7 @@ def unrolled(
 
 
 def _taken(nests: Nests, windows: Windows, of: _Intp, steps: Ints) -> tuple[Flags, Ints]:
-    """The innermost loops of the window that together have `steps`, or more, and how many."""
+    """The innermost window loops that together have at least `steps` iterations, and how many."""
     run, extent = picked(windows.run, of), picked(nests.extent, of)
     taken, reached = np.zeros_like(run), np.ones(len(of), np.int64)
     for k in range(len(run) - 1, -1, -1):
