@@ -19,8 +19,8 @@ MOUNT = Path("/sys/fs/cgroup")
 class GroupMemory(NamedTuple):
     """The memory of a control group, in bytes.
 
-    `limit`: what its processes may have together.
-    `used`: what they have and need. Cached contents of files that nobody uses do not count.
+    - `limit`: what its processes may have together.
+    - `used`: what they have and need. Cached contents of files that nobody uses do not count.
     """
 
     limit: int

@@ -14,10 +14,10 @@ class ScheduleError(AutoschedError):
 class CompileError(AutoschedError):
     """Code generation or a vendor's compiler refused the function.
 
-    `kind`: `illegal` when the machine lacks what the function needs, `memory` when the compiler ran
-        out of memory, `environment` when the compiler's own files are missing, else `error`.
-    `line`: the line of the generated source, where known.
-    `statement`: the statement from which that line was made, where known.
+    - `kind`: `illegal` when the machine lacks what the function needs, `memory` when the compiler
+      ran out of memory, `environment` when the compiler's own files are missing, else `error`.
+    - `line`: the line of the generated source, where known.
+    - `statement`: the statement from which that line was made, where known.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class CompileError(AutoschedError):
 class MeasureError(AutoschedError):
     """Building, running or checking failed.
 
-    `stage`: lower, compile, load, run or check.
-    `kind`: error, illegal (a schedule), timeout, crash, wrong_answer, memory, or lost (a GPU that
-        no longer answers).
+    - `stage`: lower, compile, load, run or check.
+    - `kind`: error, illegal (a schedule), timeout, crash, wrong_answer, memory, or lost (a GPU that
+      no longer answers).
     """
 
     def __init__(self, message: str, *, stage: str, kind: str = "error") -> None:
@@ -46,8 +46,8 @@ class MeasureError(AutoschedError):
 class DeviceError(MeasureError):
     """A call to a GPU's driver failed.
 
-    `code`: what the driver returned.
-    `worker_ends`: the process that made the call can no longer use the GPU.
+    - `code`: what the driver returned.
+    - `worker_ends`: the process that made the call can no longer use the GPU.
     """
 
     def __init__(

@@ -49,13 +49,13 @@ LAYOUT_OPTIONS = ("none", "insert-transform-stage", "pre-transformed")
 class LayoutChange:
     """The new layout of one input.
 
-    `name`: the input's name.
-    `position`: its position among the arguments.
-    `shape`: its original shape.
-    `dims`: the new dimensions, outermost first, as (original axis, extent). The extents of one
-        original axis, in this order, are the digits of its index.
-    `original_layout`, `new_layout`: texts of both, e.g. `8k32j` and `4j4k8j2k`.
-    `joined`: how many of the last dimensions form one dimension of the stored array.
+    - `name`: the input's name.
+    - `position`: its position among the arguments.
+    - `shape`: its original shape.
+    - `dims`: the new dimensions, outermost first, as (original axis, extent). The extents of one
+      original axis, in this order, are the digits of its index.
+    - `original_layout`, `new_layout`: texts of both, e.g. `8k32j` and `4j4k8j2k`.
+    - `joined`: how many of the last dimensions form one dimension of the stored array.
     """
 
     name: str

@@ -68,8 +68,8 @@ _DIGEST = "sha256"
 class ChosenPass:
     """A pass of a user's file and the phase of the pipeline in which it runs.
 
-    `spec`: file.py:Name.
-    `digest`: identifies the pass's source, so that a changed pass makes another task.
+    - `spec`: file.py:Name.
+    - `digest`: identifies the pass's source, so that a changed pass makes another task.
     """
 
     spec: str

@@ -124,14 +124,14 @@ class HardwareParams:
 class Target:
     """The kind of device and what its code generator needs.
 
-    `threads`: the number of worker threads of a parallel loop (cpu).
-    `cpu`, `features`, `triple`: LLVM's names.
-    `vector_bytes`: the width of the vector registers.
-    `arch`: CUDA's name of the architecture, e.g. sm_90.
-    `caches`: the bytes of the CPU's L1, L2 and L3, empty where they are not known. They are
-        recorded with a task, so that features that depend on them are the same on every machine.
-    `tf32`: a GPU may round the factors of float32 products to 10 bits of mantissa
-        (docs/tensor_intrinsics.md). That makes another task, with its own tolerance.
+    - `threads`: the number of worker threads of a parallel loop (cpu).
+    - `cpu`, `features`, `triple`: LLVM's names.
+    - `vector_bytes`: the width of the vector registers.
+    - `arch`: CUDA's name of the architecture, e.g. sm_90.
+    - `caches`: the bytes of the CPU's L1, L2 and L3, empty where they are not known. They are
+      recorded with a task, so that features that depend on them are the same on every machine.
+    - `tf32`: a GPU may round the factors of float32 products to 10 bits of mantissa
+      (docs/tensor_intrinsics.md). That makes another task, with its own tolerance.
     """
 
     kind: str

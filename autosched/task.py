@@ -37,9 +37,9 @@ _LAYOUT_WORDS = {
 class Task:
     """A workload on a target. Equal tasks have equal `key`s.
 
-    `layout`: what kernels do with the inputs that the workload calls layout-free.
-    `chosen_inputs`: the contents of inputs that are not random.
-    `lowering`: which of the user's passes run, and which passes do not (docs/configuration.md).
+    - `layout`: what kernels do with the inputs that the workload calls layout-free.
+    - `chosen_inputs`: the contents of inputs that are not random.
+    - `lowering`: which of the user's passes run, and which passes do not (docs/configuration.md).
 
     Raises ConfigError when a rewrite is requested but no input is layout-free, or the target is not
     a CPU, or an argument is of a wrong type.

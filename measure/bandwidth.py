@@ -40,8 +40,8 @@ _MOST_BYTES = 2**31
 class Bandwidth:
     """The bytes per second that all threads together read from a cache level or memory.
 
-    `level`: "L1", "L2", "L3" or "memory".
-    `bytes_each`: the size of the array that each thread reads.
+    - `level`: "L1", "L2", "L3" or "memory".
+    - `bytes_each`: the size of the array that each thread reads.
     """
 
     level: str

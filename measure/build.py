@@ -38,8 +38,8 @@ _GIVEN = 3  # jobs queued per worker by `begin`, so that it stays busy until the
 class BuildResult:
     """A serialised artifact, or the failure that explains why there is none.
 
-    `seconds`: the time that the build took.
-    `host`: the cluster's node that built it; empty on this machine.
+    - `seconds`: the time that the build took.
+    - `host`: the cluster's node that built it; empty on this machine.
     """
 
     artifact: bytes | None

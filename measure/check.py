@@ -96,12 +96,12 @@ def allowance(want: npt.NDArray[Any], tolerance: float | None = None) -> tuple[f
 class Seen:
     """How much a comparison that found nothing wrong could see.
 
-    `telling`: the share of elements whose reference is finite and farther from zero than the
-        allowed error; the smallest share of all outputs, and 0 for an output that has one value
-        everywhere. Other elements say little: NaN agrees with NaN, and a constant with a kernel
-        that forgot to read.
-    `error`: the largest error, relative to the element plus the output's root mean square.
-    `tolerance`: the relative error that was allowed. Both are 0 for integers, which are equal.
+    - `telling`: the share of elements whose reference is finite and farther from zero than the
+      allowed error; the smallest share of all outputs, and 0 for an output that has one value
+      everywhere. Other elements say little: NaN agrees with NaN, and a constant with a kernel that
+      forgot to read.
+    - `error`: the largest error, relative to the element plus the output's root mean square.
+    - `tolerance`: the relative error that was allowed. Both are 0 for integers, which are equal.
     """
 
     telling: float

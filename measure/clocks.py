@@ -37,7 +37,7 @@ _KEPT = 4096  # samples, of some minutes
 class Clocks:
     """What was read of a GPU during one visit; None where the GPU does not report a value.
 
-    `reasons`: the bits of REASONS, why the clocks were not higher.
+    - `reasons`: the bits of REASONS, why the clocks were not higher.
     """
 
     sm_mhz_min: int | None = None

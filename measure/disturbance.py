@@ -27,9 +27,9 @@ _MOST_THREADS = 32  # whose counters are read, 10 us each; a visit takes some 12
 class Moment:
     """The counters of this process's threads at one time.
 
-    `seconds`: by `time.perf_counter`.
-    `waited`: nanoseconds that each thread waited for a core, by thread id.
-    `core`: the core of the calling thread, -1 where the system does not tell.
+    - `seconds`: by `time.perf_counter`.
+    - `waited`: nanoseconds that each thread waited for a core, by thread id.
+    - `core`: the core of the calling thread, -1 where the system does not tell.
     """
 
     seconds: float

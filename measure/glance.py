@@ -62,10 +62,10 @@ _MOST_KNOWN = 1 << 16
 class Glance:
     """A record of a valid result, as far as it was read.
 
-    `task`: the task's entry.
-    `least_cost`: a lower bound of its seconds per call, as `MeasureResult.cost` defines them.
-    `cache_flush`: as of MeasureResult.
-    `environment`: the hash of its environment.
+    - `task`: the task's entry.
+    - `least_cost`: a lower bound of its seconds per call, as `MeasureResult.cost` defines them.
+    - `cache_flush`: as of MeasureResult.
+    - `environment`: the hash of its environment.
     """
 
     task: dict[str, Any]

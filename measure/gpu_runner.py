@@ -50,16 +50,16 @@ _ENVIRONMENT = {
 class GpuRunner(Runner):
     """Owns the one process of a GPU.
 
-    `device`: its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
-        environment.
-    `checks`: compare every candidate with the reference.
-    `share`: accept a GPU on which other processes compute, which is otherwise refused.
-    `factory`: the entry point of the process.
-    `kill_seconds`: how long the process may take to end once it is killed.
-    `grace_seconds`: how long it may answer late, or take to end, before it is killed.
-    `nvml`: reads the clocks. It is closed with the runner if `owns_nvml`.
-    `pause`: waits so many seconds for a GPU that is hot.
-    `lost`: why the GPU is not used any more; empty while it is used.
+    - `device`: its number or UUID, as CUDA_VISIBLE_DEVICES takes it; empty leaves the choice to the
+      environment.
+    - `checks`: compare every candidate with the reference.
+    - `share`: accept a GPU on which other processes compute, which is otherwise refused.
+    - `factory`: the entry point of the process.
+    - `kill_seconds`: how long the process may take to end once it is killed.
+    - `grace_seconds`: how long it may answer late, or take to end, before it is killed.
+    - `nvml`: reads the clocks. It is closed with the runner if `owns_nvml`.
+    - `pause`: waits so many seconds for a GPU that is hot.
+    - `lost`: why the GPU is not used any more; empty while it is used.
 
     Where `options` ask for empty caches, the L2 cache is overwritten before each timed call,
     whatever size they name.

@@ -35,7 +35,7 @@ _DAMAGED = (ValueError, KeyError, TypeError, RecursionError)  # what reading JSO
 class RunLog(RecordLog):
     """The log of a run that measures, with a journal (none where the record file is a device).
 
-    `seen`: how many bytes of the record file were read before. Call `close` when the run is over.
+    - `seen`: how many bytes of the record file were read before. Call `close` when the run is over.
     """
 
     def __init__(

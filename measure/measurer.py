@@ -42,8 +42,8 @@ Progress = Callable[[str, int, int], None]
 class Measurer:
     """The build and run processes of one tuning run; a context manager that ends them.
 
-    `check`: one of CHECKS, see `create`.
-    `on_known`: called with a candidate's index and its result so far, while a batch is measured.
+    - `check`: one of CHECKS, see `create`.
+    - `on_known`: called with a candidate's index and its result so far, while a batch is measured.
     """
 
     builder: Builder = field(default_factory=Builder)
@@ -69,16 +69,16 @@ class Measurer:
     ) -> Measurer:
         """Create a measurer for a target.
 
-        `workers`: processes that build (on a cluster: on each node); None for as many as suit
-            `target`.
-        `build_timeout`: seconds for each build.
-        `check`: `best` compares each new best with the reference, `all` every candidate, `none`
-            nothing. With `target` cuda all are compared, unless it is `none`.
-        `devices`: numbers or UUIDs of GPUs, or "all"; if empty, CUDA's first GPU is taken.
-        `share`: accept GPUs on which other processes compute, which are otherwise refused.
-        `warning`: called with a message when one of several GPUs is lost.
-        `hosts`: the address of a Ray cluster whose nodes build and measure; `require` starts a
-            process on each node.
+        - `workers`: processes that build (on a cluster: on each node); None for as many as suit
+          `target`.
+        - `build_timeout`: seconds for each build.
+        - `check`: `best` compares each new best with the reference, `all` every candidate, `none`
+          nothing. With `target` cuda all are compared, unless it is `none`.
+        - `devices`: numbers or UUIDs of GPUs, or "all"; if empty, CUDA's first GPU is taken.
+        - `share`: accept GPUs on which other processes compute, which are otherwise refused.
+        - `warning`: called with a message when one of several GPUs is lost.
+        - `hosts`: the address of a Ray cluster whose nodes build and measure; `require` starts a
+          process on each node.
         """
         options = options or RunOptions()
         arguments.one_of("check", check, CHECKS)

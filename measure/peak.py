@@ -93,7 +93,8 @@ def vector_register(vector_bytes: int) -> str:
 def peak_ir(vector_bytes: int, dtype: str, *, fused: bool) -> str:
     """LLVM assembly of `autosched_peak(n)`: n iterations of `_chains()` vector multiply-adds.
 
-    `fused`: the machine has a fused multiply-add instruction; otherwise there are two instructions.
+    - `fused`: the machine has a fused multiply-add instruction; otherwise there are two
+      instructions.
     """
     element, size = _TYPES[dtype]
     lanes = vector_bytes // size

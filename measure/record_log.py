@@ -32,9 +32,9 @@ class RecordLog:
     file is deleted meanwhile, all that it held is written again. If another file takes its place,
     that one gets what this log wrote.
 
-    `beside`: what the environment says of the GPUs, in addition to this machine's fingerprint.
-    `hosts`: the fingerprints of a cluster's nodes, by the names in `MeasureResult.host`. A record
-        then belongs to the environment of its node. The mapping may grow meanwhile.
+    - `beside`: what the environment says of the GPUs, in addition to this machine's fingerprint.
+    - `hosts`: the fingerprints of a cluster's nodes, by the names in `MeasureResult.host`. A record
+      then belongs to the environment of its node. The mapping may grow meanwhile.
     """
 
     def __init__(

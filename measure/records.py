@@ -39,11 +39,11 @@ class NewerRecordError(ConfigError):
 class Record:
     """One measured candidate, with all that is needed to rebuild it.
 
-    `task`: the task's entry (Task.to_json).
-    `steps`: the transform steps of the candidate.
-    `search`: how the search came to it.
-    `environment`: the hash of the environment in which it was measured.
-    `time`: when it was recorded (UTC, ISO 8601).
+    - `task`: the task's entry (Task.to_json).
+    - `steps`: the transform steps of the candidate.
+    - `search`: how the search came to it.
+    - `environment`: the hash of the environment in which it was measured.
+    - `time`: when it was recorded (UTC, ISO 8601).
     """
 
     task: dict[str, Any]
@@ -158,11 +158,11 @@ def _require(data: dict[str, Any], kinds: dict[str, type]) -> None:
 class LogContents:
     """What a file held: records in order, and a sentence for every line that was skipped.
 
-    `environments`, `tasks`: the contents of such lines, by their hashes.
-    `newer`: the sentence about the first line of a later schema; empty without one.
-    `renamed`: where a line gives a hash to another environment than a line before did, the hash
-        under which the later environment is in `environments` and in the records after it.
-    `fitting`: workload keys for `ansor_log.parse`.
+    - `environments`, `tasks`: the contents of such lines, by their hashes.
+    - `newer`: the sentence about the first line of a later schema; empty without one.
+    - `renamed`: where a line gives a hash to another environment than a line before did, the hash
+      under which the later environment is in `environments` and in the records after it.
+    - `fitting`: workload keys for `ansor_log.parse`.
     """
 
     records: list[Record] = field(default_factory=list)

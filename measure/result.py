@@ -44,16 +44,16 @@ class Failure:
 class MeasureResult:
     """Raw repeats in seconds per call, or a failure.
 
-    `checked`: the outputs were compared with the reference and agreed.
-    `seen`: what that comparison could see; None where it is not known.
-    `cache_flush`: the bytes of the buffer that was written before each call to empty the caches; 0
-        where the caches kept what the call before left. Times of different sizes are not compared.
-        A GPU's L2 cache is overwritten whole, whatever the size.
-    `build_seconds`: the time of lowering and code generation.
-    `total_seconds`: all time spent on the candidate.
-    `device`: what a GPU reported: registers, shared memory and occupancy of each kernel.
-    `disturbed`: the number of visits during which other programs had the cores (disturbance.py).
-    `host`: the cluster's node that measured it, or that failed to build it.
+    - `checked`: the outputs were compared with the reference and agreed.
+    - `seen`: what that comparison could see; None where it is not known.
+    - `cache_flush`: the bytes of the buffer that was written before each call to empty the caches;
+      0 where the caches kept what the call before left. Times of different sizes are not compared.
+      A GPU's L2 cache is overwritten whole, whatever the size.
+    - `build_seconds`: the time of lowering and code generation.
+    - `total_seconds`: all time spent on the candidate.
+    - `device`: what a GPU reported: registers, shared memory and occupancy of each kernel.
+    - `disturbed`: the number of visits during which other programs had the cores (disturbance.py).
+    - `host`: the cluster's node that measured it, or that failed to build it.
     """
 
     seconds: tuple[float, ...]

@@ -42,10 +42,10 @@ _EXACT_CALLS = frozenset(
 class Roundings:
     """The roundings on the way from the inputs to some outputs.
 
-    `computed`: the types in which floats are added, multiplied and so on, each with the number of
-        terms of its longest sum.
-    `stored`: the types to which wider values are converted, one for each conversion.
-    `factors`: the unit roundoff of the factors of products; 0 where factors are not rounded.
+    - `computed`: the types in which floats are added, multiplied and so on, each with the number of
+      terms of its longest sum.
+    - `stored`: the types to which wider values are converted, one for each conversion.
+    - `factors`: the unit roundoff of the factors of products; 0 where factors are not rounded.
     """
 
     computed: Mapping[DType, int]

@@ -27,17 +27,17 @@ class RunOptions:
     A batch is a race. In each of `visits` visits every candidate that is left is timed in `repeats`
     blocks, which together take about `min_repeat_ms` / `visits` milliseconds.
 
-    `timeout`: seconds after which a call that does not return is ended.
-    `give_up`: a candidate that many times slower than the best of the batch is not visited again.
-    `halving`: only the better half goes on after every second visit (measure/halving.py).
-    `hopeless`: a candidate whose first call is that many times slower than the best known keeps
-        that call as its only repeat. If the call took less than 50 ms, a second one must be as
-        slow.
-    `patience`: a call is also ended after that many times the best known time, if that is over 1 s.
-    `reference_timeout`: seconds for the NumPy reference; None for six times `timeout`, but at least
-        10 s. Making the inputs has the same limit, but at least a minute.
-    `cache_flush`: empty the caches before each call, which is then timed alone. True writes a
-        buffer of twice the caches' size, a number one of so many bytes.
+    - `timeout`: seconds after which a call that does not return is ended.
+    - `give_up`: a candidate that many times slower than the best of the batch is not visited again.
+    - `halving`: only the better half goes on after every second visit (measure/halving.py).
+    - `hopeless`: a candidate whose first call is that many times slower than the best known keeps
+      that call as its only repeat. If the call took less than 50 ms, a second one must be as slow.
+    - `patience`: a call is also ended after that many times the best known time, if that is over 1
+      s.
+    - `reference_timeout`: seconds for the NumPy reference; None for six times `timeout`, but at
+      least 10 s. Making the inputs has the same limit, but at least a minute.
+    - `cache_flush`: empty the caches before each call, which is then timed alone. True writes a
+      buffer of twice the caches' size, a number one of so many bytes.
 
     Raises ConfigError for a value of a wrong type or size.
     """

@@ -38,9 +38,9 @@ class Computation:
 class WorkloadKeys:
     """Which computation each unknown key stands for.
 
-    `named`: computations by key, where a key is the whole text or its first element, such as the
-        hash.
-    `other`: the computation of the first unknown key that is looked up, and of no other key.
+    - `named`: computations by key, where a key is the whole text or its first element, such as the
+      hash.
+    - `other`: the computation of the first unknown key that is looked up, and of no other key.
 
     One object serves all files of a command.
     """

@@ -19,14 +19,14 @@ UNKNOWN_COST = 1e10  # seconds; stands for "nothing valid was measured yet", as 
 STRATEGIES = ("gradient", "round-robin")
 _TAG = "auto_scheduler_task_scheduler_tag"
 _STEP = 1e-4  # seconds by which a cost falls in a derivative of the objective
-_SHARE = 0.01  # of a cost at most, for an objective of the user's
+_SHARE = 0.01  # the largest such step relative to the cost, for an objective of the user
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationOptions:
-    """Ansor's parameters of the gradient strategy, by its names.
+    """The strategy, and the parameters of `gradient` under their names in Ansor.
 
-    `objective` replaces the weighted sum of the best times, which a run tries to make small.
+    A run minimises `objective`, by default the weighted sum of the best times.
     """
 
     strategy: str = "gradient"
@@ -83,7 +83,7 @@ def similarity_tag(dag: ComputeDAG) -> str:
 
 
 def objective(states: Sequence[TaskState], options: AllocationOptions) -> float:
-    """What a run tries to make small: by default the sum of the best costs times their weights."""
+    """The value that a run minimises: by default the sum of the best costs times their weights."""
     return _objective(_costs(states, options), states, options)
 
 
@@ -94,7 +94,7 @@ def _objective(
 
 
 def _costs(states: Sequence[TaskState], options: AllocationOptions) -> list[float]:
-    """The best costs; a function of the user's sees a task without one as slow as the slowest."""
+    """The best costs. For a user's objective a task without one counts as slow as the slowest."""
     costs = [state.best_cost for state in states]
     if options.objective is None:
         return costs

@@ -1,4 +1,4 @@
-"""Which of many candidates to try when the members of a model disagree."""
+"""Order candidates for measuring when the members of a cost model disagree."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def in_turns(
     preferred: npt.NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> list[int]:
-    """All candidates, best first, each chosen by another member (Thompson sampling in batches).
+    """The indices of all candidates, best first (Thompson sampling in batches).
 
     `opinions` is (candidates, members), `known` (measured candidates, members), higher is better.
-    Members take turns, first among those `preferred`, then among the others. A candidate that no
-    member can tell apart from one already measured or chosen goes to the end of the list.
+    Members take turns to choose a candidate, first among the `preferred`, then among the others. A
+    candidate that no member can tell apart from one already measured or chosen goes to the end of
+    the list.
     """
     first: list[int] = []
     last: list[int] = []
@@ -36,7 +37,8 @@ def in_turns(
 
 
 def _turns(ranking: npt.NDArray[np.intp], among: npt.NDArray[np.bool_]) -> Iterator[int]:
-    """Those `among`, each the next in one of the columns of `ranking` that none took before."""
+    """Yield the candidates in the mask `among`: each column of `ranking` in turn yields the first
+    of its candidates that is left."""
     taken = ~among
     queues = [iter(column) for column in ranking.T]
     open_queues = len(queues)

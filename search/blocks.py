@@ -1,8 +1,8 @@
-"""The sizes of blocks, panels and register tiles of the sketches that rules/blocking.py makes.
+"""Draw the sizes of blocks, panels and register tiles for the sketches of rules/blocking.py.
 
-Ansor draws tile sizes among the divisors of an extent. What is fast hangs on the machine instead:
-rows times vectors that fill its registers, panels that fill a cache, as many blocks as threads.
-These sizes are drawn first, and need not divide.
+Ansor draws tile sizes among the divisors of an extent. Fast sizes depend on the machine instead:
+register tiles (rows times vectors) that fill the registers, panels that fill a cache, and as many
+blocks as threads. Such sizes are drawn before all others and need not divide the extent.
 """
 
 from __future__ import annotations
@@ -22,43 +22,48 @@ from autosched.state.steps import SplitStep, Step
 from autosched.te.operations.operation import ComputeOp
 
 _PANELS = (1, 2, 3, 4, 8)
-"""Register tiles side by side in a panel."""
+"""How many register tiles lie side by side along the last axis of a panel."""
 
 _SIDES = (1, 1, 2, 4)
-"""The same along the other axes of a panel."""
+"""How many register tiles lie along each other axis of a panel."""
 
 _REDUCTION_PARTS = (1, 1, 2, 3, 4, 8)
 _WHOLE_OFTEN = (1, 1)
-"""More of the first where registers are few and a panel of two vectors fits: on a Zen 3 the best of
-20 random packed candidates took 14.9 ms with all of the reduction and 15.8 with parts (matmul 1024;
-medians 17.0 and 17.7), 2.09 and 2.35 (500x1000x333; 2.43 and 2.51)."""
+"""Added to _REDUCTION_PARTS where registers are few and a panel two vectors wide fits the cache: an
+uncut reduction is then drawn more often. On a Zen 3 the best of 20 random packed candidates took
+14.9 ms with an uncut reduction and 15.8 with parts (matmul 1024; medians 17.0 and 17.7), 2.09 and
+2.35 (500x1000x333; 2.43 and 2.51)."""
 
 _BLOCKS_OF_A_THREAD, _BLOCKS_HANDED_ON = (1, 2, 4), (1, 2, 4, 8, 16)
-"""The second where another stage reads what a block holds: that should still be in a cache."""
+"""Blocks for each thread. The second one holds where another stage reads each block right after it
+is computed: the block should still be in a cache."""
 
 _MOST_LOADS, _LEAST_ROWS = 0.75, 3
-"""Of a step where registers are few: loads over multiply-adds, and rows that use what is packed. On
-a Zen 3 (AVX2, operands in the second cache) tiles of 3 rows of 4 vectors reach 0.82 of the peak,
-4x3 and 6x2 0.79, 5x2 and 3x3 0.75, 4x2, 2x4 and 2x6 0.68, one row or one vector 0.45 at most."""
+"""Limits of register tiles where registers are few: loads per multiply-add in a step, and rows that
+reuse the packed operand. On a Zen 3 (AVX2, operands in the second cache) tiles of 3 rows of 4
+vectors reach 0.82 of the peak, 4x3 and 6x2 0.79, 5x2 and 3x3 0.75, 4x2, 2x4 and 2x6 0.68, one row
+or one vector 0.45 at most."""
 
 _LEAST_SUMS = 10
-"""Accumulators where registers are few, but for tiles that divide both their axes. Two units that
-take four cycles each need eight to be busy, and idle where anything is late. A rest costs more:
-rows of 56 and 64 channels of a convolution take 1.46 ms in tiles of 4x2, 1.65 in others."""
+"""The fewest accumulators of a tile where registers are few, unless the tile divides both its axes.
+Two multiply-add units with a latency of four cycles need eight accumulators to be busy, and more
+to stay busy when an operand is late. A remainder costs more than that: rows of 56 and 64 channels
+of a convolution take 1.46 ms in tiles of 4x2, 1.65 in others."""
 
 _MANY_REGISTERS = 32
 _LEAST_STEPS = 64
-"""Of a part of a reduction: what surrounds it takes longer than fewer."""
+"""The fewest iterations of a part of a reduction: with fewer, the loops around it take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """A blocked stage: the steps that split it, and what its sizes depend on.
 
-    `axes` has the index of the first of the two steps of each spatial axis, `reductions` that of
-    each reduction's step. `lanes` is how many elements of `element` bytes a vector register holds,
-    `registers` how many of those there are. `handed_on`: another stage is computed along with it.
-    `most_packed` is how many bytes a panel may have.
+    `axes` has the index of the first of the two SP steps of each spatial axis, `reductions` the
+    index of the SP step of each reduction axis. A vector register holds `lanes` elements of
+    `element` bytes, and there are `registers` of them. `threads` is the number of cores.
+    `handed_on` says that the stage is computed inside the loops of another one. `most_packed` is
+    the largest size of a packed panel in bytes.
     """
 
     axes: tuple[int, ...]
@@ -72,13 +77,13 @@ class Blocks:
 
 
 Lengths = dict[int, tuple[int, ...]]
-"""The lengths of split steps, by the indices of the steps."""
+"""The lengths of SP steps, by the index of the step."""
 
 
 def nested_splits(steps: Sequence[Step]) -> Iterator[int]:
-    """The indices of the SP steps whose inner part the next step splits again.
+    """Yield the index of each SP step whose inner loop the next step splits again.
 
-    No sketch of Ansor's has such.
+    Ansor's sketches have no such steps.
     """
     for k, (step, following) in enumerate(pairwise(steps)):
         if (
@@ -91,7 +96,7 @@ def nested_splits(steps: Sequence[Step]) -> Iterator[int]:
 
 
 def blocked_stages(context: Context, state: State) -> list[Blocks]:
-    """The stages that rules/blocking.py has split, whether their sizes are known or not."""
+    """The stages that rules/blocking.py has split, with sizes drawn or still open."""
     found: dict[int, list[int]] = {}
     for k in nested_splits(state.steps):
         found.setdefault(queries.current_stage_id(state.steps, k), []).append(k)
@@ -100,7 +105,7 @@ def blocked_stages(context: Context, state: State) -> list[Blocks]:
 
 
 def _blocks(context: Context, state: State, stage_id: int, axes: list[int]) -> Blocks | None:
-    """The blocks of a stage; None where other splits, of a user's rule, only look like them."""
+    """The blocks of a stage; None if its nested splits are those of another rule (a user's)."""
     stage = state.stages[stage_id]
     op = stage.op
     if not isinstance(op, ComputeOp) or not op.reduce_axis or len(axes) != len(op.axis):
@@ -131,7 +136,7 @@ def _blocks(context: Context, state: State, stage_id: int, axes: list[int]) -> B
 
 
 def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
-    """Lengths for all splits of a blocked stage, at random."""
+    """Draw the lengths of all splits of a blocked stage."""
     extents = [split_step(steps, k).extent or 1 for k in blocks.axes]
     in_panel = [len(split_step(steps, k + 1).lengths) == 2 for k in blocks.axes]
     across = [n for n, inside in enumerate(in_panel) if not inside and extents[n] > 1][::-1]
@@ -159,8 +164,10 @@ def draw(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> Lengths:
 
 
 def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[int, int]:
-    """Rows of `height`, and elements of each, of `extent`: accumulators that leave registers for
-    what they multiply. Half of the time the rows divide, where some can, and then both if some do.
+    """Draw a register tile: its rows, of `height`, and the elements of a row, of `extent`.
+
+    The accumulators leave registers for the operands. Half of the time the tile is one whose rows
+    divide `height`, if there is any, and of these one that also divides `extent`, if there is any.
     """
     vectors = -(-extent // blocks.lanes)
     tiles = _tiles(blocks.registers, height)
@@ -178,7 +185,8 @@ def _register_tile(blocks: Blocks, rng: Rng, height: int, extent: int) -> tuple[
 
 
 def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
-    """Rows and vectors of each, as many accumulators as leave `registers` for the operands."""
+    """The tiles, as (rows, vectors of a row), whose accumulators take half of `registers` or more
+    and leave enough of them for the operands."""
     tiles = [(rows, wide) for wide in range(1, 7) for rows in range(1, 17)]
     if registers >= _MANY_REGISTERS or height < _LEAST_ROWS:
         return [
@@ -186,7 +194,7 @@ def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
             for rows, wide in tiles
             if registers // 2 <= rows * wide and rows * wide + wide + 1 <= registers
         ]
-    # What has fewer vectors in a step is held in registers, the other passes through one.
+    # The operand with fewer vectors in a step is held; the other one passes through one register.
     return [
         (rows, wide)
         for rows, wide in tiles
@@ -195,7 +203,7 @@ def _tiles(registers: int, height: int) -> list[tuple[int, int]]:
 
 
 def _of_few_loads(tiles: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those of a few registers where there are rows enough; none where one vector is all."""
+    """The tiles within _LEAST_ROWS and _MOST_LOADS; none if all are one vector wide."""
     return [
         (rows, wide)
         for rows, wide in tiles
@@ -204,7 +212,7 @@ def _of_few_loads(tiles: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths, int]:
-    """The lengths of the reductions' inner parts, and their product: the longest is cut."""
+    """Draw the inner lengths of the reductions, of which the longest is cut; also their product."""
     extents = {k: split_step(steps, k).extent or 1 for k in blocks.reductions}
     longest = max(blocks.reductions, key=lambda k: extents[k])
     total = math.prod(extents.values())
@@ -216,12 +224,12 @@ def _reduction(steps: Sequence[Step], blocks: Blocks, rng: Rng) -> tuple[Lengths
 
 
 def _packed(blocks: Blocks, depth: int, width: int) -> bool:
-    """A panel that wide and deep stays in the second cache."""
+    """Whether a panel of `depth` rows of `width` elements stays in the second cache."""
     return depth * width * blocks.element <= blocks.most_packed
 
 
 def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rng) -> list[int]:
-    """The size of the blocks along each axis: blocks for all threads, along one axis or two.
+    """Draw the size of the blocks along each axis, so that there are blocks for all threads.
 
     Only one axis may have a smaller last block, which then is the last iteration of the loop over
     all blocks (LoopPartition gives it code of its own).
@@ -251,7 +259,8 @@ def _chunks(blocks: Blocks, extents: Sequence[int], tile: Sequence[int], rng: Rn
 
 
 def _part(extent: int, parts: int, multiple: int) -> int:
-    """The size of `parts` parts of about the same size, of which `multiple` is a factor."""
+    """The size of one of `parts` nearly equal parts of `extent`, rounded up to a multiple of
+    `multiple` and at most `extent`."""
     size = -(-extent // parts)
     return min(extent, -(-size // multiple) * multiple)
 
@@ -270,7 +279,7 @@ def fill_blocks(context: Context, state: State, rng: Rng) -> State | None:
 
 
 def _with(steps: Sequence[Step], blocks: Blocks, lengths: Lengths) -> tuple[Step, ...]:
-    """`steps` with these lengths, those inside a block no longer than the block."""
+    """`steps` with `lengths`, of which those inside a block are cut to the size of the block."""
     result = list(steps)
     for k in blocks.reductions:
         result[k] = replace(split_step(steps, k), lengths=lengths[k])
@@ -285,7 +294,7 @@ def _with(steps: Sequence[Step], blocks: Blocks, lengths: Lengths) -> tuple[Step
 
 
 def split_step(steps: Sequence[Step], k: int) -> SplitStep:
-    """Step k, which splits a loop."""
+    """Step `k`, which must be a SplitStep."""
     step = steps[k]
     assert isinstance(step, SplitStep)
     return step

@@ -1,10 +1,10 @@
-"""How many slices a long sum of few columns has, and how many rows lie side by side.
+"""Draw the numbers of slices and of joined rows for the sketches of rules/column_slices.py.
 
     for p in P: for m in M: for r, j in R * 10: d.rf.rf[p, r, j] += A[(p * M + m) * R + r, j]
 
-Of the sketches of SliceColumns (rules/column_slices.py). Threads have a slice each, or a few, so
-that none waits long for the last one; R rows fill whole vectors where they can, as many as three
-quarters of the registers hold.
+P slices give each thread one slice or a few, so that no thread waits long for the last one. R rows
+of 10 columns are joined to fill whole vectors where possible; their sums take at most three
+quarters of the vector registers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from autosched.te.operations.operation import ComputeOp
 
 _SLICES_OF_A_THREAD = (1, 2, 4, 8)
 _LEAST_PART, _MOST_PART = 32, 512
-"""Terms of a part of a product's slice, whose operands are read again for each tile of sums."""
+"""Bounds of the terms in a part of a product's slice. Each tile of sums reads the operands of a
+part again."""
 
 
 def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw both; three of four times such as divide what is left, where some do."""
+    """Draw the numbers of joined rows and of slices, and the parts of a product's slice.
+
+    Three of four times the number is one that divides the terms that are left, if there is any.
+    """
     for k in list(_slices(state.steps)):
         steps = list(state.steps)
         terms = split_step(steps, k).extent or 1
@@ -43,7 +47,8 @@ def fill_slices(context: Context, state: State, rng: Rng) -> State | None:
         counts = [n * threads for n in _SLICES_OF_A_THREAD if n * threads <= terms] or [1]
         exact = [n for n in divisors(terms) if counts[0] <= n <= counts[-1]]
         share = -(-terms // _drawn(counts, exact, rng))
-        steps[k] = replace(split_step(steps, k), lengths=(-(-terms // share),))  # none is empty
+        # Only as many slices as are needed with `share` terms each: none is empty.
+        steps[k] = replace(split_step(steps, k), lengths=(-(-terms // share),))
         terms = share
         if k + 2 < len(steps) and _is_open(steps, k + 2, split_step(steps, k).stage_id):
             parts = [n for n in (64, 128, 256) if n <= terms] or [terms]
@@ -60,7 +65,7 @@ def _drawn(choices: Sequence[int], exact: Sequence[int], rng: Rng) -> int:
 
 
 def _rows(context: Context, op: ComputeOp, terms: int, rng: Rng) -> int:
-    """Rows of `op`'s last axis that are one row of vectors."""
+    """Draw how many rows along the last axis of `op` are joined to one row of vectors."""
     columns = extent_of(op.output(0).shape[-1])
     element = op.output(0).dtype.bytes
     lanes, most = context.core.lanes(element), most_lanes(context, element) // columns
@@ -70,7 +75,10 @@ def _rows(context: Context, op: ComputeOp, terms: int, rng: Rng) -> int:
 
 
 def _slices(steps: Sequence[Step]) -> Iterator[int]:
-    """The open splits of terms into slices; what Ansor factors it splits from the inside."""
+    """Yield the index of each open split of terms into slices.
+
+    It has `inner_to_outer` unset, unlike the splits before a rfactor step of Ansor's sketches.
+    """
     for k, step in enumerate(steps[:-1]):
         if isinstance(step, SplitStep) and not step.inner_to_outer and None in step.lengths:
             if isinstance(steps[k + 1], RfactorStep):
@@ -78,6 +86,6 @@ def _slices(steps: Sequence[Step]) -> Iterator[int]:
 
 
 def _is_open(steps: Sequence[Step], k: int, stage_id: int) -> bool:
-    """Whether step `k` splits the same stage by a length that is to be drawn."""
+    """Whether step `k` splits the stage `stage_id` by one length, which is still open."""
     step = steps[k]
     return isinstance(step, SplitStep) and step.stage_id == stage_id and step.lengths == (None,)

@@ -1,4 +1,4 @@
-"""Cost models: from the rows of a program to a score, higher for faster programs."""
+"""Cost models: predict a score, higher for faster programs, from the feature rows of a program."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LARGEST = 40.0  # logarithm of a relative time; keeps exp finite
 
 
 class CostModel(Protocol):
-    """Learns from measured programs; predicts others."""
+    """A model that learns from measured programs and predicts the scores of others."""
 
     @property
     def trained(self) -> bool:
-        """Whether `opinions` means anything yet."""
+        """Whether the model has learned something, so that its `opinions` can be used."""
 
     def prepare(self) -> None:
-        """Get slow work under way, such as imports; returns at once."""
+        """Start slow preparations, such as imports, in the background; returns at once."""
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
-        """Learn from rows and throughputs, relative to the best of each program's task."""
+        """Learn from rows and throughputs, which are relative to the best of a program's task."""
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
-        """What each member of the model expects: (programs, members), higher is faster."""
+        """The score that each member of the model predicts: (programs, members)."""
 
 
 class RandomModel:
@@ -51,10 +51,10 @@ class RandomModel:
         self._rng = np.random.default_rng(seed)
 
     def prepare(self) -> None:
-        """Needs no preparation."""
+        """Do nothing: there is nothing to prepare."""
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
-        """Learns nothing."""
+        """Do nothing: the scores stay random."""
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
         """Uniform draws: (programs, 1)."""
@@ -62,19 +62,19 @@ class RandomModel:
 
 
 class XGBoostModel:
-    """Gradient-boosted trees over rows; a program takes the sum of its rows' times.
+    """Gradient-boosted trees over rows; the time of a program is the sum of its rows' times.
 
     The trees predict the logarithm of a row's time, relative to the fastest program of the task;
     the loss is the squared error of log(sum of exp), weighted by throughput as in Ansor. Ansor
-    adds up throughputs instead, which no program does. Trained on 16 and 48 random programs of
+    adds up the throughputs of rows instead of their times. Trained on 16 and 48 random programs of
     each of eight operators, Ansor's model ranked 0.69 and 0.71 of the pairs of 350 others
-    correctly, this one 0.73 and 0.76. Most of that is due to shallow trees that see a part of
-    rows and columns: few measured programs face hundreds of columns. Trained on seven operators
-    it ranked the eighth's 0.73, Ansor's 0.63.
+    correctly, this one 0.73 and 0.76. Most of that is due to shallow trees that each see a part of
+    the rows and columns, because measured programs are few and columns are hundreds. Trained on
+    seven operators, it ranked 0.73 of the pairs of the eighth operator correctly, Ansor's 0.63.
 
     Each member weights the programs by another random draw (a Bayesian bootstrap); where few
-    programs support a prediction, members differ. They are the targets of one booster. One thread
-    trains it in 100 to 250 ms; several on a busy machine took up to 3 s.
+    programs support a prediction, members differ. The members are the targets of one booster. One
+    thread trains it in 100 to 250 ms; several on a busy machine took up to 3 s.
     """
 
     _PARAMS: dict[str, Any] = {
@@ -103,7 +103,7 @@ class XGBoostModel:
 
     @property
     def trained(self) -> bool:
-        """Whether there are trees, trained here or loaded."""
+        """Whether the model has trees, trained or loaded."""
         return self._booster is not None
 
     def prepare(self) -> None:
@@ -123,7 +123,7 @@ class XGBoostModel:
         target = -np.log(throughput)
         if self._loaded is None:
             offset = float(target.mean())
-        else:  # the best known so far may be far from what the loaded model takes for the best
+        else:  # the loaded model's times are relative to another best program than these are
             self._booster = self._loaded
             expected = -np.log(self.opinions(programs).astype(float))
             offset = _offset(self._loaded) + float((target - expected).mean())
@@ -139,7 +139,7 @@ class XGBoostModel:
 
         if self._loaded is None:
             booster = xgboost.Booster(self._params, [matrix])
-        else:  # all of its trees: a copy by `model_file` takes fifteen times as long
+        else:  # copies all trees by a slice: Booster(model_file=...) takes fifteen times as long
             booster = self._loaded[:]
             booster.set_param(self._params)
         for number in range(self._rounds):  # train() takes 5 ms more at its end
@@ -148,7 +148,7 @@ class XGBoostModel:
         self._booster = booster
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
-        """Throughputs relative to the best known: (programs, members).
+        """The throughputs that members predict, relative to the best known: (programs, members).
 
         -inf for a program whose rows are all zero.
         """
@@ -161,13 +161,13 @@ class XGBoostModel:
         return scores.astype(np.float32)
 
     def predict(self, programs: Sequence[FeatureRows]) -> Scores:
-        """What the members agree on: a score per program."""
+        """The geometric mean of the members' predictions: (programs,)."""
         return consensus(self.opinions(programs))
 
     def gains(self) -> dict[int, float]:
-        """By how much splits by each column lowered the loss, over all trees; not those unused.
+        """How much the splits by each column lowered the loss, summed over all trees.
 
-        Raises ConfigError when there are no trees.
+        Columns without a split are missing. Raises ConfigError when there are no trees.
         """
         if self._booster is None:
             raise ConfigError("the cost model has not been trained; it has no splits")
@@ -175,11 +175,11 @@ class XGBoostModel:
         return {int(name.removeprefix("f")): float(gain) for name, gain in found.items()}
 
     def save(self, path: Path | str, schema: str = "", *, overwrite: bool = False) -> None:
-        """Write the model as JSON (XGBoost's own format), replacing an earlier one in one go.
+        """Write the model as JSON (XGBoost's own format), replacing an earlier file atomically.
 
-        A name that ends in .gz is compressed. `schema` names the feature set and its version;
-        the file keeps it. Raises ConfigError when there is no model to write, when it cannot be
-        written, and when the file is there and no cost model, unless `overwrite` is set.
+        A file whose name ends in .gz is compressed. `schema` names the feature set and its version
+        and is stored in the file. Raises ConfigError when there is no model to write, when it
+        cannot be written, and when `path` exists and is no cost model, unless `overwrite` is set.
         """
         if self._booster is None:
             raise ConfigError("the cost model has not been trained; there is nothing to save")
@@ -201,17 +201,17 @@ class XGBoostModel:
         *,
         checked: bool = True,
     ) -> None:
-        """Read a model written by `save`; later training corrects it rather than starting over.
+        """Read a model written by `save`; later training adds trees to it.
 
-        Everything in it is checked before XGBoost, which trusts it, sees it; `checked` false is for
-        the program's own files. Raises ConfigError when it cannot be read, was not made for
-        `num_features` columns, or names another feature set than `schema`.
+        The whole content is checked before it is handed to XGBoost, which checks nothing; `checked`
+        is false for files that come with autosched. Raises ConfigError when the file cannot be
+        read, was not made for `num_features` columns, or names another feature set than `schema`.
         """
         xgboost = needed("xgboost", XGBOOST)
 
         booster = xgboost.Booster({"nthread": self._params["nthread"]})
         try:
-            with Path(path).open("rb") as file:  # a device may have no end
+            with Path(path).open("rb") as file:  # a device file may be endless: read a limit
                 raw = read_most(file)
             text = checked_model(raw, MEMBERS) if checked else unpacked(raw)
             _load_with(booster, text, self._params["nthread"])
@@ -245,12 +245,12 @@ class XGBoostModel:
 
 
 def _load_with(booster: Any, text: bytes, threads: int) -> None:
-    """Load the model with so many threads of OpenMP.
+    """Load the model with `threads` OpenMP threads.
 
-    The booster's own number of them holds from the first training on only. Threads that the main
-    thread starts are missing in a forked child, which would wait for them; and a number that is
-    set in a thread is what NumPy's and PyTorch's calls there have from then on, too, so that it is
-    set in another one.
+    The booster's own thread count takes effect at its first training only. OpenMP threads that the
+    main thread starts do not exist in a forked child, which would wait for them. A thread count
+    that is set in a thread also holds for later calls of NumPy and PyTorch in that thread, so it is
+    set in a new one.
     """
     xgboost = needed("xgboost", XGBOOST)
 
@@ -263,16 +263,16 @@ def _load_with(booster: Any, text: bytes, threads: int) -> None:
 
 
 def _import() -> None:
-    with suppress(ConfigError):  # whoever needs it is told
+    with suppress(ConfigError):  # `fit` and `load` report a missing package
         needed("xgboost", XGBOOST)
 
 
 def numbers_of(answered: object) -> npt.NDArray[np.float64]:
-    """What a model answered. Raises TypeError, which says why, for what is no array of numbers."""
+    """The answer of a model as an array of floats; TypeError with the reason if it is none."""
     try:
         found = np.asarray(answered)
         numbers = None if found.dtype.kind in "cMm" else found.astype(float)
-    except Exception as error:  # arrays of other libraries raise what they like
+    except Exception as error:  # arrays of other libraries may raise anything
         raise TypeError(str(error)) from error
     if numbers is None:
         raise TypeError(f"its elements are of the type {found.dtype}")
@@ -280,7 +280,7 @@ def numbers_of(answered: object) -> npt.NDArray[np.float64]:
 
 
 def consensus(opinions: Scores) -> Scores:
-    """The geometric mean over members: (programs,); -inf where it is for all."""
+    """The geometric mean over members: (programs,); -inf where all members predict -inf."""
     legal = (opinions > -np.inf).any(axis=1)
     scores = np.full(len(opinions), -np.inf, np.float32)
     scores[legal] = np.exp(np.log(np.maximum(opinions[legal], 1e-30)).mean(axis=1))
@@ -288,14 +288,18 @@ def consensus(opinions: Scores) -> Scores:
 
 
 def _offset(booster: Any) -> float:
-    """The logarithm of the time of an average program, which the trees correct."""
+    """The logarithm of the relative time of an average program, to which the trees add."""
     return float(booster.attr("offset"))
 
 
 def _matrix(
     programs: Sequence[FeatureRows], offset: float, threads: int
 ) -> tuple[Any, npt.NDArray[np.int64]]:
-    """All rows, each starting from its share of an average time, and the program of each."""
+    """The matrix of all rows, and the index of each row's program: (rows,).
+
+    The base margin of a row is its share of the time of an average program, whose logarithm is
+    `offset`.
+    """
     xgboost = needed("xgboost", XGBOOST)
 
     counts = np.array([len(program) for program in programs])
@@ -308,7 +312,7 @@ def _matrix(
 def _times(
     predicted: Scores, pack: npt.NDArray[np.int64], programs: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Of every row and of every program, relative to the best: (rows or programs, members)."""
+    """The relative times of all rows, (rows, members), and of all programs, (programs, members)."""
     times = np.exp(np.clip(predicted.reshape(len(pack), MEMBERS), -_LARGEST, _LARGEST))
     totals = np.zeros((programs, MEMBERS))
     np.add.at(totals, pack, times)
@@ -316,7 +320,7 @@ def _times(
 
 
 def make_cost_model(kind: str, seed: int) -> CostModel:
-    """The model of a configuration's `cost_model.kind`."""
+    """Make the model that `cost_model.kind` of a configuration names; ConfigError if unknown."""
     if kind == "random":
         return RandomModel(seed)
     if kind == "xgboost":

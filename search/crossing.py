@@ -1,8 +1,8 @@
-"""Crossing of rows of one sketch: each split as one parent or the other has it.
+"""Crossover of rows of one sketch: each split takes the lengths of one parent or of the other.
 
-Moves of factors never leave the sizes that a sample began with: 11 rows of a register tile become
-1 or 33, never 8, and a tile for blocks of 512 columns is not tried in blocks of 256. Both are found
-in other samples of the sketch.
+Moving factors cannot reach every size from the sizes that a sample began with: 11 rows of a
+register tile become 1 or 33, never 8, and a tile for blocks of 512 columns is not tried in blocks
+of 256. Other samples of the sketch have these sizes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from autosched.search.population import Numbers, Rows, Structures
 
 
 def crossed(structures: Structures, rows: Rows, rng: Rng) -> Rows:
-    """Each row with some of the splits and unroll limits of another one of its sketch.
+    """Replace some splits and unroll limits of each row by those of another row of its sketch.
 
-    Which loops are fused, annotated and computed where stays. A split inside a block takes the
-    lengths that fit the block: (4, 48) of 256 columns becomes (3, 48) in a block of 128.
+    Fused loops, annotations and compute locations stay. A split inside a block takes the lengths
+    that fit the block: (4, 48) of 256 columns becomes (3, 48) in a block of 128.
     """
     tables = structures.tables()
     mine = rows.padded(tables.part.shape[1])
@@ -33,7 +33,7 @@ def crossed(structures: Structures, rows: Rows, rng: Rng) -> Rows:
 
 
 def _partners(kin: Numbers, rng: Rng) -> Numbers:
-    """For each position one that has the same number in `kin`, perhaps itself."""
+    """Draw for each position one with the same number in `kin`, perhaps itself."""
     order = np.argsort(kin, kind="stable")
     first = np.searchsorted(kin[order], kin)
     drawn = rng.random(len(kin)) * np.bincount(kin)[kin]
@@ -44,8 +44,8 @@ def _partners(kin: Numbers, rng: Rng) -> Numbers:
 def _cut_to_fit(
     numbers: Numbers, part: Numbers, extents: Numbers, cut: npt.NDArray[np.bool_]
 ) -> Numbers:
-    """The numbers, but in splits that are to be `cut` no length longer than what is left of the
-    extent, from the innermost outwards."""
+    """`numbers`, with the lengths in the mask `cut` reduced to what is left of the extent of their
+    split, from the innermost length outwards."""
     numbers = numbers.copy()
     ends = np.column_stack([part[:, 1:] != part[:, :-1], np.ones(len(part), bool)])
     left = inside = np.ones(len(part), np.int64)

@@ -1,10 +1,10 @@
-"""By how much the cost model may misjudge all candidates of a sketch: draws of it.
+"""Draw the error that the cost model may make on all candidates of a sketch alike.
 
 A model that has not seen an operator errs by tens of percent, in one direction for all candidates
 of a sketch (eight workloads, models without their operators: 0.13 of the logarithm on average, 0.3
-at most); its members, trained on the same programs, err together. Whatever chooses by the model
-therefore adds a random effect of each sketch, the smaller the more of the sketch was measured
-(Thompson sampling, on top of that of the members).
+at most); its members, trained on the same programs, err together. Every choice by the model
+therefore adds a random effect to each sketch, which is smaller the more of the sketch was measured
+(Thompson sampling, on top of the one over the members).
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from autosched.search.structure import Steps
 
 Effects = npt.NDArray[np.float32]
 _SKETCH = 0.15
-"""Standard deviation of the logarithm of a time that candidates of a sketch share."""
+"""Standard deviation of the error that candidates of a sketch share, in the logarithm of a time."""
 _CANDIDATE = 0.35
-"""A candidate's own: between the residuals of such models on eight workloads, 0.14 to 0.46."""
+"""Standard deviation of a candidate's own error: the residuals of such models on eight workloads
+were 0.14 to 0.46."""
 
 
 class Doubt:
-    """Draws of what the model may be wrong by, in logarithms of scores."""
+    """Draws effects of sketches (errors of the model), as logarithms of factors of the scores."""
 
     def __init__(self, structures: Structures, rng: np.random.Generator) -> None:
         self._structures = structures
@@ -35,12 +36,12 @@ class Doubt:
         self._measured: Counter[tuple[Any, ...]] = Counter()
 
     def note(self, candidates: Sequence[Steps]) -> None:
-        """These were measured."""
+        """Count these candidates as measured."""
         numbers = self._structures.numbers(candidates)
         self._measured.update(self._structures.known[k].sketch for k in numbers)
 
     def unmeasured(self, candidates: Sequence[Steps]) -> list[list[int]]:
-        """The candidates, by number, of each sketch of which none was measured."""
+        """The indices of the `candidates` of each sketch without a measured candidate."""
         found: dict[tuple[Any, ...], list[int]] = {}
         for k, number in enumerate(self._structures.numbers(candidates).tolist()):
             sketch = self._structures.known[number].sketch
@@ -49,12 +50,12 @@ class Doubt:
         return list(found.values())
 
     def draw(self, candidates: Sequence[Steps], columns: int) -> Effects:
-        """(candidates, columns): an effect for each, equal for candidates of a sketch."""
+        """Draw effects: (candidates, columns), equal in a column for candidates of a sketch."""
         numbers = self._structures.numbers(candidates)
         return self.by_structure(columns)[numbers]
 
     def by_structure(self, columns: int) -> Effects:
-        """(structures, columns): one draw of all effects in each column."""
+        """Draw effects: (structures, columns), equal in a column for structures of a sketch."""
         numbers: dict[tuple[Any, ...], int] = {}
         sketch = [numbers.setdefault(s.sketch, len(numbers)) for s in self._structures.known]
         measured = np.array([self._measured[s] for s in numbers], np.float64)

@@ -1,4 +1,4 @@
-"""Evolution of thousands of rows of numbers under a surrogate of the cost model."""
+"""Evolution of thousands of candidates, as rows of numbers, scored by a surrogate model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from autosched.search.rules.protocol import Context
 from autosched.search.surrogate import Scores
 from autosched.search.thread_tiles import suited
 
-_MOVES = 8  # of factors, until a row has forgotten where it came from
-_ATTEMPTS = 3  # to change numbers so that a GPU's tiles suit it
+_MOVES = 8  # moved factors after which a row hardly depends on the one that it was made of
+_ATTEMPTS = 3  # random changes that are tried until a GPU's tiles are suited
 _UNROLLS, _PIPELINES, _TRANSPLANTS = 0.05, 0.05, 0.05
-"""Shares of mutations; all others cross two rows or move a factor of a split."""
-_CROSSINGS = 0.3  # of the same, but for Ansor's space and for GPUs, which have none
+"""Shares of mutations that redraw an unroll limit, redraw how many tiles a pipelined loop holds, or
+change the structure. All others cross two rows or move a factor of a split."""
+_CROSSINGS = 0.3  # share of mutations that cross two rows; Ansor's space and GPUs have none
 
 
 def evolved(
@@ -36,10 +37,10 @@ def evolved(
     start: Rows,
     rng: Rng,
 ) -> Rows:
-    """What `judge` thinks best after the generations of the options, best first.
+    """Evolve the rows `start` and return those that `judge` scores highest, best first.
 
-    It says the logarithm of a score for each row. `start` and random relatives of it are the first
-    generation.
+    `judge` returns the logarithm of a score for each row. The first generation is `start` and
+    random rows of its structures. The options say how many generations follow, and their size.
     """
     size = context.options.evolutionary_search_population
     share = context.options.evolutionary_search_mutation_prob
@@ -50,7 +51,7 @@ def evolved(
         population, scores = population.take(best), scores[best]
         parents = population.take(rng.choice(len(population), size=size, p=_shares(scores)))
         parents = parents.take(np.flatnonzero(rng.random(size) < share))
-        judged = len(population)  # each once, as before: only what follows them is new
+        judged = len(population)  # they are unique and stay in front: only later rows are new
         population = _unique(population.joined(mutated(context, structures, parents, rng)))
         new = judge(population.take(np.arange(judged, len(population))))
         scores = np.concatenate([scores, new])
@@ -58,7 +59,7 @@ def evolved(
 
 
 def _relatives(context: Context, structures: Structures, start: Rows, count: int, rng: Rng) -> Rows:
-    """Rows of the structures of `start` with numbers that are as good as random."""
+    """Draw `count` rows that have structures of `start` and almost random numbers."""
     rows = start.take(rng.integers(len(start), size=count))
     for _ in range(_MOVES):
         rows = _moved(context, structures, rows, rng)
@@ -67,7 +68,7 @@ def _relatives(context: Context, structures: Structures, start: Rows, count: int
 
 
 def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -> Rows:
-    """One mutation of each row."""
+    """Apply one random mutation to each row. The result is ordered by the kind of mutation."""
     draw = rng.random(len(parents))
     crossings = 0.0 if context.is_gpu or context.options.space == "ansor" else _CROSSINGS
     pipelines = _PIPELINES if structures.any_pipelines else 0.0
@@ -86,14 +87,14 @@ def mutated(context: Context, structures: Structures, parents: Rows, rng: Rng) -
 
 
 def _moved(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Rows:
-    """A factor of a split moved in each row."""
+    """Move a factor of one split in each row."""
     limit = context.options.max_innermost_split_factor
     move = partial(moved_factors, structures, rng=rng, innermost=limit)
     return _where_it_suits(context, structures, rows, move)
 
 
 def _redrawn(context: Context, structures: Structures, rows: Rows, rng: Rng) -> Rows:
-    """How many tiles a pipelined loop of each row holds drawn anew."""
+    """Redraw how many tiles one pipelined loop of each row holds."""
     redraw = partial(redrawn_pipelines, structures, rng=rng, choices=PIPELINE_STAGES)
     return _where_it_suits(context, structures, rows, redraw)
 
@@ -101,9 +102,10 @@ def _redrawn(context: Context, structures: Structures, rows: Rows, rng: Rng) -> 
 def _where_it_suits(
     context: Context, structures: Structures, rows: Rows, change: Callable[[Rows], Rows]
 ) -> Rows:
-    """The rows after a change at random of their numbers.
+    """Apply the random `change` to the numbers of the rows.
 
-    Where a GPU's tiles would no longer suit it another one is tried, and then none.
+    If the tiles of a row would no longer be `suited` to a GPU, other changes are tried; after
+    _ATTEMPTS the row stays as it is. A row that was not suited before may change to any numbers.
     """
     anywhere = ~suited(context, structures, rows)
     numbers, left = rows.numbers.copy(), np.arange(len(rows))

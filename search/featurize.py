@@ -1,4 +1,4 @@
-"""Features of many candidates at once, on two cores, each worked out once."""
+"""Compute the feature rows of many candidates, on two cores, each candidate once."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from autosched.task import Task
 from autosched.user_warning import warn
 from autosched.words import told
 
-FACTORY = "autosched.search.featurize:make_handler"  # of what its second process does
+FACTORY = "autosched.search.featurize:make_handler"  # makes the handler of the second process
 
 Found = TypeVar("Found")
 Steps = tuple[Step, ...]
 Request = str | tuple[dict[str, Any], str, bool, list[Any]]
 AtOnce = tuple[list[FeatureRows | None], list[int]]
-"""Rows, and the numbers of the candidates that must be worked out one by one."""
+"""The rows of each candidate, and the indices of those that must be computed one by one."""
 _GREETING = "ready?"
 _LEAST_SECONDS = 20.0
-_TIMES_OURS = 5.0  # its half is as large as ours, which is worked out meanwhile
-_WORTH_SENDING = 8  # fewer candidates are worked out here
-_WORTH_REFUSING = 8  # limits alone are arrays of a few microseconds a candidate
+_TIMES_OURS = 5.0  # how much longer than this process the helper may take for its half of a list
+_WORTH_SENDING = 8  # fewer candidates are computed in this process
+_WORTH_REFUSING = 8  # from so many on, limits are checked first: a few microseconds a candidate
 _MAX_CACHED = 50_000  # about 200 MB
 
 
 class Helper:
-    """A second process that works out features, for any number of tasks.
+    """A second process that computes features, for any number of tasks.
 
-    It imports for a second, and is asked once it has answered a greeting: until then all is worked
-    out in this process.
+    Its imports take about a second. Until it has answered a greeting, this process computes all
+    features.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Helper:
         self._is_ready = False
 
     def start(self) -> None:
-        """Start the process, unless it was, or none can be; returns at once."""
+        """Start the process, unless it runs or no process can be started; returns at once."""
         if self._worker is None:
             with contextlib.suppress(NoProcessError):
                 self._worker = worker_of(FACTORY)
@@ -56,7 +56,7 @@ class Helper:
 
     @property
     def ready(self) -> Worker | None:
-        """The process, once it can be asked."""
+        """The process, once it has answered the greeting; None before."""
         worker = self._worker
         if worker is not None and not self._is_ready and worker.answers(0.0):
             try:
@@ -74,7 +74,7 @@ class Helper:
 
 
 def tell_python(text: str) -> None:
-    """The `warning` of what is not a command: a Python warning."""
+    """Issue a Python warning: the default `warning` of a search."""
     warn(text, RuntimeWarning)
 
 
@@ -82,11 +82,13 @@ class Featurizer:
     """Callable on a list of candidates: the rows of each, or None when it is illegal.
 
     Half of a large list goes to the helper, which the first such list starts; results do not
-    depend on that. A candidate whose features cannot be worked out because of a mistake in
-    autosched is left out like an illegal one; `warning` is told of the first. `at_once` does the
-    same for most of a large list, faster, and is asked where it took less time so far (`pace.py`);
-    `refused` says of a large list which candidates are illegal, as far as it knows. After a mistake
-    in one of them `warning` is told, and all go one by one.
+    depend on that. A candidate whose features cannot be computed because of a bug in autosched is
+    left out like an illegal one; `warning` is called for the first.
+
+    Two functions on lists are optional. `at_once` computes the rows of most candidates faster; it
+    is called where it has taken less time so far (`pace.py`). `refused` says which candidates are
+    certainly illegal; it is called for large lists. If one of them fails, `warning` is called, and
+    from then on all candidates are computed one by one.
     """
 
     def __init__(
@@ -150,10 +152,13 @@ class Featurizer:
     def _together(
         self, work: Callable[[Sequence[Steps]], Found], candidates: Sequence[Steps], nothing: Found
     ) -> Found:
-        """What `work` makes of them all; `nothing` where it fails, and it is not asked again."""
+        """Call `work` on all candidates.
+
+        If it fails, return `nothing` and call neither `at_once` nor `refused` again.
+        """
         try:
             return work(candidates)
-        except Exception as error:  # each by itself may do
+        except Exception as error:  # one by one, the candidates may still work
             self._at_once = self._refused = None
             if self._warning is not None:
                 self._warning(
@@ -168,7 +173,7 @@ class Featurizer:
             return self._extract(steps)
         except ScheduleError:
             return None
-        except Exception as error:  # one candidate is not worth a run
+        except Exception as error:  # a bug that shows on one candidate must not end the run
             if self._warning is not None:
                 self._warning(
                     f"{self._task.name}: a candidate was left out, and others may be, because its "
@@ -186,7 +191,7 @@ class Featurizer:
         assert self._helper is not None
         try:
             rows = worker.receive(limit, "lower")
-        except MeasureError:  # it hangs, died or could not: do its share here
+        except MeasureError:  # the helper hangs, died or failed: compute its share here
             self._helper.close()
             rows = [self._one(c) for c in candidates]
         except BaseException:  # Ctrl-C: a late answer must not be taken for another request's
@@ -202,7 +207,7 @@ def task_featurizer(
     ansor_limits: bool = False,
     warning: Callable[[str], None] = tell_python,
 ) -> Featurizer:
-    """The featurizer of a task's own lowering, in the feature set called `features`.
+    """Make the featurizer of a task: it lowers candidates to the feature set called `features`.
 
     With `ansor_limits`, shared memory counts as in Ansor (`verify_gpu`).
     """
@@ -218,14 +223,16 @@ def task_featurizer(
 
 
 def _give_back(text: str) -> None:
-    """In the second process: the first works the share out again, and tells."""
+    """The `warning` of the second process: raise, so that the first one computes the share again
+    and warns."""
     raise MeasureError(text, stage="lower")
 
 
 def make_handler() -> Handler:
-    """The second process: (task, feature set, limits, [steps]) in JSON values to a list of rows.
+    """Make the handler of the second process.
 
-    A greeting has none.
+    It maps (task, feature set, Ansor's limits, [steps]), in JSON values, to a list of rows, and a
+    greeting, which is a text, to an empty list.
     """
     tasks: dict[str, Task] = {}
 
@@ -233,7 +240,7 @@ def make_handler() -> Handler:
         if isinstance(request, str):
             return []
         task_json, features, ansor_limits, batch = request
-        name = json.dumps(task_json)  # machines whose caches differ have tasks of one key
+        name = json.dumps(task_json)  # the task's key does not tell apart machines' caches
         task = tasks.get(name)
         if task is None:
             task = tasks[name] = Task.from_json(task_json, trust=True)

@@ -1,4 +1,4 @@
-"""Initial population: sketches filled in at random.
+"""Rules of the initial population: fill in a sketch at random.
 
 A rule takes a state and returns the new one, or None when the sample is to be discarded. All
 draws come from the generator that is passed in.
@@ -32,13 +32,13 @@ InitialRule = Callable[[Context, State, Rng], State | None]
 CPU_UNROLL = (0, 16, 64, 512)
 GPU_UNROLL = (0, 16, 64, 512, 1024)
 OWN_GPU_UNROLL = (0, 16, 64, 512, 1024, 4096)
-"""In the space `autosched`: 16 terms of 8 by 16 elements are 2,048 multiply-adds."""
+"""Unroll limits of the space `autosched`: 16 terms of 8 by 16 elements are 2,048 multiply-adds."""
 PIPELINE_STAGES = (1, 2, 3, 4)
-"""How many tiles in shared memory a block holds of each operand; with one it waits for it."""
+"""How many tiles of each operand a block holds in shared memory; with 1 it fetches none ahead."""
 
 
 def pick(rng: Rng, n: int) -> int:
-    """A uniform index below n."""
+    """Draw an index below `n` uniformly."""
     return int(rng.integers(n))
 
 
@@ -61,11 +61,11 @@ def fill_tile_size(context: Context, state: State, rng: Rng) -> State | None:
 
 
 def change_compute_location(context: Context, state: State, rng: Rng) -> State | None:
-    """Move untiled stages: inline, root, or inside a loop of their consumer.
+    """Move untiled stages at random: inline, to the root, or into a loop of their consumer.
 
-    Those that a sketch of the space `autosched` has placed (FuseRows) stay; in Ansor's there are
-    none. There the loops of splits have no length yet that is known, and one of a single iteration
-    is a place like others.
+    In the space `autosched`, stages that their sketch has placed (FuseRows) stay. In Ansor's space
+    no sketch places these, and the lengths of splits count as unknown: a loop of one iteration is
+    a place like others.
     """
     if context.options.disable_change_compute_location:
         return state
@@ -80,7 +80,7 @@ def change_compute_location(context: Context, state: State, rng: Rng) -> State |
 
 
 def _opened(steps: Sequence[Step]) -> list[Step]:
-    """The steps with the lengths that a sketch is made with: open, before a rfactor one."""
+    """The steps with the lengths of splits as sketches have them: open, but 1 before a rfactor."""
     found: list[Step] = []
     for step, following in zip_longest(steps, steps[1:]):
         if isinstance(step, SplitStep):
@@ -91,7 +91,7 @@ def _opened(steps: Sequence[Step]) -> list[Step]:
 
 
 def _moved(state: State, stage_ids: Sequence[int], rng: Rng) -> State:
-    """The state with those of the stages moved that may be, the last one first."""
+    """Draw a place for each of the stages that may move, from the last one to the first."""
     for stage_id in reversed(stage_ids):
         if not may_move(state, stage_id):
             continue
@@ -111,7 +111,7 @@ def _moved(state: State, stage_ids: Sequence[int], rng: Rng) -> State:
 
 
 def _outputs_alone(context: Context, state: State) -> bool:
-    """Whether nothing but outputs has loops: their extents are known without their readers'."""
+    """Whether only outputs have loops and all extents are known: no bounds are to be inferred."""
     return all(
         stage.is_placeholder
         or stage.is_inlined
@@ -121,9 +121,9 @@ def _outputs_alone(context: Context, state: State) -> bool:
 
 
 def may_move(state: State, stage_id: int) -> bool:
-    """The stage is computed somewhere, untiled, and gains nothing from tiling.
+    """Whether the stage may move: it is no argument, not inlined, tiled or cached, nor to be tiled.
 
-    What the offset of an instruction adds up to stays where its sketch has it.
+    The sums of an instruction's offset (`is_excess`) stay where their sketch has placed them.
     """
     stage = state.stages[stage_id]
     return not (
@@ -137,7 +137,8 @@ def may_move(state: State, stage_id: int) -> bool:
 
 
 def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]:
-    """Loops of the consumer, and of what it is attached to, that the stage may move into."""
+    """The loops that a stage may move into, as (stage id, iterator): those of its only consumer and
+    of the stage that the consumer is attached to."""
     target = queries.single_consumer_id(state, stage_id)
     if target < 0:
         return []
@@ -176,11 +177,11 @@ def compute_locations(state: State, stage_id: int) -> list[tuple[int, Iterator]]
 
 
 def parallel(context: Context, state: State, rng: Rng) -> State | None:
-    """Run the outer loops of every root stage on the cores.
+    """Run the outer loops of every root stage in parallel.
 
-    Where these have one iteration in all, nothing is parallel: what is small is computed before
-    another core has woken. Ansor marks the loops of one iteration and what is inside of them, and
-    drops the sample for that.
+    A stage whose outer loops have one iteration in all, with other stages inside, stays serial: a
+    small stage is done before another core has woken. Ansor marks these loops and those of the
+    stages inside as parallel, and then drops the sample.
     """
     for stage_id in range(len(state.stages)):
         stage = state.stages[stage_id]
@@ -221,17 +222,17 @@ def _parallel_stage(context: Context, state: State, stage_id: int, start: int) -
 
 
 def unroll_limits(context: Context) -> tuple[int, ...]:
-    """What auto_unroll_max_step is drawn from."""
+    """The values that auto_unroll_max_step is drawn from."""
     if not context.is_gpu:
         return CPU_UNROLL
     return GPU_UNROLL if context.options.space == "ansor" else OWN_GPU_UNROLL
 
 
 def pipeline(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw how many iterations ahead the tiles in shared memory are fetched; not in Ansor's space.
+    """Draw how many tiles of each operand are held in shared memory; not in Ansor's space.
 
-    A loop is pipelined that fetches inputs, whatever is inlined into them, and nothing else; of
-    those that fit in shared memory one is drawn.
+    A reduction loop is pipelined if only fetches to shared memory are attached to it. The number is
+    drawn among those of PIPELINE_STAGES whose tiles fit in shared memory.
     """
     if context.options.space == "ansor" or not context.copies_ahead:
         return state
@@ -254,7 +255,8 @@ def _bytes(state: State, stage_id: int) -> int:
 
 
 def unroll(context: Context, state: State, rng: Rng) -> State | None:
-    """Unroll what the operation asks for, and draw auto_unroll_max_step for reductions."""
+    """Unroll the loops that an operation's attribute names; draw auto_unroll_max_step for
+    reductions."""
     choices = unroll_limits(context)
     for stage_id, stage in enumerate(state.stages):
         if stage.is_placeholder or stage.is_inlined:
@@ -283,7 +285,7 @@ def _unroll_inner(state: State, stage_id: int, wanted: frozenset[str]) -> State:
 
 
 def vectorize(context: Context, state: State, rng: Rng) -> State | None:
-    """Vectorize the innermost loops, fused, up to `max_vectorize_size` elements."""
+    """Fuse and vectorize a random number of inner loops, up to `max_vectorize_size` elements."""
     for stage_id, stage in enumerate(state.stages):
         if stage.is_placeholder or stage.is_inlined:
             continue

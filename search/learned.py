@@ -1,4 +1,4 @@
-"""Which of many measured candidates a model learns from, so that a trial's cost does not grow."""
+"""Choose the measured candidates that a model learns from, so that a trial's cost does not grow."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_BEST = 256  # what evolution begins with, and where a model must be right
-_OTHERS = 256  # evenly from the others: what is slow, and why
+_BEST = 256  # the fastest: evolution begins with them, and the model must rank them correctly
+_OTHERS = 256  # a sample of the others: examples of what is slow
 MOST = _BEST + _OTHERS
 
 
 def learned_from(costs: Sequence[float]) -> list[int]:
-    """The positions of the candidates to learn from, in order: all of up to 512, else a sample.
+    """The positions of the candidates to learn from, ascending: all of up to 512, else a sample.
 
-    Half of the sample are the fastest, half are others, evenly by their place.
+    Half of the sample are the fastest candidates, half are others at evenly spaced positions.
     """
     if len(costs) <= _BEST + _OTHERS:
         return list(range(len(costs)))

@@ -13,13 +13,13 @@ from autosched.search.cost_model import CostModel, Scores, consensus, numbers_of
 from autosched.search.learned import MOST, learned_from
 
 _MOST_ASKED = 8192
-_NEW = 16  # a task's new programs are learned from when they are this part of those known
+_NEW = 16  # the model is trained again when one in so many of a task's programs is new
 
 
 class Learner:
-    """One model for all tasks of a run; trained again when something new was added.
+    """One model for all tasks of a run, trained again when enough programs were added.
 
-    Until then the model is asked once about a program, told apart from others by identity.
+    Between trainings the opinions about a program are cached, by the identity of its rows.
 
     A program's target is its throughput relative to the best of its task. Failed programs are
     left out: a program weighs as much as its throughput, and theirs is 0.
@@ -29,15 +29,16 @@ class Learner:
         self.model = model
         self._tasks: dict[str, list[tuple[FeatureRows, float]]] = {}
         self._new: Counter[str] = Counter()  # programs of each task since the last training
-        self._asked: dict[int, tuple[FeatureRows, Scores]] = {}  # of the model as it is, by id
+        self._asked: dict[int, tuple[FeatureRows, Scores]] = {}  # cached opinions, by id of rows
 
     @property
     def trained(self) -> bool:
-        """Whether predictions say anything."""
+        """Whether the model is trained."""
         return self.model.trained
 
     def add(self, task: str, rows: Sequence[FeatureRows | None], costs: Sequence[float]) -> None:
-        """Programs of the task with that key; costs in seconds per call, infinity for a failure."""
+        """Add programs of the task with the key `task`; costs in seconds per call, infinity for a
+        failure."""
         known = self._tasks.setdefault(task, [])
         for program, cost in zip(rows, costs, strict=True):
             if program is not None and np.isfinite(cost):
@@ -45,10 +46,11 @@ class Learner:
                 self._new[task] += 1
 
     def refresh(self, at_last: bool = False) -> None:
-        """Train on what there is, of many programs of a task on a sample (`learned_from`).
+        """Train on all programs, or on a sample where a task has many (`learned_from`).
 
-        Does nothing until enough was added since the last time: of 512 programs a few batches more
-        change little, and training takes half a second. `at_last`, anything new is enough.
+        Does nothing until enough was added since the last time: after 512 programs a few batches
+        more change little, and training takes half a second. With `at_last`, anything new is
+        enough.
         """
         enough = bool(self._new) if at_last else self._enough_new()
         if not enough or sum(map(len, self._tasks.values())) < 2:
@@ -65,12 +67,12 @@ class Learner:
         self.model.fit(programs, throughputs)
 
     def _enough_new(self) -> bool:
-        """Whether a task has a part of its programs, as many as are learned from, that is new."""
+        """Whether one in _NEW of the programs that some task is learned from is new."""
         counts = {task: min(len(self._tasks[task]), MOST) for task in self._new}
         return any(_NEW * new >= counts[task] for task, new in self._new.items())
 
     def opinions(self, rows: Sequence[FeatureRows | None]) -> Scores:
-        """What each member of the model expects: (programs, members); -inf for None."""
+        """The score that each member of the model predicts: (programs, members); -inf for None."""
         valid = [k for k, program in enumerate(rows) if program is not None]
         if not valid:
             return np.full((len(rows), 1), -np.inf, np.float32)
@@ -87,9 +89,10 @@ class Learner:
         return opinions
 
     def _found(self, programs: Sequence[FeatureRows]) -> Scores:
-        """What the model answers. Raises ConfigError unless it is a row for each program.
+        """Ask the model and check its answer: (programs, members).
 
-        Of numbers from 0 on, or -inf for programs that it takes for illegal.
+        Raises ConfigError unless the answer has one row for each program, of numbers from 0 on, or
+        -inf for programs that the model takes for illegal.
         """
         answered: object = self.model.opinions(programs)
         where = f"cost model {type(self.model).__name__}: opinions returned"

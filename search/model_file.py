@@ -1,8 +1,8 @@
-"""Saved cost models, read with suspicion: XGBoost trusts what it loads and crashes on odd files.
+"""Check saved cost models: XGBoost trusts the files that it loads and crashes on odd ones.
 
-What is handed to XGBoost is not the file but a text made anew from the values that were checked:
-regression trees as XGBoost 3 writes them as JSON (its documentation, "Model IO" and
-doc/model.schema), as many for each round as there are members.
+XGBoost gets a text that is written anew from the checked values instead of the file: regression
+trees as XGBoost 3 writes them as JSON (its documentation, "Model IO" and doc/model.schema), one
+tree of each round for each member.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_BYTES = 1 << 28
-"""Of a model, when unpacked."""
+"""The largest size of a model, unpacked."""
 _PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _ROOT = 2**31 - 1  # the parent that a root has
 _DEEPEST = 64  # ours have a depth of 5
-_MOST_FLOAT = 3.4e38  # of 32 bits
+_MOST_FLOAT = 3.4e38  # about the largest float32
 _MOST_LEAF = 1e3  # the logarithm of a relative time
 _NUMBER = re.compile(r"[-+]?\d{1,20}(\.\d{0,20})?([eE][-+]?\d{1,4})?")
 _INTS = ("default_left", "left_children", "right_children", "parents", "split_indices")
@@ -33,7 +33,7 @@ _EMPTY = ("categories", "categories_nodes", "categories_segments", "categories_s
 
 
 class ModelFileError(ValueError):
-    """The file is no model of ours; the text says where and why."""
+    """The file is no cost model of autosched; the message says which entry is wrong, and why."""
 
 
 class _Readable(Protocol):
@@ -41,9 +41,9 @@ class _Readable(Protocol):
 
 
 def read_most(file: _Readable) -> bytes:
-    """What the file holds; one byte too many of what is too large, or has no end.
+    """The content of a file, or its first MOST_BYTES + 1 bytes if it is larger, or endless.
 
-    Asked for all at once, Python takes memory for the most that it may be.
+    It is read in pieces: Python allocates the whole limit for a single read.
     """
     pieces: list[bytes] = []
     left = MOST_BYTES + 1
@@ -54,7 +54,7 @@ def read_most(file: _Readable) -> bytes:
 
 
 def unpacked(raw: bytes) -> bytes:
-    """`raw`, without gzip. Raises ModelFileError when it is damaged or too large."""
+    """`raw`, decompressed if it is gzip. Raises ModelFileError if it is damaged or too large."""
     data, verb = raw, "has"
     if raw[:2] == _GZIP:
         verb = "unpacks to"
@@ -69,9 +69,9 @@ def unpacked(raw: bytes) -> bytes:
 
 
 def checked_model(raw: bytes, members: int) -> bytes:
-    """The model of `members` targets that a file of these bytes holds, as text for XGBoost.
+    """Check the content `raw` of a model file of `members` targets; return it as text for XGBoost.
 
-    Raises ModelFileError that says where it is none.
+    Raises ModelFileError that says which entry is wrong.
     """
     try:
         data = json.loads(unpacked(raw))
@@ -122,7 +122,7 @@ def checked_model(raw: bytes, members: int) -> bytes:
 
 
 def _attributes(learner: Mapping[str, Any]) -> dict[str, str]:
-    """Ours, of those that a booster carries."""
+    """The attributes of the booster that autosched writes: `feature_set` and `offset`."""
     found = _dict(learner, "attributes", "learner.")
     own: dict[str, Any] = {k: found[k] for k in ("feature_set", "offset") if k in found}
     for name, value in own.items():
@@ -192,7 +192,7 @@ def _tree(tree: Any, where: str, number: int, features: int) -> dict[str, Any]:
 def _check_shape(
     ints: Mapping[str, npt.NDArray[np.int64]], where: str, nodes: int, features: int
 ) -> None:
-    """Refuse what is no binary tree whose inner nodes compare a feature."""
+    """Raise ModelFileError unless nodes form a binary tree whose inner nodes compare features."""
     left, right, parents = (ints[k] for k in ("left_children", "right_children", "parents"))
     at = np.arange(nodes)
     inner = left != -1
@@ -251,7 +251,7 @@ def _floats(values: list[Any], where: str) -> list[float]:
 
 
 def _count(param: Mapping[str, Any], key: str, where: str, most: int, least: int = 1) -> int:
-    """A number that XGBoost writes as text."""
+    """The integer that XGBoost writes as text under `key`; it must be from `least` to `most`."""
     text = param.get(key)
     if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,9}", text):
         raise ModelFileError(f"{where}.{key}: expected digits in quotes, found {_short(text)}")
@@ -262,7 +262,7 @@ def _count(param: Mapping[str, Any], key: str, where: str, most: int, least: int
 
 
 def _number(where: str, text: Any, most: float = _MOST_FLOAT) -> None:
-    """Refuse what is no text of a number from -most to most."""
+    """Raise ModelFileError unless `text` is the text of a number from -most to most."""
     if not isinstance(text, str) or not _NUMBER.fullmatch(text) or abs(float(text)) > most:
         raise ModelFileError(
             f"{where}: expected a number up to {most:g} in quotes, found {_short(text)}"
@@ -270,7 +270,7 @@ def _number(where: str, text: Any, most: float = _MOST_FLOAT) -> None:
 
 
 def _base_score(param: Mapping[str, Any], members: int) -> str:
-    """One number, as before XGBoost 3.1, or one for each target."""
+    """The text of `base_score`: one number, as before XGBoost 3.1, or one for each target."""
     where = "learner.learner_model_param.base_score"
     text = param.get("base_score")
     if not isinstance(text, str) or len(text) > 40 * members:

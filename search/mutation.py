@@ -1,7 +1,7 @@
-"""Changes of a candidate's structure. Each returns a new candidate, or None: no valid one.
+"""Mutations of a candidate's structure: each returns a new candidate, or None if none is valid.
 
-A candidate is a tuple of steps; whatever depends on loop structure is replayed, so a mutation of
-a valid candidate is valid or rejected with a ScheduleError inside, never half done.
+A candidate is a tuple of steps. The changed steps are replayed, so a mutation of a valid candidate
+is either valid as a whole or rejected because of a ScheduleError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autosched.state.steps import (
     Step,
 )
 
-_PARALLEL = 0.2  # share of those whose parallel loop is changed
+_PARALLEL = 0.2  # share of mutations that change a parallel loop first, not a compute location
 
 
 def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps | None:
@@ -54,7 +54,7 @@ def mutate_compute_location(context: Context, steps: Steps, rng: Rng) -> Steps |
 
 
 def mutate_parallel(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """Fuse another number of outer loops before running them on the cores."""
+    """Change how many outer loops are fused to a parallel loop."""
     found = [
         k
         for k in range(1, len(steps))
@@ -110,7 +110,7 @@ def _replayed(context: Context, steps: Steps) -> Steps | None:
 
 
 def mutate_matrix_tiles(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """Another size, or number of stages, of a product on tensor cores."""
+    """Change the sizes, or the number of stages, of a product on tensor cores."""
     found = [(k, step) for k, step in enumerate(steps) if isinstance(step, MatrixTilesStep)]
     if not found:
         return None
@@ -120,9 +120,9 @@ def mutate_matrix_tiles(context: Context, steps: Steps, rng: Rng) -> Steps | Non
 
 
 def restructured(context: Context, steps: Steps, rng: Rng) -> Steps | None:
-    """Another structure with the same numbers; None when there is none.
+    """Change the structure of a candidate and keep its numbers; None when no change was found.
 
-    On a GPU only products on tensor cores have others: their sizes are part of the structure.
+    On a GPU only the structure of a product on tensor cores can change: it includes the sizes.
     """
     if context.is_gpu and any(isinstance(step, MatrixTilesStep) for step in steps):
         try:

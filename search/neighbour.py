@@ -1,4 +1,4 @@
-"""Candidates next to a candidate, one at a time: what evolution makes of thousands at once."""
+"""Mutate one candidate, as evolution mutates thousands at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from autosched.search.rules.protocol import Context
 from autosched.search.structure import Steps
 
 _ATTEMPTS = 16
-_RESTRUCTURED = 0.2  # share of attempts that change what is computed where, not a number
+_RESTRUCTURED = 0.2  # share of attempts that change the structure instead of a number
 
 
 def neighbour(context: Context, steps: Steps, rng: Rng) -> Steps:
-    """The candidate with one thing changed; itself where several attempts found nothing.
+    """Apply one random mutation to a candidate; returns the candidate itself if all attempts fail.
 
     A factor moves from one loop of a split to another, an unroll limit or the number of tiles of a
-    pipelined loop is drawn anew, or a stage or a parallel loop goes elsewhere.
+    pipelined loop is drawn anew, a stage moves to another loop, or a parallel loop is fused anew.
     """
     structures = Structures()
     rows = structures.rows([steps])

@@ -1,4 +1,4 @@
-"""What a run of several tasks tries to make small: by default the weighted sum of their times."""
+"""The objective that a run of several tasks minimises: by default the weighted sum of times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXPECTED = "a function of the list of the tasks' best times in seconds"
 
 
 def own_objective(given: Any, where: str) -> Objective | None:
-    """The user's function, or the one that `file.py:name` means, which is run; None for None.
+    """The function that `given` is, or that `file.py:name` holds (the file is run); None for None.
 
     Raises ConfigError that begins with `where`.
     """

@@ -9,7 +9,7 @@ from autosched import arguments
 
 SpaceName = Literal["autosched", "ansor"]
 OURS = "autosched"
-"""The name of the search that is no policy of the user's own."""
+"""The name of autosched's own search, as against a policy of the user."""
 
 _SHARES = (
     "eps_greedy",
@@ -30,7 +30,7 @@ _LEAST = {
 class SearchOptions:
     """Ansor's parameters under their own names, with its defaults, and `space`.
 
-    `space` is `ansor` for exactly the sketches of Ansor; `autosched` has more beside them.
+    The space `ansor` has exactly the sketches of Ansor; `autosched` has more beside them.
     Raises ConfigError for a value of a wrong type or size.
     """
 
@@ -61,7 +61,7 @@ class SearchOptions:
 
 
 def policy_problem(text: str) -> str:
-    """Why text can be no policy, or an empty text: it is `autosched` or `file.py:name`."""
+    """Why `text` names no policy; empty if it is `autosched` or `file.py:name`."""
     if text == OURS or ":" in text:
         return ""
     return f"expected {OURS} or file.py:name, found {text!r}"

@@ -1,4 +1,4 @@
-"""Cost models of the user: an object of three members, a regressor, or a file that has one."""
+"""Cost models of the user: an object with three members, a regressor, or a file that has one."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ _LARGEST = 40.0  # logarithm of a relative throughput; keeps exp finite in float
 class Model(Protocol):
     """A cost model of the user, for `autosched.tune` and the arena.
 
-    `name` is what tables and errors call it. A model that has `seed(number)` is told the seed of
-    each run. One that has `opinions(programs)`, the scores of several members (programs, members),
-    is asked for them instead of `predict`; the search has the members choose in turns.
+    `name` is the name of the model in tables and errors. Two more methods are optional.
+    `seed(number)` is called with the seed of each run. `opinions(programs)` returns the scores of
+    several members, (programs, members), and is called instead of `predict`; in the search the
+    members then choose in turns.
     """
 
     name: str
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
-        """Learn anew from programs and their throughputs, relative to the best of each task.
+        """Learn from programs and their throughputs, relative to the best of each task.
 
-        What an earlier call taught is forgotten.
+        Each call starts from scratch.
         """
 
     def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
@@ -40,9 +41,9 @@ class Model(Protocol):
 
 
 class Estimator:
-    """A regressor of scikit-learn's form, which sees one vector for each program.
+    """A model made of a regressor of scikit-learn's form, which sees one vector for each program.
 
-    `vector` makes it of a program's rows. The target is the logarithm of the throughput.
+    `vector` makes this vector of a program's rows. The target is the logarithm of the throughput.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Estimator:
         self._vector = vector or program_vector
 
     def seed(self, number: int) -> None:
-        """Becomes the `random_state` of the regressor and its parts (of a pipeline's steps)."""
+        """Set the `random_state` of the regressor and of its parts (such as a pipeline's steps)."""
         names = [
             name
             for name in self._regressor.get_params()
@@ -63,11 +64,11 @@ class Estimator:
             self._regressor.set_params(**dict.fromkeys(names, number))
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
-        """Scikit-learn's regressors start anew at each call."""
+        """Fit the regressor; those of scikit-learn start from scratch at each call."""
         self._regressor.fit(self._vectors(programs), np.log(throughputs))
 
     def predict(self, programs: Sequence[FeatureRows]) -> Numbers:
-        """The regressor's own."""
+        """The predictions of the regressor: (programs,)."""
         return np.asarray(self._regressor.predict(self._vectors(programs)), float)
 
     def _vectors(self, programs: Sequence[FeatureRows]) -> Numbers:
@@ -81,10 +82,10 @@ def program_vector(rows: FeatureRows) -> Numbers:
 
 
 class WatchedModel:
-    """A user's model: its answers are checked, and what goes wrong in it is a ConfigError.
+    """A user's model whose answers are checked and whose exceptions become ConfigErrors.
 
-    The error names the model, the method and the line. Programs are handed on so that the model
-    cannot write to them. `name` is the one that the model had at first.
+    The error names the model, the method and the line. The model gets programs that it cannot write
+    to. `name` is the name that the model had when this object was made.
     """
 
     def __init__(self, model: Model) -> None:
@@ -93,19 +94,19 @@ class WatchedModel:
         self._shown = f"model {visible(self.name)}"
 
     def seed(self, number: int) -> None:
-        """Of a run; for a model that wants to know."""
+        """Tell the model the seed of a run, if it has a method `seed`."""
         with watched(f"{self._shown}: seed"):
             tell = getattr(self._model, "seed", None)
             if callable(tell):
                 tell(number)
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float] | Numbers) -> None:
-        """Have the model learn anew."""
+        """Have the model learn from scratch."""
         with watched(f"{self._shown}: fit"):
             self._model.fit([unchangeable(each) for each in programs], np.array(throughputs))
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Numbers:
-        """The scores of its members: (programs, members); of a model without members its own."""
+        """The scores of the members: (programs, members), or (programs, 1) without members."""
         with watched(f"{self._shown}: opinions"):
             ask, name = getattr(self._model, "opinions", None), "opinions"
         with watched(f"{self._shown}: {'predict' if ask is None else name}"):
@@ -132,8 +133,8 @@ class WatchedModel:
 class OwnCostModel:
     """A user's model as the cost model of a search, which reads scores as throughputs.
 
-    Scores may be of any scale: they become logarithms of throughputs with the mean and the spread
-    of those that the model last learned from.
+    The scores of a user's model may have any scale. They are shifted and scaled to logarithms of
+    throughputs, with the mean and the spread of those that the model last learned from.
     """
 
     def __init__(self, model: WatchedModel, seed: int = 0) -> None:
@@ -144,10 +145,10 @@ class OwnCostModel:
         self.trained = False
 
     def prepare(self) -> None:
-        """Needs no preparation."""
+        """Do nothing: there is nothing to prepare."""
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Sequence[float]) -> None:
-        """Have the model learn anew, and see on which scale it answers."""
+        """Have the model learn from scratch, and find the scale of its scores."""
         self.model.fit(programs, throughputs)
         self.trained = True
         answered = self.model.opinions(programs)
@@ -160,7 +161,7 @@ class OwnCostModel:
         self._shift = float(logs.mean() - self._slope * center)
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
-        """Throughputs by each member: (programs, members); -inf where a score is -inf."""
+        """The throughputs that members predict: (programs, members); -inf where a score is -inf."""
         scores = self.model.opinions(programs)
         if scores.shape[1] != self._members:
             raise ConfigError(
@@ -174,7 +175,7 @@ class OwnCostModel:
 
 
 def own_model(given: Any, where: str) -> WatchedModel:
-    """The model that `given` is: an object, or text, `file.py:name` (the file is run).
+    """The checked model of `given`: an object, or the text `file.py:name` (the file is run).
 
     An object has `fit`, `predict` and `name`, or is a regressor of scikit-learn's form, which has
     `get_params` instead of a name. Raises ConfigError that begins with `where`.
@@ -193,16 +194,18 @@ def own_model(given: Any, where: str) -> WatchedModel:
 
 
 def spec_problem(text: str) -> str:
-    """Why text can be no cost model, or an empty text: it is a name or `file.py:name`."""
+    """Why `text` means no cost model; empty if it is in COST_MODELS or `file.py:name`."""
     if text in COST_MODELS or ":" in text:
         return ""
     return f"expected {', '.join(COST_MODELS)} or file.py:name, found {text!r}"
 
 
 def any_cost_model(given: Any, where: str) -> str | CostModel | WatchedModel:
-    """A name of COST_MODELS, `file.py:name` (not run yet), a whole `CostModel`, or a model.
+    """Check what a user gives as a cost model.
 
-    Raises ConfigError that begins with `where`.
+    A name of COST_MODELS, `file.py:name` (the file is not run yet) and an object that is a whole
+    `CostModel` are returned as they are, other objects as `own_model` makes them. Raises
+    ConfigError that begins with `where`.
     """
     if isinstance(given, str):
         if problem := spec_problem(given):
@@ -242,7 +245,7 @@ def _checked(model: Any, where: str) -> WatchedModel:
 
 
 def _shown(given: object) -> str:
-    """What messages call it: its text, cut, or the name of its class where it has none."""
+    """The model in messages: its repr, cut to 60 characters, or its class where repr fails."""
     try:
         text = repr(given)
     except Exception:
@@ -251,7 +254,7 @@ def _shown(given: object) -> str:
 
 
 def _member(model: Any, name: str, where: str) -> Any:
-    """A member of the model; None where it has none. ConfigError when asking for it fails."""
+    """The attribute `name` of the model, None if it has none; ConfigError if reading it fails."""
     try:
         return getattr(model, name, None)
     except Exception as error:
@@ -259,7 +262,7 @@ def _member(model: Any, name: str, where: str) -> Any:
 
 
 def unchangeable(program: FeatureRows) -> FeatureRows:
-    """The same values; a model that writes to them is refused, and spoils no other's."""
+    """A read-only view of a program's rows: a model that writes to it fails."""
     seen = program.view()
     seen.flags.writeable = False
     return seen

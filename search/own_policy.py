@@ -30,36 +30,36 @@ _MEMBERS = "name, propose(count) and tell(candidates, seconds)"
 class Policy(Protocol):
     """A search of the user, for `autosched.tune`: one object for each task.
 
-    Its class, or a function, is called with the `Tools` of the task. `name` is what records and
-    errors call it. A candidate is a tuple of transform steps.
+    A class or a function makes it, which is called with the `Tools` of the task. `name` is the name
+    of the policy in records and errors. A candidate is a tuple of transform steps.
     """
 
     name: str
 
     def propose(self, count: int) -> Sequence[Steps]:
-        """A list of candidates to measure, best first; of more than `count` the first are taken.
+        """Return candidates to measure, best first; at most the first `count` are measured.
 
-        What is illegal, known, or was proposed before is left out. An answer that leaves nothing
-        is asked for again, some times, until the search of the task ends.
+        Candidates that are illegal, known, or were proposed before are left out. If none is left,
+        `propose` is called again; after several such answers the search of the task ends.
         """
         ...
 
     def tell(self, candidates: Sequence[Steps], seconds: Sequence[float]) -> None:
-        """What was measured: seconds per call, infinity for a failure.
+        """Take note of what was measured: seconds per call, infinity for a failure.
 
-        Earlier records come first, before `propose` is asked (of many a sample of 512).
+        Earlier records come first, before the first `propose` (a sample of 512 if there are more).
         """
         ...
 
 
 class Tools:
-    """What a policy of the user works with.
+    """The tools of a user's policy: the task, its space, random numbers, features and scores.
 
     Attributes:
-        task: what is tuned.
-        space: the candidates that there are (`SearchSpace`).
-        rng: a NumPy generator with the seed of the run; one that continues from earlier records
-            draws others than the run before.
+        task: the task that is tuned.
+        space: the `SearchSpace` of the task.
+        rng: a NumPy generator with the seed of the run. If the run continues from earlier records,
+            it draws other numbers than in the run before.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Tools:
         return [None if rows is None else unchangeable(rows) for rows in found]
 
     def scores(self, candidates: Sequence[Steps]) -> Numbers:
-        """What the cost model of the run thinks of each, higher for faster ones: (candidates,).
+        """The scores of the run's cost model, higher for faster candidates: (candidates,).
 
-        -inf for an illegal one. All others are equal until the model has learned something.
+        -inf for an illegal one. All others are equal until the model is trained.
         """
         self._scored = True
         found = self._rows(candidates, "scores")
@@ -91,7 +91,7 @@ class Tools:
 
     @property
     def asks_model(self) -> bool:
-        """Whether the policy asked for scores so far."""
+        """Whether the policy has asked for scores so far."""
         return self._scored
 
     def _rows(self, candidates: Sequence[Steps], where: str) -> list[FeatureRows | None]:
@@ -102,9 +102,9 @@ class Tools:
 
 
 class WatchedPolicy:
-    """A user's policy: its answers are checked, and what goes wrong in it is a ConfigError.
+    """A user's policy whose answers are checked and whose exceptions become ConfigErrors.
 
-    The error names the policy, the method and the line. It is given lists of its own.
+    The error names the policy, the method and the line. The policy gets copies of all lists.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -113,21 +113,21 @@ class WatchedPolicy:
         self.shown = f"policy {visible(self.name)}"
 
     def propose(self, count: int) -> Sequence[Sequence[Step]]:
-        """Its candidates, each a list or a tuple of steps, as they are."""
+        """The candidates of the policy, each a list or a tuple of steps, as it returns them."""
         with watched(f"{self.shown}: propose"):
             answered = self._policy.propose(count)
         return require_candidates(answered, f"{self.shown}: propose")
 
     def tell(self, candidates: Sequence[Steps], seconds: Sequence[float]) -> None:
-        """Tell it what was measured."""
+        """Tell the policy what was measured."""
         with watched(f"{self.shown}: tell"):
             self._policy.tell(list(candidates), list(seconds))
 
 
 class Policies:
-    """The policies of a run: made by a class or function of the user, or by `file.py:name`.
+    """Makes the policies of a run from a class or function of the user, or from `file.py:name`.
 
-    The file is run once, by `load` or when the first is made. `where` begins errors.
+    The file is run once, by the first `load` or `make`. Error messages begin with `where`.
     """
 
     def __init__(self, given: Callable[[Tools], Policy] | str, where: str) -> None:
@@ -136,14 +136,14 @@ class Policies:
         self._kind: Callable[[Tools], Policy] | None = None if isinstance(given, str) else given
 
     def load(self) -> Callable[[Tools], Policy]:
-        """What makes them. Raises ConfigError when there is no such file or name."""
+        """The class or function that makes policies. ConfigError if there is no file or name."""
         if self._kind is None:
             _, found = load_object(str(self._given), self._where, "policy")
             self._kind = _require_kind(found, f"{self._where}: {self._given}")
         return self._kind
 
     def make(self, tools: Tools) -> WatchedPolicy:
-        """The one of a task. Raises ConfigError when it cannot be made, or lacks something."""
+        """Make the policy of a task. Raises ConfigError when that fails, or a member is missing."""
         kind = self.load()
         name = getattr(kind, "__name__", type(kind).__name__)
         shown = self._given if isinstance(self._given, str) else name
@@ -174,7 +174,10 @@ def own_policies(given: Any, where: str) -> Policies | None:
 
 
 def as_recorded(candidate: Sequence[Step]) -> Steps | str:
-    """The candidate as a record gives it back, NumPy's integers as Python's; or why none can."""
+    """The candidate as a record gives it back, with Python's integers for NumPy's.
+
+    If no record can hold it, a text that says why.
+    """
     try:
         return steps_from_json(_plain(steps_to_json(candidate)))
     except (ConfigError, TypeError, ValueError, OverflowError) as error:
@@ -182,7 +185,7 @@ def as_recorded(candidate: Sequence[Step]) -> Steps | str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of JSON with NumPy's integers as Python's."""
+    """A value of JSON with Python's integers for NumPy's."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return int(value) if isinstance(value, np.integer) else value

@@ -1,4 +1,4 @@
-"""The search of one task by a policy of the user: of what it proposes, what can be measured."""
+"""The search of one task by a policy of the user: select what can be measured of its proposals."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from autosched.search.structure import Steps
 from autosched.state.steps import Step
 from autosched.words import last_line, visible
 
-_ANSWERS = 16  # in a row that bring nothing new, until the search ends
+_ANSWERS = 16  # answers in a row without a new candidate, after which the search ends
 
 
 class OwnSearch:
-    """Asks a policy, and leaves out what is illegal, known, or was proposed before.
+    """Asks a policy and leaves out candidates that are illegal, known, or were proposed before.
 
-    As in `SketchPolicy`, candidates are told apart by the text of their loop nest, and what was
-    measured teaches the cost model of the run. One answer is one batch: what the policy learns
-    from the next one depends on it. Nothing is drawn ahead. Once the run `is_over` the policy is
-    not asked any more, nor is the rest of a long answer looked at.
+    As in `SketchPolicy`, candidates are told apart by the text of their loop nest, and measured
+    ones train the cost model of the run. A batch comes from a single answer, because the next
+    answer may depend on its measurements; for the same reason nothing is drawn ahead. Once
+    `is_over` returns true, the policy is not asked any more, and the rest of a long answer is
+    skipped.
     """
 
     def __init__(
@@ -43,13 +44,13 @@ class OwnSearch:
         self._featurize = featurize
         self._is_over = is_over
         self._known: set[Steps] = set()
-        self._states: set[str] = set()  # of all that was proposed, measured or skipped
+        self._states: set[str] = set()  # of all candidates proposed, measured or skipped
         self._state_of: dict[Steps, str] = {}
-        self._why_illegal = ""  # the last candidate that was
+        self._why_illegal = ""  # of the last illegal candidate
 
     @property
     def asks_model(self) -> bool:
-        """Whether the policy asked for scores so far."""
+        """Whether the policy has asked for scores so far."""
         return self._tools.asks_model
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
@@ -57,16 +58,16 @@ class OwnSearch:
         self.skip((steps, self.state(steps)) for steps in candidates)
         self._learner.add(self._task_key, self._featurize(candidates), costs)
         self._policy.tell(candidates, costs)
-        self.why_nothing = ""  # it may know better now
+        self.why_nothing = ""  # with new measurements the policy may find candidates again
 
     def skip(self, candidates: Iterable[tuple[Steps, str]]) -> None:
-        """Never propose these; each with its `state`, or an empty text where that is not known."""
+        """Never propose these candidates, each given with its `state` (empty where unknown)."""
         for steps, state in candidates:
             self._known.add(steps)
             self._states.add(state)
 
     def next_batch(self, count: int, begin: Begin) -> list[Candidate]:
-        """What is new of the first answer that has something new, up to `count`."""
+        """The new candidates of the first answer that has any, up to `count`; empty at the end."""
         if self.why_nothing:
             return []
         left_out: Counter[str] = Counter()
@@ -84,12 +85,15 @@ class OwnSearch:
         return []
 
     def draw_ahead(self, count: int, rounds: int, begin: Begin) -> None:
-        """Nothing: the policy is asked when it was told what is measured now."""
+        """Do nothing: the policy is not asked before it knows what is being measured now."""
 
     def _new(
         self, answer: Sequence[Sequence[Step]], count: int, left_out: Counter[str]
     ) -> list[Candidate]:
-        """The first `count` of the answer that can be measured; counts the others by reason."""
+        """The first `count` candidates of `answer` that can be measured.
+
+        The others are counted by reason in `left_out`.
+        """
         batch: list[Candidate] = []
         coming = takewhile(lambda _: not self._is_over(), answer)
         while len(batch) < count:
@@ -107,7 +111,7 @@ class OwnSearch:
     def _unknown(
         self, coming: Iterator[Sequence[Step]], number: int, left_out: Counter[str]
     ) -> list[Steps]:
-        """The next `number` loop nests that were not seen before; from now on they were."""
+        """Take the next `number` candidates with unknown loop nests, and mark them as known."""
         found: list[Steps] = []
         while len(found) < number and (candidate := next(coming, None)) is not None:
             steps = as_recorded(candidate)
@@ -124,7 +128,7 @@ class OwnSearch:
         return found
 
     def state(self, steps: Steps) -> str:
-        """16 hex digits that tell loop nests apart; empty where the candidate is illegal."""
+        """A hash of the candidate's loop nest, 16 hex digits; empty if the candidate is illegal."""
         state = self._state_of.get(steps)
         if state is None:
             try:

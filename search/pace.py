@@ -1,4 +1,4 @@
-"""Which of two ways to work out features is faster for a few candidates, by what they took."""
+"""Choose the faster of two ways to compute features of candidates, by the time that they took."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 _FEW, _MANY = 8, 64
-"""Fewer are never faster at once, as many always are: arrays have a price a call, not a row."""
-_TRIED = 2  # calls of one size at once before their price counts: the first makes its plans
+"""Fewer than _FEW candidates are never faster at once, _MANY always are: the cost of arrays is per
+call rather than per row."""
+_TRIED = 2  # calls of a size at once before their time counts: the first one makes plans
 _SHARED = 0.7
-"""Of the seconds of candidates one by one, with a second process that does its half of them: it
-shares its core with a process that builds."""
+"""The time for candidates one by one if a second process computes half of them, relative to the
+time without it: it shares its core with a process that builds."""
 
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls of about one size: how many there were, and the least seconds for a row that came."""
+    """Calls of about one size: how many there were, and the least seconds for a computed row."""
 
     count: int = 0
     least: float = float("inf")
@@ -23,29 +24,29 @@ class _Calls:
 
 @dataclass(slots=True)
 class Pace:
-    """Chooses for lists of candidates whether they are worked out at once.
+    """Chooses whether the rows of a list of candidates are computed at once or one by one.
 
-    Their rows are the same either way, so that no result depends on a clock.
+    The rows are the same either way, so that no result depends on a clock.
     """
 
     helped: bool = False
-    """Whether a second process takes a half of those that go one by one, as of now."""
+    """Whether a second process now computes half of the candidates that go one by one."""
     _calls: defaultdict[int, _Calls] = field(default_factory=lambda: defaultdict(_Calls))
     _one: float = float("inf")
 
     def at_once(self, count: int) -> bool:
-        """Whether `count` candidates are to be worked out at once."""
+        """Whether `count` candidates are to be computed at once."""
         if count < _FEW or count >= _MANY:
             return count >= _MANY
         calls = self._calls[count.bit_length()]
         return calls.count < _TRIED or calls.least < (_SHARED if self.helped else 1) * self._one
 
     def note_at_once(self, count: int, rows: int, seconds: float) -> None:
-        """A call for `count` took so long and left all but `rows` of them."""
+        """Note that a call at once for `count` candidates computed `rows` of them in `seconds`."""
         calls = self._calls[count.bit_length()]
         calls.count += 1
         calls.least = min(calls.least, seconds / rows if rows else float("inf"))
 
     def note_one(self, seconds: float) -> None:
-        """One by one, candidates took `seconds` each."""
+        """Note that candidates took `seconds` each, one by one."""
         self._one = seconds

@@ -28,27 +28,28 @@ from autosched.search.structure import Steps
 from autosched.search.surrogate import Scores, Surrogate
 from autosched.state.dag import ComputeDAG
 
-_FOR_EACH = 8  # a small batch is not worth more samples for each of its places
+_FOR_EACH = 8  # samples for each place of a small batch
 _POOL = 2048  # candidates that are kept for later rounds
-_STAGES = 2  # of evolution, each with a surrogate that learned from what the last one found
-_LEARNED_FROM = 8  # candidates at least, or there are fewer stages
-_LOOKED_AT = 4  # evolved candidates whose features are worked out for each place of a batch
-_ATTEMPTS = 4  # samples for each place whose features are not worked out
-_TAUGHT = 1024  # candidates that the surrogate learns from
-_RESTRUCTURED = 8  # of the best, whose stages or parallel loops are tried elsewhere
-_NEW_SKETCHES = 4  # one of as many places of a batch is for sketches of which nothing was measured
-_HOPE = 0.5  # of the best score: what the best of such a sketch must have
+_STAGES = 2  # stages of evolution, each with a surrogate that also knows what the last one found
+_LEARNED_FROM = 8  # candidates that a stage must find at least, or there are fewer stages
+_LOOKED_AT = 4  # evolved candidates for each place of a batch whose features are computed
+_ATTEMPTS = 4  # samples for each place of a batch whose features are not computed
+_TAUGHT = 1024  # candidates of the pool that the surrogate first learns from
+_RESTRUCTURED = 8  # the best candidates, of which another structure is tried
+_NEW_SKETCHES = 4  # one in so many places of a batch is for sketches without a measured candidate
+_HOPE = 0.5  # score that the best of such a sketch must have, relative to the best score of all
 Featurize = Callable[[Sequence[Steps]], list[FeatureRows | None]]
 Begin = Callable[[Sequence[Steps]], None]
-"""Told what was chosen so far, and of nothing new now and then: who builds it has a look."""
+"""Called with the candidates chosen so far, to begin building them. Now and then it is called with
+none, so that the builder can go on."""
 
 
 def _nobody(_: Sequence[Steps]) -> None:
-    """Tell nobody."""
+    """The default `begin`: build nothing early."""
 
 
 class _Draw(NamedTuple):
-    """Samples of a round: those whose features are known, and others."""
+    """Samples of a round: `fresh` ones with known features, and `attempts` without features."""
 
     fresh: list[Steps]
     attempts: list[Steps]
@@ -63,17 +64,18 @@ class Candidate:
 
 
 class SketchPolicy:
-    """Sketches, samples and what evolves from them, judged by the cost model's members.
+    """Autosched's search: samples of sketches and evolved candidates, scored by the cost model.
 
     Candidates are told apart by the text of their loop nest; none is proposed twice. All whose
-    features were ever worked out stay in a pool until they are measured, because a better-trained
+    features were ever computed stay in a pool until they are measured, because a better-trained
     model may rank them higher. Thousands evolve under a surrogate of the model, which needs no
-    features; those of the best are worked out, and teach it where it was wrong. Half of a batch is
-    chosen from random samples, half is evolved: evolution alone circles around the best candidate
-    it knows. The samples are chosen first, so that they can be built while the others evolve; first
-    of them the best of sketches that nothing was measured of, which a model may misjudge. What
-    is chosen by a score is chosen by a draw of what it may be (`Doubt`). Without a trained model
-    nothing is evolved.
+    features. The features of the best are computed, and their scores by the model train the
+    surrogate further. Half of a batch is chosen from random samples, half from evolved candidates:
+    evolution alone does not leave the neighbourhood of the best candidate it knows. The samples are
+    chosen first, so that they can be built during the evolution. The first of them are the best of
+    sketches without a measured candidate, which a model may misjudge. Where candidates are chosen
+    by score, a random error is added to each score (`Doubt`). Without a trained model nothing is
+    evolved.
     """
 
     name = ""  # records name policies of the user only
@@ -95,13 +97,13 @@ class SketchPolicy:
         self._rng = rng
         self._featurize = featurize
         self._begin: Begin = _nobody
-        self._drawn: deque[_Draw] = deque()  # ahead, for the next rounds
+        self._drawn: deque[_Draw] = deque()  # samples drawn ahead, for the next rounds
         self._measured: dict[Steps, float] = {}
         self._known: set[Steps] = set()  # measured too, but not learned from
-        self._states: set[str] = set()  # of all that was measured
+        self._states: set[str] = set()  # of all measured candidates
         self._state_of: dict[Steps, str] = {}
         self._space = sys.maxsize  # how many different samples there are, as far as known
-        self._pool: dict[Steps, bool] = {}  # not measured yet; whether evolution found it
+        self._pool: dict[Steps, bool] = {}  # unmeasured candidates: whether evolution found each
         self._structures = Structures()
         self._surrogate = Surrogate(self._structures)
         self._doubt = Doubt(self._structures, rng)
@@ -116,7 +118,7 @@ class SketchPolicy:
         self._learner.add(self._task_key, self._featurize(candidates), costs)
 
     def skip(self, candidates: Iterable[tuple[Steps, str]]) -> None:
-        """Never propose these; each with its `state`, or an empty text where that is not known."""
+        """Never propose these candidates, each given with its `state` (empty where unknown)."""
         for steps, state in candidates:
             self._known.add(steps)
             self._states.add(state)
@@ -124,7 +126,7 @@ class SketchPolicy:
     def next_batch(self, count: int, begin: Begin = _nobody) -> list[Candidate]:
         """Up to `count` new candidates; empty when none was found.
 
-        `begin` is told of those that are chosen early, and now and then of none.
+        `begin` is called with those that are chosen early, and now and then with none.
         """
         options = self.context.options
         self._begin = begin
@@ -158,19 +160,20 @@ class SketchPolicy:
         return chosen
 
     def draw_ahead(self, count: int, rounds: int = 1, begin: Begin = _nobody) -> None:
-        """Draw the samples of the next `rounds`, of `count` each, unless there are some or the
-        model is to be trained first.
+        """Draw the samples of the next `rounds` rounds, of `count` candidates each.
 
-        `begin` is told of none now and then.
+        Does nothing while some are left, or before the model is trained. `begin` is called with
+        none now and then.
         """
         self._begin = begin
         if self._learner.trained and not self._drawn:
             self._drawn.extend(self._draw(count, rounds))
 
     def _draw(self, count: int, rounds: int = 1) -> list[_Draw]:
-        """New samples of which the features are known, and, for evolution, others, for each round.
+        """Draw the samples of each round: some with features, and for evolution some without.
 
-        The features of many take a half to a third of the time of as many in several lists.
+        The features of all rounds are computed as one list, which takes a half to a third of the
+        time of several lists.
         """
         trained = self._learner.trained
         return [
@@ -179,8 +182,10 @@ class SketchPolicy:
         ]
 
     def _sample(self, count: int, rounds: int) -> list[list[Steps]]:
-        """New samples and their features; a model that can choose is given more. A small space has
-        one round of them."""
+        """Draw new samples of each round and compute their features; more if a model can choose.
+
+        If the space has too few samples for all rounds, they are those of one round.
+        """
         wanted = 3 * count
         if self._learner.trained:
             most = self.context.options.sample_init_min_population
@@ -202,7 +207,10 @@ class SketchPolicy:
     def _pick(
         self, chosen: list[Candidate], queues: Sequence[Iterator[Candidate]], count: int
     ) -> None:
-        """Add to `chosen`, until there are `count`, what comes first; no text twice."""
+        """Take candidates from `queues`, in order, into `chosen` until it has `count`.
+
+        Known candidates and loop nests that are chosen already are left out.
+        """
         taken = {self.state(candidate.steps) for candidate in chosen}
         coming = chain(*queues)
         while len(chosen) < count:
@@ -216,7 +224,7 @@ class SketchPolicy:
                 chosen.append(candidate)
 
     def _evolve(self, attempts: Sequence[Steps], count: int) -> None:
-        """Add to the pool the best of what evolves from it, from `attempts` and the best known."""
+        """Evolve the pool, `attempts` and the best measured ones; add the best to the pool."""
         taught = self._taught()
         known, scores = self._structures.rows(list(taught)), list(taught.values())
         others = self._structures.rows(attempts)
@@ -242,13 +250,16 @@ class SketchPolicy:
                     self._enter(steps, evolved=True)
 
     def _judge(self) -> Callable[[Rows], Scores]:
-        """What the surrogate says, and a draw of what the model may be wrong by."""
+        """The score of rows: the surrogate's prediction plus a drawn error of each row's sketch."""
         effects = self._doubt.by_structure(1)[:, 0]
         return lambda rows: self._surrogate.predict(rows) + effects[rows.structures]
 
     def _taught(self) -> dict[Steps, float]:
-        """What the surrogate begins with and its scores: the best of the pool, which is cut to its
-        size, and of those measured, and others of the pool."""
+        """The candidates that the surrogate first learns from, with their scores; cuts the pool.
+
+        These are the best candidates of the pool, a random choice of its others, and the best
+        measured candidates.
+        """
         pool = list(self._pool)
         scores = self._scores(pool)
         ranked = np.argsort(-scores, kind="stable")
@@ -264,13 +275,13 @@ class SketchPolicy:
         return found | dict(zip(best, self._scores(best).tolist(), strict=True))
 
     def _restructured(self, scores: dict[Steps, float]) -> list[Steps]:
-        """Of the best, some with a stage or a parallel loop elsewhere."""
+        """The best candidates with another structure (a stage or a parallel loop elsewhere)."""
         best = heapq.nlargest(_RESTRUCTURED, scores, key=scores.__getitem__)
         found = [restructured(self.context, steps, self._rng) for steps in best]
         return [steps for steps in found if steps is not None]
 
     def _unseen(self, best: Rows, seen: Collection[Steps], count: int) -> list[Steps]:
-        """The first `count` of the rows that were neither looked at nor measured."""
+        """The first `count` candidates of `best` that are neither in `seen` nor measured."""
         found: list[Steps] = []
         for at in range(0, len(best), count):
             part = best.take(np.arange(at, min(at + count, len(best))))
@@ -288,10 +299,10 @@ class SketchPolicy:
     def _promising(
         self, chosen: Sequence[Candidate], size: int, *, evolved: bool
     ) -> Iterator[Candidate]:
-        """The best of the pool by the opinion of each member in turn.
+        """The best `size` candidates of the pool; the members of the model choose them in turns.
 
-        First of what was evolved, or else of the samples, then of the others. What no member can
-        tell apart from one of `chosen` or a measured one comes last.
+        Evolved candidates come first if `evolved` is set, samples otherwise. Candidates that no
+        member can tell apart from a measured one, or one of `chosen`, come last.
         """
         known = [*self._learned_from(), *[candidate.steps for candidate in chosen]]
         there = {candidate.steps for candidate in chosen}
@@ -307,8 +318,10 @@ class SketchPolicy:
         return iter([Candidate(pool[k], float(scores[k])) for k in legal[:size]])
 
     def _of_new_sketches(self) -> Iterator[Candidate]:
-        """The best of the pool of each sketch of which nothing was measured, the best of all first;
-        none of those that the model gives no hope."""
+        """The best candidate in the pool of each sketch without a measured one, best first.
+
+        Candidates with less than _HOPE of the best score are left out.
+        """
         pool = list(self._pool)
         new = self._doubt.unmeasured(pool)
         if not new:
@@ -320,7 +333,7 @@ class SketchPolicy:
                 yield Candidate(pool[k], float(scores[k]))
 
     def _learned_from(self) -> list[Steps]:
-        """What was measured, a sample of many: all that the model may tell others apart from."""
+        """The measured candidates that the model learned from: all, or a sample of many."""
         measured = list(self._measured)
         return [measured[k] for k in learned_from(list(self._measured.values()))]
 
@@ -328,7 +341,7 @@ class SketchPolicy:
         return self._learner.scores(self._featurize(population))
 
     def state(self, steps: Steps) -> str:
-        """16 hex digits that tell loop nests apart; empty where the candidate is illegal."""
+        """A hash of the candidate's loop nest, 16 hex digits; empty if the candidate is illegal."""
         state = self._state_of.get(steps)
         if state is None:
             try:
@@ -340,6 +353,6 @@ class SketchPolicy:
 
 
 def state_of(dag: ComputeDAG, steps: Steps) -> str:
-    """16 hex digits that tell loop nests apart. ScheduleError where the steps are illegal."""
+    """A hash of the loop nest, 16 hex digits. Raises ScheduleError if the steps are illegal."""
     text = dag.infer_bound_of(steps).to_str()
     return hashlib.sha256(text.encode()).hexdigest()[:16]

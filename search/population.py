@@ -2,8 +2,8 @@
 
 A structure is the steps of a candidate without tile sizes and numbers of pragmas. The numbers of a
 candidate are a row: for each split the outermost length and its lengths, then the unroll limits,
-then how many tiles pipelined loops hold.
-Thousands of rows are mutated at once; steps are made of the few that are worth a closer look.
+then how many tiles pipelined loops hold. Thousands of rows are mutated at once; only the few that
+are worth a closer look are converted back to steps.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 _DIVIDED = 2048
-"""Values up to which a table has the divisors of all: it takes 5 ms, a look into it nothing."""
+"""The divisors of values up to this one come from a table of all of them, made in 5 ms."""
 
 
 @dataclass(slots=True)
 class _Tables:
-    """Of all structures: the columns of each split, how many there are, and those of pragmas.
+    """Arrays over all structures, by structure number, in which mutations look up columns.
 
-    Of each column: the first of its split and the extent of that (of a pragma itself, 0).
-    `kin` is equal for structures of one sketch, whose columns are of the same splits.
+    `first` and `pieces`, (structures, splits), are the first column and the number of columns of
+    each split of an extent above 1; `splits` is the number of these. `unroll_first` is the first
+    column of an unroll limit; `unrolls` and `pipelines` are the numbers of unroll limits and of
+    pipelined loops. `part` and `extents`, (structures, columns), are the first column of the split
+    of each column, and the extent of this split (for a pragma the column itself, and 0). `kin` is
+    equal for structures of one sketch, whose columns belong to the same splits.
     """
 
     first: Numbers
@@ -66,11 +70,11 @@ class Rows:
         return len(self.structures)
 
     def take(self, chosen: npt.NDArray[Any]) -> Rows:
-        """Those at the positions `chosen`."""
+        """The rows at the positions `chosen`."""
         return Rows(self.structures[chosen], self.numbers[chosen])
 
     def joined(self, other: Rows) -> Rows:
-        """These and the others."""
+        """These rows, followed by those of `other`."""
         width = max(self.numbers.shape[1], other.numbers.shape[1])
         numbers = [part.padded(width).numbers for part in (self, other)]
         return Rows(np.concatenate([self.structures, other.structures]), np.concatenate(numbers))
@@ -96,17 +100,17 @@ def first_of_each(rows: Rows) -> Numbers:
     ordered = sums[order]
     begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(rows)])
     first = order[begins]
-    earlier = np.empty_like(order)  # for each row the first that has its sum
+    earlier = np.empty_like(order)  # for each row the first row with the same sum
     earlier[order] = np.repeat(first, np.diff(begins, append=len(rows)))
     repeated = np.flatnonzero(earlier != np.arange(len(rows)))
     if not np.array_equal(rows.take(repeated).keys(), rows.take(earlier[repeated]).keys()):
-        _, first = np.unique(rows.keys(), return_index=True)  # different rows have one sum
+        _, first = np.unique(rows.keys(), return_index=True)  # different rows share a sum
     found: Numbers = np.sort(first)
     return found
 
 
 def _sums(rows: Rows) -> Numbers:
-    """A number for each row, equal for equal ones and hardly ever for others."""
+    """A hash of each row: equal for equal rows, and hardly ever for different ones."""
     columns = 1 + rows.numbers.shape[1]
     factors = np.random.default_rng(0).integers(2**63, size=columns, dtype=np.int64) | 1
     with np.errstate(over="ignore"):  # the sums wrap around
@@ -115,10 +119,10 @@ def _sums(rows: Rows) -> Numbers:
 
 
 class Suits(Protocol):
-    """A part of a structure's candidates that is worked out once, of all their rows."""
+    """A condition on the rows of a structure, prepared once and checked for many rows."""
 
     def suited(self, context: Context, numbers: Numbers) -> Flags:
-        """Which rows of numbers suit it."""
+        """Which rows of `numbers` meet the condition: (rows,)."""
         ...
 
 
@@ -130,12 +134,12 @@ class Structures:
     _forms: dict[tuple[Any, ...], tuple[int, frozenset[int]]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     tiles: dict[int, Sequence[Suits]] = field(default_factory=dict)
-    """What `search/thread_tiles.py` has worked out of structures, by number."""
+    """The conditions that `search/thread_tiles.py` has prepared, by structure number."""
     _tables: _Tables | None = None
     _alike: list[Numbers] = field(default_factory=list)
 
     def rows(self, candidates: Sequence[Steps]) -> Rows:
-        """The candidates as rows; their structures are noted."""
+        """The candidates as rows; new structures are added."""
         found = self.numbers(candidates)
         width = max((s.width for s in self.known), default=0) or 1
         numbers = np.ones((len(candidates), width), np.int64)
@@ -145,7 +149,7 @@ class Structures:
         return Rows(found, numbers)
 
     def numbers(self, candidates: Sequence[Steps]) -> Numbers:
-        """The number of each candidate's structure, which is noted."""
+        """The number of each candidate's structure; new structures are added."""
         return np.array([self._number(steps) for steps in candidates], np.int64)
 
     def candidates(self, rows: Rows) -> list[Steps]:
@@ -167,7 +171,7 @@ class Structures:
         return number
 
     def tables(self) -> _Tables:
-        """What mutations look up, in arrays."""
+        """The arrays in which mutations look up columns."""
         if self._tables is None:
             self._tables = _tables(self.known)
             by_layout: dict[tuple[Any, ...], list[int]] = {}
@@ -182,7 +186,7 @@ class Structures:
         return any(structure.pipelines for structure in self.known)
 
     def transplanted(self, rows: Rows, rng: Rng) -> Rows:
-        """The same numbers in other structures that have the same loops to split."""
+        """The rows with a random structure of the same layout each, and the same numbers."""
         self.tables()
         structures = np.array(
             [self._alike[k][int(rng.integers(len(self._alike[k])))] for k in rows.structures],
@@ -213,7 +217,10 @@ def _tables(known: Sequence[Structure]) -> _Tables:
 
 
 def _columns(known: Sequence[Structure]) -> tuple[Numbers, Numbers]:
-    """(structures, columns): the first column of the split of each, and its extent."""
+    """The first column of the split of each column, and that split's extent.
+
+    Both are (structures, columns).
+    """
     width = max((s.width for s in known), default=0) or 1
     part = np.tile(np.arange(width), (len(known), 1))
     extents = np.zeros((len(known), width), np.int64)
@@ -230,7 +237,7 @@ def _kinship(structure: Structure) -> tuple[Any, ...]:
 
 
 def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) -> Rows:
-    """Of one split of each row, a factor moved from one level to another.
+    """Move a factor of one split of each row from one level to another.
 
     The innermost length grows to at most `innermost`. A row without such a move stays as it is.
     """
@@ -256,15 +263,15 @@ def moved_factors(structures: Structures, rows: Rows, rng: Rng, innermost: int) 
 
 
 def _drawn(allowed: Flags, rng: Rng) -> Numbers:
-    """In each row one of the allowed positions; 0 where there is none."""
+    """Draw one of the allowed positions in each row; 0 where there is none."""
     drawn: Numbers = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=1)
     return drawn
 
 
 def _drawn_divisors(values: Numbers, limited: Numbers, most: Numbers, rng: Rng) -> Numbers:
-    """A divisor above 1 of each value; 1 where there is none.
+    """Draw a divisor above 1 of each value; 1 where there is none.
 
-    Those of the values at the positions `limited` are at most `most`.
+    The divisors of the values at the positions `limited` are at most `most`.
     """
     top = int(values.max(initial=1))
     if top <= _DIVIDED:
@@ -283,11 +290,11 @@ def _drawn_divisors(values: Numbers, limited: Numbers, most: Numbers, rng: Rng) 
 
 @lru_cache(maxsize=16)
 def _divisors_up_to(top: int) -> tuple[Numbers, Numbers]:
-    return _divisor_table([1, *range(1, top + 1)])  # the first is no number
+    return _divisor_table([1, *range(1, top + 1)])  # row 0 is unused: the row is the value
 
 
 def _divisor_table(values: Sequence[int]) -> tuple[Numbers, Numbers]:
-    """The divisors above 1 of each value, ascending, and how many there are."""
+    """The divisors above 1 of each value, ascending (values, most divisors), and their number."""
     lists = [divisors(value)[1:] for value in values]
     table = np.full((len(lists), max(map(len, lists), default=0) or 1), np.iinfo(np.int64).max)
     for k, found in enumerate(lists):
@@ -296,21 +303,21 @@ def _divisor_table(values: Sequence[int]) -> tuple[Numbers, Numbers]:
 
 
 def redrawn_unrolls(structures: Structures, rows: Rows, rng: Rng, choices: Sequence[int]) -> Rows:
-    """One unroll limit of each row drawn anew from `choices`."""
+    """Redraw one unroll limit of each row from `choices`."""
     tables = structures.tables()
     first, count = tables.unroll_first[rows.structures], tables.unrolls[rows.structures]
     return _redrawn(rows, first, count, rng, choices)
 
 
 def redrawn_pipelines(structures: Structures, rows: Rows, rng: Rng, choices: Sequence[int]) -> Rows:
-    """How many tiles one pipelined loop of each row holds drawn anew from `choices`."""
+    """Redraw how many tiles one pipelined loop of each row holds, from `choices`."""
     tables = structures.tables()
     first = (tables.unroll_first + tables.unrolls)[rows.structures]
     return _redrawn(rows, first, tables.pipelines[rows.structures], rng, choices)
 
 
 def _redrawn(rows: Rows, first: Numbers, count: Numbers, rng: Rng, choices: Sequence[int]) -> Rows:
-    """One of the `count` columns from `first` on of each row drawn anew."""
+    """Redraw one of the `count` columns from `first` on in each row."""
     numbers = rows.numbers.copy()
     column = first + (rng.random(len(rows)) * count).astype(np.int64)
     some = np.flatnonzero(count > 0)

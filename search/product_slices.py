@@ -1,7 +1,7 @@
-"""How many slices the terms of a product have, for GPUs.
+"""Draw how many slices the terms of a product are cut into, for GPUs.
 
-Of the sketches of SliceProduct (rules/product_slices.py). It is drawn before tiles are: they are
-drawn among the factorizations of what a slice has.
+This fills in the sketches of SliceProduct (rules/product_slices.py). It comes before tile sizes,
+which are drawn among the factorizations of the terms of a slice.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from autosched.state.steps import SplitStep
 
 
 def fill_product_slices(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw the numbers of slices, and let the splits inside know how many terms those have.
+    """Draw the numbers of slices, and set the extents of the splits inside a slice.
 
-    A block has one slice, where results alone are work for the threads of a block: what is fetched
-    for two reaches from the first terms of one to the last of the other.
+    If the results alone have work for the threads of a block, a block has a single slice: the
+    region fetched for two would span from the first terms of one to the last terms of the other.
     """
     products = dict(queries.sliced_products(state.steps))
     if not products:

@@ -1,4 +1,4 @@
-"""What is known of a tuning run: while it goes on, and at its end."""
+"""The progress of a tuning run while it goes on, and its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosched.words import seconds_text
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How far measuring a batch is: `build` or `run`, and how many of its candidates' worth."""
+    """How far measuring a batch is: in `build` or `run`, with `done` of `total` candidates."""
 
     name: str
     done: int
@@ -25,7 +25,13 @@ class Part:
 
 @dataclass(slots=True, repr=False)
 class Progress:
-    """What an observer sees after every phase and batch; `part` is known while one is measured."""
+    """The state of a run that an observer sees after every phase and batch.
+
+    `trials` is the limit, `done` and `valid` count measured candidates, `round` counts batches.
+    `part` is set while a batch is measured. `failures` counts failures by stage and kind, `quality`
+    has that of each batch with predictions, `seconds` those spent by phase. `started` and
+    `finished` are times of `time.perf_counter`.
+    """
 
     task: Task
     trials: int
@@ -57,13 +63,13 @@ class Progress:
         return sum(s for phase, s in self.seconds.items() if phase != "measure")
 
     def flops_per_second(self, record: Record | None = None) -> float:
-        """Of `record` or the best; 0 when there is none."""
+        """The throughput of `record`, by default of the best one; 0 when there is none."""
         record = record or self.best
         return self.task.dag.flop_count / record.result.cost if record is not None else 0.0
 
 
 class Observer(Protocol):
-    """Told of every change; `records` are the ones just written, if any."""
+    """A callback for every change; `records` are those just written, if any."""
 
     def __call__(self, progress: Progress, records: Sequence[Record]) -> None:
         """Called after every phase and batch, and while a batch is built and run."""
@@ -71,10 +77,10 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class TuneResult:
-    """What a run found. `best` is the fastest valid record, earlier runs' included.
+    """The result of a run. `best` is the fastest valid record, earlier runs' included.
 
-    `failed` when it ended early because nothing more could be measured or written; `reason` says
-    why, and results that could not be written are here all the same.
+    `failed` is set when the run ended early because nothing more could be measured or written;
+    `reason` says why. `records` includes results that could not be written.
     """
 
     task: Task

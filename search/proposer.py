@@ -1,4 +1,4 @@
-"""What the tuner asks for candidates: the search of autosched, or one of the user's."""
+"""The interface of a search to the tuner: that of autosched, or one of the user's."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Proposer(Protocol):
 
     @property
     def name(self) -> str:
-        """What records call who proposed a candidate; empty for the search of autosched."""
+        """The name of the search in records; empty for the search of autosched."""
         ...
 
     @property
     def why_nothing(self) -> str:
-        """Why the last `next_batch` was empty; an empty text where the space holds no more."""
+        """Why the last `next_batch` was empty; an empty text if the space holds no more."""
         ...
 
     @property
     def asks_model(self) -> bool:
-        """Whether the cost model is asked, and worth being trained before the next batch."""
+        """Whether the search asks the cost model, which then is trained before the next batch."""
         ...
 
     def tell(self, candidates: Sequence[Steps], costs: Sequence[float]) -> None:
@@ -32,17 +32,17 @@ class Proposer(Protocol):
         ...
 
     def skip(self, candidates: Iterable[tuple[Steps, str]]) -> None:
-        """Never propose these; each with its `state`, or an empty text where that is not known."""
+        """Never propose these candidates, each given with its `state` (empty where unknown)."""
         ...
 
     def next_batch(self, count: int, begin: Begin) -> list[Candidate]:
-        """Up to `count` new candidates; `begin` is told of those that are chosen early."""
+        """Up to `count` new candidates; `begin` is called with those that are chosen early."""
         ...
 
     def draw_ahead(self, count: int, rounds: int, begin: Begin) -> None:
-        """Work ahead for the next `rounds`, of `count` candidates each, while others are built."""
+        """Work ahead for `rounds` rounds of `count` candidates each, while others are built."""
         ...
 
     def state(self, steps: Steps) -> str:
-        """16 hex digits that tell loop nests apart; empty where the candidate is illegal."""
+        """A hash of the candidate's loop nest, 16 hex digits; empty if the candidate is illegal."""
         ...

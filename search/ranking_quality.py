@@ -1,4 +1,4 @@
-"""How well predictions made before measuring ranked what was then measured."""
+"""How well predictions ranked the candidates that were measured afterwards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """`rank_accuracy`: share of pairs in the right order (0.5 is chance).
+    """How well predictions ranked `candidates` measured candidates.
 
-    `top8_recall`: share of the eight fastest that were among the eight predicted fastest.
+    `rank_accuracy` is the share of pairs in the right order (0.5 is chance). `top8_recall` is the
+    share of the eight fastest that were among the eight predicted fastest.
     """
 
     rank_accuracy: float

@@ -51,7 +51,7 @@ GPU_INITIAL: tuple[InitialRule, ...] = (
 _BATCH = 32  # attempts are made in multiples of it
 _BARREN_BATCHES = 5
 _FEW_LEGAL, _MOST_TIMES = 0.5, 4
-"""If fewer of the attempts are legal, up to so many times as many are made."""
+"""If a smaller share of the attempts is legal, up to _MOST_TIMES as many are made at once."""
 
 
 def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State | str:
@@ -70,7 +70,10 @@ def sample_one(context: Context, sketches: Sequence[State], rng: Rng) -> State |
 
 
 def drawn(context: Context, sketches: Sequence[State], rng: Rng, attempts: int) -> Iterator[State]:
-    """What becomes of so many attempts: on a CPU none with a parallel loop inside another."""
+    """Yield the samples of `attempts` attempts that are not discarded.
+
+    On a CPU none has a parallel loop inside another.
+    """
     for found in _attempted(context, sketches, rng, attempts):
         if isinstance(found, State):
             yield found
@@ -79,7 +82,7 @@ def drawn(context: Context, sketches: Sequence[State], rng: Rng, attempts: int) 
 def discarded(
     context: Context, sketches: Sequence[State], rng: Rng, attempts: int
 ) -> Iterator[str]:
-    """Why so many attempts came to nothing, of each that did: what `drawn` passes over."""
+    """Yield why an attempt was discarded, for each of `attempts` that was (`drawn` skips these)."""
     for found in _attempted(context, sketches, rng, attempts):
         if not isinstance(found, State):
             yield found
@@ -104,12 +107,13 @@ def sample_population(
 ) -> list[Steps]:
     """At least `count` different samples, fewer when the space is smaller.
 
-    Illegal samples are dropped, on a CPU those with a parallel loop inside another, and those
-    that `legal` refuses: a GPU's limits show only when a candidate is lowered. Where few attempts
-    are legal, as many more are made at once: arrays have a price a batch. After five barren batches
-    in a row the wanted number is halved, as in Ansor. For a GPU Ansor leaves it to chance whether
-    tiles make threads enough, and not too many: where it drew nothing so far, they are drawn among
-    those that fit.
+    Illegal samples are dropped, on a CPU also those with a parallel loop inside another, and those
+    that `legal` refuses: a GPU's limits show only when a candidate is lowered. If few attempts are
+    legal, more are made at once, because the cost of arrays is per batch. After five batches in a
+    row without a new sample the wanted number is halved, as in Ansor.
+
+    For a GPU Ansor leaves it to chance whether tiles make enough threads, and not too many. If five
+    such batches have found no sample at all, tiles are drawn among those that fit instead.
     """
     found: list[Steps] = []
     texts: set[str] = set()
@@ -123,7 +127,7 @@ def sample_population(
                 texts.add(text)
                 batch.append(state.steps)
                 if share == 1 and len(found) + len(batch) >= count:
-                    attempts = len(batch)  # at least
+                    attempts = len(batch)  # a lower bound: the draw stopped early
                     break
         before = len(found)
         kept = legal(batch) if legal is not None else [True] * len(batch)

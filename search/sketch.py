@@ -104,24 +104,24 @@ GPU_RULES: tuple[SketchRule, ...] = (
 
 
 MOST_SKETCHES = 512
-"""With more, stages of deep computations are treated alike: eight residual blocks had 66,564 after
-100 seconds and in 1.2 GB, of which no run draws more than a few."""
+"""If there are more, all stages of a kind are treated alike: eight residual blocks had 66,564
+sketches after 100 seconds, in 1.2 GB, of which no run draws more than a few."""
 DRAWN_SKETCHES = 64
-"""As many are left by chance where there still are more than MOST_SKETCHES: each takes longer to
+"""How many are kept at random if there still are more than MOST_SKETCHES: a sketch takes longer to
 make the deeper a computation is."""
 
 
 class _Way(NamedTuple):
-    """The rule that a stage was given to, and which of what the rule made of it this is."""
+    """How a stage was treated: the rule's name, and the index of one of the rule's results."""
 
     rule: str
     which: int
 
 
 class _Unfinished(NamedTuple):
-    """A state whose stages up to `stage_id` are to come.
+    """A state whose stages `stage_id` to 0 are still to be treated, in this order.
 
-    `ways` has the way of the last stage of each kind, which others of that kind go, too.
+    `ways` maps each kind of stage to the way in which the last stage of the kind was treated.
     """
 
     state: State
@@ -130,12 +130,15 @@ class _Unfinished(NamedTuple):
 
     @property
     def product_kinds(self) -> tuple[Hashable, ...]:
-        """What this stage, a product, has in common with others that are tiled like it: that one
-        result reads them element by element, or that they compute the same of other tensors."""
+        """The kinds of this stage, if it is a product: all products of a kind are tiled alike.
+
+        Products are of a kind if they compute the same of other tensors, or if the same result
+        reads them element by element. Empty for a stage that is no product.
+        """
         state, stage_id = self.state, self.stage_id
         if not queries.needs_multi_level_tiling(state, stage_id):
             return ()
-        if queries.has_cache_write(state, stage_id):  # which is the way of its result
+        if queries.has_cache_write(state, stage_id):  # the way of its result, which has the kind
             return ()
         result = queries.elementwise_consumer(state, stage_id)
         own = _form_of(state.stages[stage_id].op)
@@ -143,7 +146,7 @@ class _Unfinished(NamedTuple):
 
     @property
     def every_kind(self) -> tuple[Hashable, ...]:
-        """The same of a stage of any sort: what it computes, and whether it is a cache."""
+        """The kind of this stage, whatever it computes: its form, and whether it is a cache."""
         op = self.state.stages[self.stage_id].op
         if not isinstance(op, ComputeOp):
             return ()
@@ -158,14 +161,14 @@ class _Alike(Enum):
     ALL = auto()
 
     def kinds(self, each: _Unfinished) -> tuple[Hashable, ...]:
-        """Those of a stage."""
+        """The kinds of the next stage of a state; empty if it is not treated like others."""
         if self is _Alike.NONE:
             return ()
         return each.product_kinds if self is _Alike.PRODUCTS else each.every_kind
 
 
 def _form_of(op: Operation) -> Hashable:
-    """What an operation computes, whatever the names of its tensors and axes."""
+    """A key of what an operation computes, without the names of its tensors and axes."""
     assert isinstance(op, ComputeOp)
     axes = {axis.var: k for k, axis in enumerate(op.root_iter_vars)}
     extents = tuple(str(axis.dom) for axis in op.root_iter_vars)
@@ -180,7 +183,7 @@ def _form_of(op: Operation) -> Hashable:
 def _applied(
     rules: Sequence[SketchRule], context: Context, each: _Unfinished, kinds: tuple[Hashable, ...]
 ) -> list[_Unfinished]:
-    """What the rules make of a stage, up to one that is not to be followed by others."""
+    """Apply the rules to the next stage, up to the first one that excludes the later ones."""
     state, stage_id, ways = each
     found: list[_Unfinished] = []
     for rule in rules:
@@ -202,7 +205,7 @@ def _applied(
 def _next(
     rules: Sequence[SketchRule], context: Context, each: _Unfinished, alike: _Alike
 ) -> list[_Unfinished]:
-    """What becomes of a stage: what became of the last of its kind, or else all that may."""
+    """Treat the next stage like the last one of its kind if possible, or else by all rules."""
     kinds = alike.kinds(each)
     way = next((each.ways[kind] for kind in kinds if kind in each.ways), None)
     found: list[_Unfinished] = []
@@ -216,7 +219,7 @@ def _next(
 
 
 def _grown(context: Context, rules: Sequence[SketchRule], alike: _Alike) -> list[State]:
-    """The sketches; none where they are too many and more stages could be treated alike."""
+    """All sketches; none if they are too many and `alike` could be extended to all stages."""
     finished: list[State] = []
     most = MOST_SKETCHES
     work: list[_Unfinished] = [_Unfinished(context.dag.init_state, len(context.dag.ops) - 1, {})]
@@ -241,14 +244,14 @@ def generate_sketches(context: Context, custom_rules: Sequence[SketchRule] = ())
     """All sketches of a task; custom rules are tried before the built-in ones.
 
     In the space `ansor` they are Ansor's, in its order. Elsewhere on CPUs, without custom rules,
-    products of a kind (`product_kinds`) are tiled in the same way where they can be: with each way
-    of one beside each of another, six products in a result would have 4,096 sketches. Where there
-    still are more than MOST_SKETCHES, all stages that compute the same are treated alike, and of
-    what is beyond as many DRAWN_SKETCHES are left by chance, the same of equal tasks.
+    products of a kind (`product_kinds`) are tiled alike where possible: with all combinations of
+    their tilings, six products in a result would have 4,096 sketches. If there still are more than
+    MOST_SKETCHES, all stages that compute the same are treated alike. If that is not enough either,
+    DRAWN_SKETCHES of them are kept at random, the same ones for equal tasks.
 
-    A built-in rule that turns out to be illegal for a stage is passed over (Ansor fails). Raises
+    A built-in rule that turns out to be illegal for a stage is skipped (Ansor fails). Raises
     ConfigError when the tiling structure is invalid, or a custom rule fails or leaves no sketch,
-    and ScheduleError where a stage reads outside of a tensor, of which no rule has a schedule.
+    and ScheduleError if a stage reads outside of a tensor, because it has no schedule.
     """
     create_schedule(context.dag.outputs)
     is_gpu = context.is_gpu

@@ -91,8 +91,8 @@ class SearchSpace:
     ) -> list[Steps]:
         """At least `count` different candidates, fewer when the space is smaller.
 
-        Those that `legal` refuses are dropped. With `sketch`, all are of that one. Raises
-        ConfigError where `rng` is no generator, `count` no number or `sketch` no sketch.
+        Candidates that `legal` refuses are dropped. With `sketch`, all are drawn from that one.
+        Raises ConfigError where `rng` is no generator, `count` no number or `sketch` no sketch.
         """
         _require_generator(rng)
         count = arguments.integer("count", count, 0)
@@ -102,7 +102,7 @@ class SearchSpace:
         return sample_population(self.context, sketches, rng, count, legal)
 
     def attempts(self, rng: Rng, count: int) -> list[Steps]:
-        """What becomes of `count` attempts to draw a candidate; some may be equal or illegal."""
+        """The candidates that `count` attempts draw; some may be equal or illegal."""
         found = [state.steps for state in drawn(self.context, self.sketches, rng, count)]
         if found or not self.context.is_gpu:
             return found
@@ -110,14 +110,14 @@ class SearchSpace:
         return [state.steps for state in drawn(fitting, self.sketches, rng, count)]
 
     def discarded(self, rng: Rng, count: int) -> list[str]:
-        """Why attempts to draw a candidate come to nothing, for each of `count` that does."""
+        """Why attempts to draw a candidate are discarded: a reason for each of `count` that is."""
         return list(discarded(self.context, self.sketches, rng, count))
 
     def mutated(self, rng: Rng, candidate: Steps) -> Steps:
         """The candidate with a factor moved, an unroll limit drawn anew or a stage elsewhere.
 
         The candidate itself where nothing was found to change. Raises ConfigError where `rng` is
-        no generator or `candidate` none; an illegal one may be a ScheduleError.
+        no generator or `candidate` no candidate. An illegal candidate may raise ScheduleError.
         """
         _require_generator(rng)
         require_candidate(candidate, "candidate")

@@ -1,4 +1,4 @@
-"""What candidates have in common that differ in numbers only, and what tells such groups apart."""
+"""The structure of a candidate: all that it shares with candidates that differ in numbers only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Steps = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A split of the steps: its position there, its extent, and its columns in a row of numbers."""
+    """An SP step: its position among the steps, its extent, and its columns in a row of numbers.
+
+    `first` is the first of these columns and `pieces` their number.
+    """
 
     position: int
     extent: int
@@ -38,13 +41,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What candidates have in common that differ in numbers only.
+    """All that candidates share which differ in numbers only.
 
-    `steps` are those of one of them. The columns of `unrolls`, positions of pragmas that limit
-    unrolling, follow those of the splits, and then come those of `pipelines`, whose pragmas say how
-    many tiles are held. `layout` is equal for structures whose rows mean the same: the one's
-    numbers can be tried in the other. `sketch` is equal for candidates that were sampled from
-    one sketch.
+    `steps` are the steps of one of these candidates. `splits` are the splits whose lengths differ.
+    `unrolls` are the positions of pragmas that limit unrolling; their columns follow those of the
+    splits. `pipelines` are the positions of pragmas that say how many tiles a pipelined loop holds;
+    their columns come last. `layout` is equal for structures whose rows mean the same, so that the
+    numbers of one can be tried in the other. `sketch` is equal for candidates that were sampled
+    from one sketch.
     """
 
     steps: Steps
@@ -56,7 +60,7 @@ class Structure:
 
     @property
     def width(self) -> int:
-        """Columns of a row."""
+        """The number of columns of a row."""
         return sum([split.pieces for split in self.splits]) + len(self.pragmas)
 
     @property
@@ -103,14 +107,17 @@ def lengths_of(step: Step) -> tuple[int, ...]:
 
 
 def kept_splits(steps: Steps) -> frozenset[int]:
-    """The splits whose lengths belong to the structure; what is inside a nested one, or a slice,
-    has the extent that its lengths give it. Equal for steps of one `form_of`."""
+    """The positions of splits whose lengths belong to the structure: equal for equal `form_of`.
+
+    The lengths of nested splits and of slices determine the extents of the splits inside them.
+    Those of an instruction's or of Winograd's tiles are fixed by their rules.
+    """
     slices = chain.from_iterable(sliced_products(steps))
     return frozenset((*nested_splits(steps), *fixed_splits(steps), *tile_splits(steps), *slices))
 
 
 def form_of(steps: Steps) -> tuple[Any, ...]:
-    """What is left of steps without any lengths and numbers of pragmas."""
+    """A key of the steps without the lengths of splits and the numbers of pragmas."""
     form: list[Any] = list(steps)
     for k, step in enumerate(steps):
         if isinstance(step, SplitStep) and step.extent:
@@ -148,7 +155,7 @@ def structure_of(steps: Steps, kept: frozenset[int]) -> Structure:
 
 
 def traits(structure: Structure) -> dict[tuple[Any, ...], float]:
-    """What tells structures apart, by name: places of computation, fused and annotated loops."""
+    """Numbers that tell structures apart, by name: compute locations, fused and annotated loops."""
     found: dict[tuple[Any, ...], float] = {}
     for k in nested_splits(structure.steps):
         split = structure.steps[k]

@@ -1,7 +1,8 @@
-"""A quick stand-in for the cost model: from the numbers of a candidate to its score.
+"""A fast stand-in for the cost model: predicts the score of a candidate from its numbers.
 
-Features of a candidate take milliseconds, its numbers nothing. Trained on the scores of the few
-hundred candidates whose features are known, the surrogate tells which of thousands deserve theirs.
+The features of a candidate take milliseconds, its numbers no time. Trained on the scores of the few
+hundred candidates whose features are known, the surrogate chooses among thousands the candidates
+whose features are worth computing.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _PARAMS: dict[str, Any] = {
     "verbosity": 0,
 }
 _ROUNDS = 40
-_ILLEGAL = 2.0  # below the worst legal one: its logarithm
+_ILLEGAL = 2.0  # by how much the logarithm of an illegal candidate's score is below all others
 
 
 class Surrogate:
-    """Predicts the logarithm of a score; knows nothing until it is fitted."""
+    """Predicts the logarithm of a score, once it is fitted."""
 
     def __init__(self, structures: Structures, seed: int = 0) -> None:
         self._structures = structures
@@ -40,11 +41,11 @@ class Surrogate:
         self._traits: list[list[tuple[int, float]]] = []
         self._booster: Any = None
         self._seen = (0, 0)  # columns of traits and of numbers that it was fitted on
-        self._tables: tuple[Any, ...] = ()  # what `_looked_up` found last, and for what
+        self._tables: tuple[Any, ...] = ()  # key and tables of the last `_looked_up`
 
     @property
     def fitted(self) -> bool:
-        """Whether it can predict."""
+        """Whether the surrogate can predict."""
         return self._booster is not None
 
     def fit(self, rows: Rows, scores: Scores) -> None:
@@ -64,9 +65,9 @@ class Surrogate:
             self._booster.update(matrix, number)
 
     def predict(self, rows: Rows) -> Scores:
-        """The logarithm of the score that is expected of each row."""
+        """The predicted logarithm of the score of each row: (rows,)."""
         found: Scores = self._booster.inplace_predict(self._matrix(rows))
-        return found.reshape(len(rows))  # of no rows it is (0, 0) since XGBoost 3.4
+        return found.reshape(len(rows))  # without rows its shape is (0, 0) since XGBoost 3.4
 
     def _note_traits(self) -> None:
         for structure in self._structures.known[len(self._traits) :]:
@@ -76,18 +77,21 @@ class Surrogate:
             )
 
     def _matrix(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Columns: traits of the structure, then logarithms of the numbers, and of what is inside
-        each level of a split."""
+        """The input: (rows, columns).
+
+        The columns are the traits of the structure, the logarithms of the numbers, and of each
+        level of a split the logarithm of its length times all lengths inside it.
+        """
         table, ends = self._looked_up()
         width = self._seen[1]
         logs = np.log2(np.maximum(rows.padded(width).numbers[:, :width], 1)).astype(np.float32)
-        sums = np.zeros((len(logs), width + 1), np.float32)  # of a column and all after it
+        sums = np.zeros((len(logs), width + 1), np.float32)  # each of a column and all after it
         np.cumsum(logs[:, ::-1], axis=1, out=sums[:, -2::-1])
         inside = sums[:, :-1] - np.take_along_axis(sums, ends[rows.structures], 1)
         return np.column_stack([table[rows.structures], logs, inside])
 
     def _looked_up(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Of each structure its traits, and where the split ends that a column belongs to."""
+        """The traits of each structure, (structures, traits) with NaN for missing, and `_ends`."""
         self._note_traits()
         made_for = len(self._traits), self._seen
         if not self._tables or self._tables[0] != made_for:
@@ -101,7 +105,7 @@ class Surrogate:
         return self._tables[1], self._tables[2]
 
     def _ends(self, width: int) -> npt.NDArray[np.int64]:
-        """(structures, width): where the split ends that a column belongs to."""
+        """The end column of the split that each column belongs to: (structures, width)."""
         known = self._structures.known
         ends = np.tile(np.arange(1, width + 1), (len(known), 1))
         for number, structure in enumerate(known):

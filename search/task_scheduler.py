@@ -1,4 +1,4 @@
-"""Tuning several tasks in one run: rounds are given to the task that gains most by them."""
+"""Tune several tasks in one run: each round goes to the task that gains most by it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LEFT, _NONE = "no candidates left", "no candidate within the limits of its targ
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOptions:
-    """`trials` are those of all tasks together; the other limits too."""
+    """Options of a run over several tasks. The limits hold for all tasks together."""
 
     trials: int
     batch: int = 16
@@ -55,7 +55,7 @@ class ScheduleOptions:
 
 @dataclass(slots=True)
 class ScheduleResult:
-    """One result per task, in order, and the objective: what was to be made small.
+    """One result per task, in order, and the objective that was minimised.
 
     By default this is the weighted sum of their best costs in seconds.
     """
@@ -89,7 +89,7 @@ class TaskScheduler:
         helper: Helper | None = None,
         warning: Callable[[str], None] = tell_python,
     ) -> None:
-        """`earlier` maps the key of a task to its records; `warning` is that of the tuners."""
+        """`earlier` maps the key of a task to its records; `warning` is passed to the tuners."""
         self._batch = min(options.batch, options.trials // max(1, len(tasks)))
         if self._batch < 1:
             raise ConfigError(
@@ -105,7 +105,7 @@ class TaskScheduler:
             raise ConfigError(f"expected {len(tasks)} weights, found {len(weights)}")
         earlier = earlier or {}
         self._options = options
-        self._started = time.perf_counter()  # before those of its tuners, which end later, then
+        self._started = time.perf_counter()  # before the tuners start, so that theirs end later
         self._own_helper = helper is None
         self._helper = helper or Helper()
         first = tasks[0][1]
@@ -151,7 +151,7 @@ class TaskScheduler:
             if self._own_helper:
                 self._helper.close()
         for tuner, state in zip(self.tuners, self.states, strict=True):
-            if tuner.progress.best is not None:  # of a round cut short too
+            if tuner.progress.best is not None:  # an interrupted round may have found it
                 state.best_cost = tuner.progress.best.result.cost
         results = [tuner.result(reason, interrupted, failed) for tuner in self.tuners]
         return ScheduleResult(results, self._objective(), interrupted, reason, failed)
@@ -197,8 +197,8 @@ class TaskScheduler:
     def _improved(self, state: TaskState, before: float) -> bool:
         """Whether the round of a task whose best cost was `before` lowered the objective.
 
-        A sum falls with each cost. It is not compared itself: a task without a valid candidate
-        makes it 1e10 s, next to which microseconds vanish.
+        The default sum falls with each cost, so costs are compared instead of sums: a task without
+        a valid candidate makes the sum 1e10 s, next to which microseconds vanish.
         """
         if self._options.allocation.objective is None or not state.best_cost < before:
             return state.best_cost < before
@@ -212,7 +212,7 @@ class TaskScheduler:
         return objective(self.states, self._options.allocation)
 
     def _end(self, state: TaskState, why: str) -> None:
-        """Give the task no more rounds."""
+        """Give the task no more rounds, and count the reason."""
         if not state.dead:
             self._ended[why] += 1
         state.dead = True
@@ -240,7 +240,7 @@ class TaskScheduler:
 
 
 def _state_of(task: Task, weight: float, earlier: Sequence[Record], batch: int) -> TaskState:
-    """A task's state, restored from its records; as if there were none when all of them failed."""
+    """The state of a task, restored from its earlier records unless all of them failed."""
     state = TaskState(task.dag.flop_count, weight, similarity_tag(task.dag))
     best = best_of(earlier)
     if best is not None:

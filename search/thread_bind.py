@@ -1,8 +1,8 @@
-"""Binding the loops of a GPU candidate to blocks, virtual threads and threads.
+"""Bind the loops of a GPU candidate to blocks, virtual threads and threads.
 
-As in Ansor, what is bound here may still be more than a kernel can have: of threads, shared memory
-or bytes in a vector access, which only lowering can say. Such a candidate is refused there with a
-ScheduleError (`transform/device/verify_gpu_code.py`), where Ansor gives it features of zeros.
+As in Ansor, a bound candidate may still exceed what a kernel can have of threads, shared memory or
+bytes of a vector access, which only lowering can tell. Lowering refuses such a candidate with a
+ScheduleError (`transform/device/verify_gpu_code.py`); Ansor gives it features of zeros.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from autosched.tir.expr import IntImm, Var
 from autosched.transform.device.alignment import WIDEST
 
 _THREADS = (32, 64, 128, 256, 512)
-"""Of a block, where no tile says it."""
+"""The threads of a block for a stage without tiles."""
 
 _VECTORS = (1, 2, 4, 8, 16)
 
@@ -34,8 +34,8 @@ def thread_bind(context: Context, state: State, rng: Rng) -> State | None:
     tiled = _tiled_roots(state)
     roots = {n for n in tiled if _is_unbound_root(state, n)}
     if not all(_in_range(context, state, n, tiled[n]) for n in roots):
-        return None  # most samples; inferring bounds takes ten times as long
-    if context.options.space != "ansor":  # before all, for a fetch to know the rows of its tile
+        return None  # checked first: most samples end here, inferring bounds takes ten times longer
+    if context.options.space != "ansor":  # before bounds are inferred: fetches need their rows
         for stage_id in sorted(roots, reverse=True):
             state = _bind_tiled(state, stage_id)
     state = context.dag.infer_bound(state)
@@ -98,7 +98,7 @@ def _bind_plain(context: Context, state: State, stage_id: int, rng: Rng) -> Stat
         lanes = _drawn(rng, _lanes(state, stage_id))
         most = context.hardware.max_threads_per_block
         counts = [n for n in _THREADS if n <= most] or [threads]
-        if _has_inside(state, stage_id):  # each axis of that would be compared with its end
+        if _has_inside(state, stage_id):  # or each axis of the inner stage would need a guard
             size = fused.extent_or_unknown
             whole = [n for n in counts if size % n == 0]
             counts = whole or [n for n in divisors(size) if counts[0] <= n <= counts[-1]] or counts
@@ -123,9 +123,9 @@ def _drawn(rng: Rng, values: Sequence[int]) -> int:
 
 
 def _lanes(state: State, stage_id: int) -> list[int]:
-    """How many neighbours a thread may compute at once: of one row, and of 16 bytes.
+    """The vector lengths that a thread may compute with: up to 16 bytes that divide a row.
 
-    One where loops would be inside the vector.
+    Only 1 where loops would be inside the vector.
     """
     stage = state.stages[stage_id]
     op = stage.op
@@ -140,7 +140,7 @@ def _lanes(state: State, stage_id: int) -> list[int]:
 
 
 def _memory_order(state: State, stage_id: int) -> list[int]:
-    """The axes of a copy in the order that its source has them in."""
+    """The axes of a copy in the memory order of its source."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     axes = [axis.var for axis in op.axis]
@@ -153,7 +153,7 @@ def _memory_order(state: State, stage_id: int) -> list[int]:
 
 
 def _fetched_lanes(state: State, stage_id: int) -> int:
-    """The widest vector that divides rows of the tile and of the tensor."""
+    """The length of the widest vector that divides rows of the tile and of the tensor."""
     stage = state.stages[stage_id]
     assert isinstance(stage.op, ComputeOp)
     if not stage.iters:
@@ -167,9 +167,9 @@ _LEVELS = ("blockIdx.x", "vthread", "threadIdx.x")
 
 
 def _in_range(context: Context, state: State, stage_id: int, tiled: Sequence[int]) -> bool:
-    """Whether a root has not too many virtual threads, and threads enough, for what it computes.
+    """Whether a root stage has enough threads, and not too many virtual ones, for its results.
 
-    A stage at the root has the extents that its steps say.
+    Bounds need not be inferred: the steps say the extents of a stage at the root.
     """
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
@@ -213,13 +213,13 @@ def _bind_tiled(state: State, stage_id: int) -> State:
 def _bind_fetch(context: Context, state: State, stage_id: int) -> State:
     """Share a cooperative fetch among the threads of the stage it is attached to.
 
-    Each copies as many neighbours at once as 16 bytes have, of a row that they divide; one in
-    Ansor's space.
+    Each thread copies vectors of up to 16 bytes that divide a row; in Ansor's space one element at
+    a time.
     """
     place = state.attach_map.target_of(stage_id)
     assert place is not None
     for it in state.stages[place[0]].iters:
-        if it.annotation is Annotation.THREAD_X:  # of a sketch that says itself what they do
+        if it.annotation is Annotation.THREAD_X:  # the sketch has bound the threads itself
             state, fused = state.fuse(stage_id, list(state.stages[stage_id].iters))
             state, pieces = state.split(stage_id, fused, [it.extent_or_unknown])
             return state.bind(stage_id, pieces[1], "threadIdx.x")[0]

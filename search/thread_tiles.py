@@ -1,8 +1,8 @@
-"""What a thread and a block of a tiled GPU candidate have to do, in the space `autosched`.
+"""Draw tile sizes of GPU candidates that suit threads and blocks, in the space `autosched`.
 
-Ansor draws each axis by itself among all factorizations. Of those of a matmul of 4096 one in 40
-leaves a tile that a thread has registers for, in a block of two warps or more: the others are
-drawn anew by their numbers, before loops are made of them.
+Ansor draws each axis by itself among all factorizations. Of its draws for a matmul of 4096, one in
+40 has a tile that fits the registers of a thread, in a block of two warps or more. Here the others
+are drawn again, by their numbers alone, before loops are made of them.
 """
 
 from __future__ import annotations
@@ -35,24 +35,29 @@ from autosched.tir.linear import linear
 from autosched.transform.device.alignment import WIDEST
 
 _ROUNDS, _NEAT_ROUNDS, _AT_ONCE = 24, 4, 512
-"""Attempts to draw a tile that suits, for NEAT ones, and the tiles of an attempt."""
+"""Attempts to draw a suitable tile, attempts to draw a NEAT one, and tiles drawn in an attempt."""
 _THREADS, _OWN, _TERMS = (64, 512), (16, 128), (4, 64)
-"""Of a fast product: threads of a block, elements of a thread, terms of a tile in shared memory."""
+"""Ranges of fast products: threads of a block, elements of a thread, terms of a tile in shared
+memory."""
 _NEAT_THREADS, _NEAT_TERMS = (64, 256), (8, 32)
-"""Of the fastest large ones (549 of matmul 4096 on an H200 and 320 before)."""
+"""The same ranges of the fastest large products (549 kernels of matmul 4096 on an H200, and 320
+before)."""
 _LEAST_OWN = 32
-"""With rows of four elements, fewer are not twice as many as the values that they need."""
+"""The fewest elements of a thread in a NEAT tile: with rows of four elements, fewer are not twice
+as many as the operands that they need."""
 _COLUMN_THREADS = 8
-"""Which read 128 bytes in a row, all banks of shared memory, where each reads 16."""
+"""The fewest threads of a NEAT tile along the last axis: where each reads 16 bytes, eight read 128
+in a row, from all banks of shared memory."""
 _LARGE = 1 << 16
-"""Elements of a result from which on blocks have two warps or more: there are enough of them for
-all multiprocessors, which have room for 32 blocks and, from sm_80 on, for 48 or 64 warps."""
+"""Results with more elements are computed in blocks of two warps or more: there are enough blocks
+for all multiprocessors, which have room for 32 blocks and, from sm_80 on, for 48 or 64 warps."""
 _FULL = 3 / 4
-"""The least share of lanes that work: 49 threads are two warps, and 40 are too few."""
+"""The least share of the lanes of a block's warps that work: two warps are full enough with 49
+threads, and not with 40."""
 
 
 class Shape(Enum):
-    """What a tile is to have beside room: see `_Tile.suited`."""
+    """The conditions that a tile meets beside the limits of the GPU: see `_Tile.suited`."""
 
     NEAT = auto()
     FAST = auto()
@@ -60,12 +65,15 @@ class Shape(Enum):
 
 
 _SHAPES = tuple(Shape)
-"""Which are tried one after the other, from the one on that is drawn."""
+"""The order in which shapes are tried, beginning with one that is drawn."""
 
 
 class ThreadTile(NamedTuple):
-    """Numbers of a tiled result, or of many, in arrays: `own` are the elements of a thread, virtual
-    ones included."""
+    """The numbers of a tiled result, or arrays of these for many results.
+
+    They are those of virtual threads, of threads, and of elements of a thread (`own`), which
+    include its virtual threads.
+    """
 
     vthreads: int | Numbers
     threads: int | Numbers
@@ -75,7 +83,8 @@ class ThreadTile(NamedTuple):
 def suits(
     hardware: HardwareParams, sizes: tuple[int, ...], width: int, tile: ThreadTile
 ) -> bool | Flags:
-    """Whether a result of `sizes` should be computed so, `width` bytes an element in registers."""
+    """Whether `tile` suits a result of the lengths `sizes`, with `width` bytes an element in
+    registers."""
     warp, most = hardware.warp_size, hardware.max_threads_per_block
     least, whole = _wanted(sizes, warp, most)
     found = (tile.own * width <= hardware.local_memory_limit) & (
@@ -86,15 +95,15 @@ def suits(
 
 
 def _full(threads: Any, warp: int) -> Any:
-    """Whether warps of so many threads are full enough; of an array, which ones."""
+    """Whether the warps of a block of `threads` are full enough; elementwise for an array."""
     return threads >= _FULL * warp * -(-threads // warp)
 
 
 @lru_cache(maxsize=256)
 def _wanted(sizes: tuple[int, ...], warp: int, most: int) -> tuple[int, bool]:
-    """The threads that a block should have at least, and whether its warps should be full.
+    """The threads that a block should have at least, and whether its warps should be full enough.
 
-    As far as divisors of the sizes make such blocks.
+    Both are only asked for as far as divisors of `sizes` make such blocks.
     """
     counts = _counts(sizes, most)
     for least in (2 * warp, warp) if math.prod(sizes) > _LARGE else (warp,):
@@ -105,7 +114,7 @@ def _wanted(sizes: tuple[int, ...], warp: int, most: int) -> tuple[int, bool]:
 
 
 def _counts(sizes: tuple[int, ...], most: int) -> set[int]:
-    """How many threads divisors of the sizes make, up to `most`."""
+    """The numbers of threads, up to `most`, that are products of divisors, one of each size."""
     counts = {1}
     for size in sizes:
         counts = {n * d for n in counts for d in divisors(size) if n * d <= most}
@@ -113,14 +122,14 @@ def _counts(sizes: tuple[int, ...], most: int) -> set[int]:
 
 
 def has_threads(hardware: HardwareParams, sizes: tuple[int, ...], some: tuple[int, ...]) -> bool:
-    """Whether a part of the sizes, `some`, makes the threads that a result of all should have."""
+    """Whether divisors of `some`, a part of `sizes`, make the threads that a block should have."""
     warp, most = hardware.warp_size, hardware.max_threads_per_block
     least, whole = _wanted(sizes, warp, most)
     return any(n >= least and (_full(n, warp) or not whole) for n in _counts(some, most))
 
 
 def tiled_roots(state: State) -> dict[int, list[int]]:
-    """The tiled stages that are attached to each root; its loops are what blocks and threads do."""
+    """The tiled stages attached to each root stage, whose loops become blocks and threads."""
     roots: dict[int, list[int]] = {}
     for stage_id, stage in enumerate(state.stages):
         if stage.is_inlined or stage.compute_at is not ComputeAt.ITER:
@@ -133,13 +142,13 @@ def tiled_roots(state: State) -> dict[int, list[int]]:
 
 
 def bytes_of(state: State, stage_ids: Sequence[int]) -> int:
-    """The bytes that the stages have for an element of each."""
+    """The bytes of one element of each of the stages together."""
     ops = [state.stages[k].op for k in stage_ids]
     return sum(op.output(0).dtype.bytes for op in ops if isinstance(op, ComputeOp))
 
 
 def sizes_of(state: State, stage_id: int) -> tuple[int, ...]:
-    """The lengths of the axes of a stage's result."""
+    """The lengths of the axes of a stage's result; 1 for a length that is not constant."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     extents = [axis.dom.extent if axis.dom else None for axis in op.axis]
@@ -149,9 +158,10 @@ def sizes_of(state: State, stage_id: int) -> tuple[int, ...]:
 def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
     """Draw the lengths of tiled stages among those that suit threads and shared memory.
 
-    A third of the time they also have what fast products have, and another third what the fastest
-    have (`_Tile.suited`), if there are such. Where none was met the lengths stay open. In Ansor's
-    space nothing is drawn here, or, if they are to be `fitting`, any of those that suit.
+    A third of the time the lengths also meet the conditions of fast products (Shape.FAST), and
+    another third those of the fastest (Shape.NEAT), if such lengths are found. If no suitable
+    lengths are found, they stay open. In Ansor's space nothing is drawn here, or, if the context is
+    `fitting`, any suitable lengths.
     """
     if not context.fits_tiles:
         return state
@@ -175,7 +185,7 @@ def fill_thread_tiles(context: Context, state: State, rng: Rng) -> State | None:
 def _tiled(
     context: Context, state: State, stage_id: int, sizes: tuple[int, ...], width: int
 ) -> _Tiled | None:
-    """The stage and its splits; None where none is open, or loops are not split."""
+    """A tiled stage and its splits; None where no split is open, or a loop is not split."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     places = queries.split_step_ids(state, stage_id)[::-1]
@@ -196,7 +206,11 @@ def _tiled(
 
 @dataclass(frozen=True)
 class _Tiled:
-    """A tiled stage and its splits by step, whose lengths stand side by side in rows of numbers."""
+    """A tiled stage whose lengths are to be drawn.
+
+    `splits` are its splits and `places` the indices of their steps. The lengths of all splits stand
+    side by side in the rows of numbers that `tile` judges.
+    """
 
     context: Context
     places: Sequence[int]
@@ -204,7 +218,7 @@ class _Tiled:
     tile: _Tile
 
     def drawn(self, rng: Rng, shape: Shape) -> dict[int, tuple[int, ...]] | None:
-        """Lengths of each split, or None where all attempts failed."""
+        """Draw lengths by the index of the split's step; None where all attempts failed."""
         limit = self.context.options.max_innermost_split_factor
         choices = [_choices(split, limit) for split in self.splits]
         rounds = _ROUNDS
@@ -223,8 +237,10 @@ class _Tiled:
         return None
 
     def _neat(self, choices: Sequence[Numbers]) -> list[Numbers]:
-        """Those in which a thread's elements lie beside one another but for virtual threads: of the
-        last axis of the result 16 bytes, of eight threads or more."""
+        """The choices for NEAT tiles: but for virtual threads, a thread's elements are neighbours.
+
+        Along the last axis of the result they are 16 bytes, of _COLUMN_THREADS threads or more.
+        """
         rank = sum(len(split.lengths) >= queries.TILED for split in self.splits)
         found = list(choices)
         for k in range(rank):
@@ -239,11 +255,11 @@ class _Tiled:
 class _Tile:
     """A tiled stage whose lengths stand in rows of numbers.
 
-    `columns` are those of each axis that is split: of an axis of the result virtual threads,
-    threads, elements of a thread; of a sum the terms of a tile. `sizes` and `width` are those of
-    the root, in registers. `axes` are all axes of the stage and `loads` what it reads of shared
-    memory; none where one is not split. `held` is the column of how many tiles of each load it
-    holds.
+    `columns` has the columns of each split axis: for an axis of the result the virtual threads,
+    threads and elements of a thread, for an axis of the sum the terms of a tile. `sizes` are the
+    lengths of the root's result and `width` the bytes of an element in registers. `axes` are all
+    axes of the stage and `loads` its reads of shared memory; both are empty if an axis is not
+    split. `held` is the column that says how many tiles of each load are held, if there is one.
     """
 
     columns: Sequence[Sequence[int]]
@@ -262,7 +278,7 @@ class _Tile:
         width: int,
         held: int | None = None,
     ) -> _Tile:
-        """Of the stage, whose split axes have these columns."""
+        """Make the tile of a stage whose split axes have the columns `columns`."""
         op = state.stages[stage_id].op
         assert isinstance(op, ComputeOp)
         if len(columns) != len(op.root_iter_vars):
@@ -273,12 +289,12 @@ class _Tile:
         return _Tile(columns, sizes, width, axes, loads, held)
 
     def suited(self, context: Context, numbers: Numbers, shape: Shape = Shape.ANY) -> Flags:
-        """As `suits`, of each row, and whether its tiles have room in shared memory.
+        """Which rows suit a GPU (`suits`) and have room for their tiles in shared memory: (rows,).
 
-        FAST has what fast products have, too: threads, elements and terms of a certain number,
-        blocks enough, more than two products of a thread for each value that it loads, and tiles in
-        a quarter of shared memory: two of each have room, and another block. For NEAT bounds are
-        closer.
+        FAST also asks for numbers of threads, elements and terms in the ranges of fast products,
+        enough blocks, more than two products of a thread for each value that it loads, and tiles in
+        a quarter of shared memory, so that two of each have room, and another block. NEAT has
+        narrower ranges.
         """
         data = [c for c in self.columns if len(c) >= queries.TILED]
         vthreads, threads = (_product(numbers, [c[level] for c in data]) for level in (0, 1))
@@ -308,7 +324,7 @@ class _Tile:
         return found
 
     def _loaded(self, numbers: Numbers, columns: Sequence[Sequence[int]]) -> list[Floats]:
-        """The elements of each load for as many values of the axes as the columns say."""
+        """The elements that each load reads, if axes have as many values as their columns say."""
         each = [_product(numbers, own) for own in columns]
         lengths = dict(zip(self.axes, each, strict=False))
         found = []
@@ -322,7 +338,7 @@ class _Tile:
 
 
 def _reach(index: Expr, lengths: Mapping[Var, Numbers]) -> Numbers | Floats:
-    """How far apart the ends of an index are, both included, for so many values of its axes."""
+    """The number of values from the smallest to the largest of an index, for axes of `lengths`."""
     found = np.ones((), np.int64)
     for term, factor in linear(index)[1].items():
         if not isinstance(term, Var) or term not in lengths:
@@ -343,20 +359,20 @@ def _reach(index: Expr, lengths: Mapping[Var, Numbers]) -> Numbers | Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """The column of a vector that a thread copies at once, and the bytes of its elements."""
+    """A vectorised copy: the column `lanes` of its vector length, and the bytes of an element."""
 
     lanes: int
     width: int
 
     def suited(self, context: Context, numbers: Numbers) -> Flags:
-        """Whether an instruction has room for it."""
+        """Which rows have vectors that fit an instruction: (rows,)."""
         return np.asarray(numbers[:, self.lanes] * self.width <= context.hardware.vector_unit_bytes)
 
 
 def suited(context: Context, structures: Structures, rows: Rows) -> Flags:
-    """Of which rows the tiles suit threads (`suits`), shared memory and vectors.
+    """Which rows have tiles that suit threads (`suits`), shared memory and vectors: (rows,).
 
-    In Ansor's space, and for CPUs, all do.
+    In Ansor's space, and for CPUs, all rows do.
     """
     found = np.ones(len(rows), bool)
     if not context.is_gpu or context.options.space == "ansor":
@@ -392,7 +408,7 @@ def _tiles(context: Context, structure: Structure) -> list[_Tile | _Fetch]:
 
 
 def _fetches(state: State, structure: Structure) -> list[_Fetch]:
-    """The splits of loops that threads share whose inner loop is a vector."""
+    """The vectorised copies: splits in two whose inner loop is vectorised."""
     found = []
     for split in structure.splits:
         step, *after = structure.steps[split.position : split.position + 2]
@@ -405,7 +421,7 @@ def _fetches(state: State, structure: Structure) -> list[_Fetch]:
 
 
 def _choices(split: SplitStep, limit: int) -> Numbers:
-    """What the lengths of a split may be."""
+    """The lengths that a split may have: (choices, lengths)."""
     if None not in split.lengths:
         return np.array([split.lengths], np.int64)
     return _factorizations(split.extent or 1, len(split.lengths), limit)
@@ -421,5 +437,5 @@ def _between(values: Numbers, bounds: tuple[int, int]) -> Flags:
 
 
 def _product(numbers: Numbers, columns: Sequence[int]) -> Numbers:
-    """The product of some columns, in each row."""
+    """The product of `columns` in each row: (rows,)."""
     return np.asarray(numbers[:, columns].prod(axis=1))

@@ -35,18 +35,18 @@ from autosched.task import Task
 from autosched.words import count
 
 INTERRUPTED = "interrupted"
-_MOST_CLAIMS = 4  # times that others have just taken what was chosen
-_ROUNDS_AHEAD = 3  # whose samples are drawn at once
+_MOST_CLAIMS = 4  # attempts to claim a batch of which other runs take a part
+_ROUNDS_AHEAD = 3  # rounds whose samples are drawn at once
 _SPACE_IS_EMPTY = "the search space holds no more candidates"
 ENDING = (MeasureLostError, RecordsError)  # nothing more can be measured, or written
 
 
 @dataclass(frozen=True, slots=True)
 class TuneOptions:
-    """How long to search and how.
+    """How long and how to search.
 
-    `trials` counts measured candidates of this run; `sketch_rules` are tried before the built-in
-    ones; `policy` makes the search of each task, None is that of autosched.
+    `trials` limits the measured candidates of this run. `sketch_rules` are tried before the
+    built-in ones. `policy` makes the search of each task; None stands for that of autosched.
     """
 
     trials: int = 64
@@ -62,21 +62,21 @@ class TuneOptions:
 
 
 class Measures(Protocol):
-    """What the tuner needs of `autosched.measure.measurer.Measurer`.
+    """The part of `autosched.measure.measurer.Measurer` that the tuner needs.
 
-    `on_known` is told, candidate by candidate, what is known of a batch while it is measured.
+    While a batch is measured, `on_known` is called with the index of a candidate and its result.
     """
 
     on_known: Callable[[int, MeasureResult], None] | None
 
     def start(self, task: Task) -> None:
-        """Start what takes time, ahead of the first batch; need not wait until it is ready."""
+        """Start slow preparations ahead of the first batch; need not wait until they are done."""
 
     def begin(self, task: Task, batch: Sequence[tuple[Step, ...]] = ()) -> None:
-        """Start building what the next `measure` asks for; returns at once, and is called often."""
+        """Start building candidates of the next `measure`; returns at once, and is called often."""
 
     def reference(self, task: Task) -> None:
-        """Compute what candidates are checked against. Raises ConfigError when it is wrong."""
+        """Compute the outputs that candidates are compared with; ConfigError if they are wrong."""
 
     def measure(
         self,
@@ -87,12 +87,13 @@ class Measures(Protocol):
     ) -> list[MeasureResult]:
         """A result for each candidate, in order; `best` is the best cost so far, in seconds.
 
-        `progress` is told what is done ("build" or "run"), of how many candidates, of how many.
+        `progress` is called with the stage ("build" or "run"), the number of candidates done in it,
+        and the number of all.
         """
 
 
 def none_within_limits(tasks: Sequence[Task]) -> str:
-    """Why a run ends that drew nothing for any of the tasks."""
+    """The reason why a run ends if no candidate was drawn for any of the tasks."""
     targets = " or ".join(dict.fromkeys(str(task.target) for task in tasks))
     return (
         f"no candidate that was drawn is within the limits of {targets}; "
@@ -105,7 +106,7 @@ class Tuner:
 
     `earlier` are records of the same task: they train the model and are not measured again.
     Several tuners may share a `learner` (one model for all) and a `helper` process; whoever made
-    the helper ends it. `warning` is told of mistakes that cost candidates or time.
+    the helper ends it. `warning` is called for bugs of autosched that cost candidates or time.
     """
 
     def __init__(
@@ -138,8 +139,8 @@ class Tuner:
         self.since_best = 0
         """Trials of this run since the best one so far."""
         self._built = 0.0  # seconds of measuring in which candidates were built
-        self._measuring = 0.0  # when the last of these was counted
-        self._recorded: dict[str, float] = {}  # seconds by phase that records tell
+        self._measuring = 0.0  # when `_built` was last updated
+        self._recorded: dict[str, float] = {}  # seconds by phase that are in records already
         self._continues = bool(earlier)
         for record in earlier:
             self._consider(record)
@@ -152,7 +153,7 @@ class Tuner:
         if options.policy is None:
             rng = np.random.default_rng(options.seed)
             return SketchPolicy(space, learner, rng, featurize, task.key)
-        # Other draws than those of the run that is continued: what they find is known.
+        # Other draws than in the run that is continued, whose candidates are known.
         seeds = [options.seed, len(self._earlier)] if self._earlier else options.seed
         tools = Tools(task, space, np.random.default_rng(seeds), learner, featurize)
         policy = options.policy.make(tools)
@@ -222,7 +223,7 @@ class Tuner:
         self._policy.skip((r.steps, str(r.search.get("state", ""))) for r in others)
 
     def result(self, reason: str, interrupted: bool = False, failed: bool = False) -> TuneResult:
-        """What was found; ends the clock."""
+        """The result of the run; stops its clock."""
         progress = self.progress
         progress.finished = time.perf_counter()
         best = progress.best
@@ -239,8 +240,8 @@ class Tuner:
     def step(self, size: int, ahead: int = 1) -> list[Record]:
         """Search, measure and record one batch of up to `size`; empty when nothing is left.
 
-        While it is built, samples are drawn for up to `ahead` rounds, where there are none.
-        Ctrl-C while a batch is measured records what was measured until then, and goes on.
+        While the batch is built, samples are drawn for up to `ahead` rounds, if none are left.
+        After Ctrl-C the results so far are recorded before the exception is raised again.
         """
         progress = self.progress
         batch, self._ahead = self._ahead[:size], self._ahead[size:]
@@ -278,7 +279,7 @@ class Tuner:
         results: Sequence[MeasureResult | None],
         quality: Quality | None,
     ) -> list[Record]:
-        """Count the results that there are, and write them to the log."""
+        """Count the results that exist (not None), and write their records to the log."""
         progress = self.progress
         records = [
             self._record_of(candidate, result, quality)
@@ -299,7 +300,7 @@ class Tuner:
         return records
 
     def _spent(self) -> dict[str, float]:
-        """Seconds by phase since the last call; measuring is told as building and running."""
+        """Seconds by phase since the last call; measuring is split into building and running."""
         seconds = dict(self.progress.seconds)
         seconds["run"] = seconds.pop("measure", 0.0) - self._built
         seconds["build"] = self._built
@@ -322,7 +323,7 @@ class Tuner:
         return Record(self._task_json, candidate.steps, result, search)
 
     def _note(self, batch: Sequence[Candidate], index: int, result: MeasureResult) -> None:
-        """Keep what is known of a candidate of the batch, should this process be killed."""
+        """Note the result of a candidate in the log at once, in case this process is killed."""
         if self._log is not None:
             self._log.note(self._record_of(batch[index], result))
 

@@ -1,4 +1,4 @@
-"""Training a model on records of other tasks before a run."""
+"""Train a model on records of other tasks before a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autosched.words import count
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """How many records of how many tasks were learned from, and what was not usable."""
+    """How many records of how many tasks were learned from, and why others were not usable."""
 
     records: int
     tasks: int
@@ -36,12 +36,12 @@ def warm_start(
     environments: Mapping[str, Mapping[str, Any]] | None = None,
     warning: Callable[[str], None] = tell_python,
 ) -> WarmStart:
-    """Add the records of every task on a `kind` of target (cpu, cuda) to what is learned from.
+    """Add to `learner` the records of every task on a `kind` of target (cpu, cuda).
 
     Throughputs are relative to the best of their own task on the same machine (`environments` are
     those of the records), so times of other machines do no harm. Of many records of a task a sample
     is taken. A task that cannot be rebuilt here, or is of another kind of target, is reported.
-    Mistakes that cost candidates or time are told to `warning`.
+    `warning` is called for bugs of autosched that cost candidates or time.
     """
 
     def origin(record: Record) -> tuple[str, str]:

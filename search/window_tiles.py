@@ -1,10 +1,10 @@
-"""The tiles of windows that ask for their border themselves (InlineBorder in rules/space.py).
+"""Draw the tile sizes of windows whose border is inlined (InlineBorder in rules/space.py).
 
     for h.2 in 2: for w.2 in 2: for rh in 3: for rw in 3: for c.3 in 64: Y[h, w, c] += ...
 
-Neighbouring outputs share most of what their windows read: a tile of them with the windows inside
-loads it once. Among all factorizations of a depthwise convolution of 56x56, tiles of 2x2 outputs
-are 0.3% of what is drawn, and few have whole vectors; so such sizes are drawn half of the time.
+Neighbouring outputs share most of what their windows read: a tile of outputs around the window
+loops loads it once. Among all factorizations of a depthwise convolution of 56x56, tiles of 2x2
+outputs are 0.3% of the draws, and few have whole vectors; so such sizes are drawn half of the time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ _SIDES = (1, 2, 2, 3, 4)
 """Outputs of a tile along an axis."""
 
 _VECTORS = (1, 2, 4)
-"""Of the last axis, side by side; the code generator holds as many of them at once as fit."""
+"""Vectors of a tile along the last axis; the code generator holds as many at once as fit."""
 
 _SPATIAL_LENGTHS = 3
 
 
 def fill_windows(context: Context, state: State, rng: Rng) -> State | None:
-    """Draw the sizes half of the time; other splits stay open, that of the last axis where whole
-    vectors do not divide it."""
+    """Draw the tile sizes of windows half of the time; other splits stay open.
+
+    The split of the last axis also stays open where whole vectors do not divide the axis.
+    """
     for splits, op in list(_windows(state)):
         if pick(rng, 2):
             continue
@@ -69,8 +71,10 @@ def _with(steps: Sequence[Step], k: int, *lengths: int) -> SplitStep:
 
 
 def _windows(state: State) -> Iterator[tuple[list[int], ComputeOp]]:
-    """The open splits of each tiled stage whose padded input is inlined, by step, those of its
-    result's axes first."""
+    """Yield the open splits of each tiled stage whose padded input is inlined, and its operation.
+
+    The splits are step indices, those of the result's axes first.
+    """
     for stage_id, stage in enumerate(state.stages):
         op = stage.op
         if not isinstance(op, ComputeOp) or not op.reduce_axis:

@@ -1,4 +1,4 @@
-"""Cost models and searches compared on recorded candidates: nothing is measured."""
+"""Compare cost models and searches on recorded candidates, without measuring anything."""
 
 from autosched.arena.contest import Settings, contest
 from autosched.arena.models import contestant

@@ -1,4 +1,4 @@
-"""A search played on recorded candidates: what it would have measured, and how good that was."""
+"""Play searches on recorded candidates: what they would have measured, and how good that was."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Settings:
     """How a contest is played.
 
     A search measures `batch` candidates a round, up to `trials`. Before it begins, the model
-    learns from records of others for the same kind of target: of all tasks of other operators
-    (`held_out="operator"`), of all other tasks (`"task"`), or of none (`"all"`); from at most
-    `others` of them, evenly drawn. Each search is played with the seeds 0 to `seeds` - 1.
+    learns from records of other tasks for the same kind of target: of all tasks of other operators
+    (`held_out="operator"`), of all other tasks (`"task"`), or of none (`"all"`). Of these records
+    at most `others` are drawn uniformly. Each search is played with the seeds 0 to `seeds` - 1.
     """
 
     trials: int = 128
@@ -53,8 +53,8 @@ def contest(
 ) -> Results:
     """Play every search with every model on every pool.
 
-    `models` are names, `file.py:name` or objects (`contestant`). `progress` is told of each pool
-    and model that is begun. Raises ConfigError for what cannot compete.
+    `models` are names, `file.py:name` or objects (`contestant`). `progress` is called with the name
+    of each pool and model before it is played. Raises ConfigError for what cannot compete.
     """
     if not pools:
         raise ConfigError("expected pools, found none; pools_of makes them of records")
@@ -85,7 +85,7 @@ def require_different(players: Sequence[Player], searches: Sequence[str]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Programs that the model learns from before the search, with throughputs."""
+    """Programs that the model learns from before the search, with their throughputs."""
 
     programs: list[FeatureRows]
     throughputs: npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ def _played(
     settings: Settings,
     seed: int,
 ) -> list[Run]:
-    """One run of each search, and how well the model ranked the pool before it."""
+    """One run of each search, with how well the model ranked the pool before it."""
     model.seed(seed)
     accuracy, recall = float("nan"), float("nan")
     before: Opinions | None = None
@@ -127,7 +127,7 @@ def _played(
         found = prediction_quality(_agreed(before).tolist(), pool.seconds.tolist(), TOP)
         if found is not None:
             accuracy = found.rank_accuracy
-            if len(pool.programs) > TOP:  # of so few all are among the fastest, and predicted so
+            if len(pool.programs) > TOP:  # of fewer, all are fastest and predicted to be
                 recall = found.top8_recall
     return [
         Run(
@@ -179,7 +179,7 @@ def _batch(
     count: int,
     rng: np.random.Generator,
 ) -> list[int]:
-    """The next candidates to measure; without opinions they are drawn."""
+    """The next candidates to measure; without opinions they are drawn uniformly."""
     drawn = rng.permutation(open_)
     if opinions is None or search == "random":
         return [int(k) for k in drawn[:count]]
@@ -187,7 +187,7 @@ def _batch(
         one_group = np.zeros(len(open_), bool)
         turns = in_turns(opinions[open_], opinions[list(measured)], one_group, rng)
         return [int(open_[k]) for k in turns[:count]]
-    scores = _agreed(opinions)[drawn]  # drawn: of equal scores the first is no one in particular
+    scores = _agreed(opinions)[drawn]  # shuffled, so that equal scores are in random order
     best = drawn[np.argsort(-scores, kind="stable")]
     chance = round(_EPSILON * count) if search == "epsilon-greedy" else 0
     chosen = [int(k) for k in best[: count - chance]]
@@ -195,15 +195,15 @@ def _batch(
 
 
 def _agreed(opinions: Opinions) -> npt.NDArray[np.float64]:
-    """One score of the members for each program: (programs,)."""
+    """The mean score of the members for each program: (programs,)."""
     found: npt.NDArray[np.float64] = opinions.mean(axis=1, dtype=float)
     return found
 
 
 def _regret(pool: Pool, order: Sequence[int]) -> npt.NDArray[np.float64]:
-    """After each trial, how much slower the best so far is than the best of the pool.
+    """How much slower the best so far is than the best of the pool, after each trial: (trials,).
 
-    nan where no candidate is left to try: any order ends at the best.
+    0.1 for 10%; nan where no candidate is left to try, because any order ends at the best.
     """
     best = np.minimum.accumulate(pool.seconds[list(order)])
     found: npt.NDArray[np.float64] = best / pool.seconds.min() - 1

@@ -1,4 +1,4 @@
-"""What competes: cost models of autosched, and of the user."""
+"""The cost models that compete: those of autosched and of the user."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Player(Protocol):
-    """A cost model as the arena plays it."""
+    """The interface of a cost model to the arena."""
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name of the model in tables."""
 
     def seed(self, number: int) -> None:
-        """Begin a run of that number."""
+        """Begin a run with this seed."""
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
-        """Learn anew from programs and their throughputs, relative to the best of each task."""
+        """Learn from scratch from programs and throughputs, relative to the best of each task."""
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Opinions:
-        """What each member expects, higher for faster programs: (programs, members)."""
+        """The score that each member predicts, higher for faster programs: (programs, members)."""
 
 
 class Boosted:
@@ -43,7 +43,7 @@ class Boosted:
         self._model = XGBoostModel()
 
     def seed(self, number: int) -> None:
-        """Of the random draws of training."""
+        """Set the seed of the random draws of training."""
         self._seed = number
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
@@ -52,7 +52,7 @@ class Boosted:
         self._model.fit(programs, throughputs.tolist())
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
-        """What each member expects: (programs, members)."""
+        """The score that each member predicts: (programs, members)."""
         return self._model.opinions(programs)
 
 
@@ -65,11 +65,11 @@ class Chance:
         self._model = RandomModel()
 
     def seed(self, number: int) -> None:
-        """Of the draws."""
+        """Set the seed of the draws."""
         self._model = RandomModel(number)
 
     def fit(self, programs: Sequence[FeatureRows], throughputs: Numbers) -> None:
-        """Learns nothing."""
+        """Do nothing: the scores stay random."""
 
     def opinions(self, programs: Sequence[FeatureRows]) -> Scores:
         """Uniform draws: (programs, 1)."""

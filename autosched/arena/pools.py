@@ -1,4 +1,4 @@
-"""The recorded candidates of a task as a space to search: features and times, all known."""
+"""The recorded candidates of a task as a space to search, with known features and times."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from autosched.words import count
 
 Tell = Callable[[str], None]
 LEAST = 2
-"""Candidates of a task below which there is nothing to choose."""
+"""The fewest candidates of a task: with fewer there is nothing to choose."""
 _OPERATORS = ("op", "expr", "python")
-"""What names the operator of a workload: tasks of other sizes have the same."""
+"""The keys of a workload that name its operator, which is the same in tasks of other sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """The candidates of one task that were measured on one machine.
 
-    `programs` are their feature rows, one array (stores, columns) each; `seconds` their times a
-    call, positive and finite: (programs,). `machine` tells them from those of another pool of the
-    task; empty where there is none. `kind` is that of the target, cpu or cuda.
+    `programs` are their feature rows, one array (stores, columns) each; `seconds` their times per
+    call, positive and finite: (programs,). `machine` tells the pools of one task apart; empty for
+    the only pool of a task. `kind` is that of the target, cpu or cuda.
     """
 
     task: str
@@ -46,12 +46,12 @@ class Pool:
 
     @property
     def name(self) -> str:
-        """What tables call it: the task, and the machine."""
+        """The name of the pool in tables: the task, and the machine if there is one."""
         return f"{self.task} on {self.machine}" if self.machine else self.task
 
     @property
     def throughputs(self) -> npt.NDArray[np.float64]:
-        """Relative to the fastest, in (0, 1]: (programs,)."""
+        """The throughputs relative to the fastest, in (0, 1]: (programs,)."""
         found: npt.NDArray[np.float64] = self.seconds.min() / self.seconds
         return found
 
@@ -63,11 +63,11 @@ def pools_of(
     helper: Helper | None = None,
     environments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Pool]:
-    """A pool for each task, machine and way of timing that the records tell of, in their order.
+    """Make a pool for each task, machine and way of timing of the records, in their order.
 
-    `environments` are those of the records, which tell machines apart. Failures are left out, as in
-    a search; of a candidate that was measured several times the last record counts, which is that
-    of its race. What cannot be used is told to `warning`. Raises ConfigError when nothing can.
+    `environments` are those of the records; they tell machines apart. Failures are left out, as in
+    a search. If a candidate was measured several times, its last record counts, which is that of
+    its race. `warning` is called for what cannot be used. Raises ConfigError when nothing can.
     """
     groups: dict[tuple[str, str], dict[tuple[Step, ...], Record]] = {}
     for record in records:
@@ -112,7 +112,7 @@ def pools_of(
 
 
 def _name(task: Task) -> str:
-    """The task's own; that of an expression does not tell its sizes and types."""
+    """The name of the task; for an expression with its sizes and type, which the name lacks."""
     workload = task.workload.to_json()
     if "expr" not in workload:
         return task.name
@@ -128,7 +128,7 @@ def _machine(record: Record, task: Task, environments: Mapping[str, Mapping[str,
 
 
 def _told_apart(pools: Sequence[Pool], machines: Sequence[str]) -> list[Pool]:
-    """The pools, those of one task with the names of their machines; of the same name, numbered."""
+    """The pools; those of one task get the names of their machines, equal names a number."""
     several = Counter(pool.task for pool in pools)
     seen: Counter[tuple[str, str]] = Counter()
     named = []

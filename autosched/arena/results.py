@@ -1,4 +1,4 @@
-"""What a contest found: runs, their table, frame and chart."""
+"""The results of a contest: runs, and their table, data frame and chart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOP = 8
 """How many of the fastest candidates the model should have predicted."""
 _DRAWS = 2000
 TOO_FEW = "-"
-"""In a table, the value that a task with too few candidates does not have."""
+"""The text in a table for a value that a task with too few candidates does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Run:
 
     `candidates` is how many there are to try. `rank_accuracy` and `top8_recall` are those of the
     model on all of them before the search (nan where it knew nothing; the second also where there
-    are no more than eight). `regret` tells after each trial how much slower the best so far is than
-    the best recorded one, 0.1 for 10%, and nan after the trial that leaves none: (trials,).
+    are no more than eight). `regret` is how much slower the best so far is than the best recorded
+    one after each trial, 0.1 for 10%, and nan from the trial on that leaves none: (trials,).
     """
 
     task: str
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def player(self) -> str:
-        """The model's name, and the search's."""
+        """The names of the model and of the search."""
         return f"{self.model}, {self.search}"
 
     def after(self, trial: int) -> float:
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The median of a value over seeds, and where it lies with 95% confidence (bootstrap)."""
+    """The median of a value over seeds, and its 95% confidence interval (bootstrap)."""
 
     median: float
     low: float
@@ -62,7 +62,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: Sequence[float] | npt.NDArray[np.float64]) -> Interval:
-        """Of any values, nan where there are none; the draws are the same every time."""
+        """The interval of any values, nan if there are none; the draws are the same every time."""
         found = np.asarray(values, float)
         if not len(found):
             return cls(*[float("nan")] * 3)
@@ -73,10 +73,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One task and player of the table; task `all`: medians over tasks of each seed.
+    """A line of the table: one task and player, or the task `all` and a player.
 
-    A value is nan where no task has one. `tasks` tells of how many tasks each is: rank accuracy,
-    top 8, and regret after each number of trials.
+    The regret of `all` is that of each seed's median over tasks. A value is nan where no task has
+    one. `tasks` says of how many tasks each value is: rank accuracy, top 8, and regret after each
+    number of trials.
     """
 
     task: str
@@ -90,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All runs of a contest, how many seeds each was played with, and candidates of a round."""
+    """All runs of a contest, the number of seeds of each, and the candidates of a round."""
 
     runs: tuple[Run, ...]
     seeds: int
@@ -110,14 +111,14 @@ class Results:
         return lines
 
     def head(self) -> list[str]:
-        """What the columns of the table are called."""
+        """The names of the columns of the table."""
         regrets = [f"regret after {k} [%]" for k in self.trials]
         return ["task", "candidates", "model, search", "rank accuracy", "top 8", *regrets]
 
     def cells(self) -> list[list[str]]:
         """The table as texts: shares, and regret in percent with its interval.
 
-        In the lines of `all`, a value that is not of every task says of how many it is.
+        In the lines of `all`, a value that some tasks lack says of how many tasks it is.
         """
         return [
             [line.task, str(line.candidates), line.player, *self._values(line)]
@@ -125,12 +126,12 @@ class Results:
         ]
 
     def text(self) -> str:
-        """The table as Markdown, and what `notes` says of it."""
+        """The table as Markdown, and its `notes`."""
         notes = self.notes()
         return "\n".join([self.markdown(), *([""] if notes else []), *notes])
 
     def markdown(self, left_out: Sequence[str] = ()) -> str:
-        """The table as Markdown but for the columns `left_out`, named as in `head`."""
+        """The table as Markdown, without the columns `left_out` (names of `head`)."""
         head = self.head()
         shown = [k for k, name in enumerate(head) if name not in left_out]
         rows = [[_cell(row[k]) for k in shown] for row in (head, *self.cells())]
@@ -142,8 +143,8 @@ class Results:
         return "\n".join(texts)
 
     def notes(self) -> list[str]:
-        """Which values were left blank for want of candidates, which say nothing of the players,
-        and what to do; often none."""
+        """Sentences about values that are left blank because candidates are too few, about values
+        that do not depend on the players, and about remedies; often none."""
         tried = {run.task: run.candidates for run in self.runs if np.isnan(run.regret[-1])}
         all_top = {
             run.task
@@ -173,13 +174,13 @@ class Results:
         return notes
 
     def _drawn(self) -> set[str]:
-        """The tasks of which all players tried the same: those of a first round that is drawn."""
+        """The tasks in which all players tried the same: a first round that is drawn, no more."""
         known = {run.task for run in self.runs if not np.isnan(run.rank_accuracy)}
         longer = {run.task for run in self.runs if len(run.regret) > self.batch}
         return set(self._tasks()) - known - longer if len(self._players()) > 1 else set()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each run and trial: what `to_pandas` and CSV files hold."""
+        """Yield a row for each run and trial, as `to_pandas` and CSV files hold them."""
         for run in self.runs:
             for trial, regret in enumerate(run.regret, 1):
                 yield {
@@ -256,7 +257,7 @@ class Results:
         return [r for r in self.runs if r.player == player and task in (r.task, "all")]
 
     def _bands(self, task: str, player: str) -> list[Interval]:
-        """The regret of a player after 1, 2, ... trials, as far as it says something."""
+        """The regret of a player after 1, 2, ... trials, until no candidate is left to try."""
         runs = self._runs(task, player)
         most = max(np.count_nonzero(~np.isnan(run.regret)) for run in runs)
         return [_over_seeds(runs, [run.after(k) for run in runs]) for k in range(1, most + 1)]
@@ -306,12 +307,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _tasks_of(runs: Sequence[Run], values: Sequence[float]) -> int:
-    """Of how many tasks the runs have a value."""
+    """The number of tasks of which the runs have a value."""
     return len({run.task for run, value in zip(runs, values, strict=True) if value == value})
 
 
 def _over_seeds(runs: Sequence[Run], values: Sequence[float]) -> Interval:
-    """Of each seed's median over the tasks that have a value."""
+    """The interval of each seed's median over the tasks that have a value."""
     by_seed: dict[int, list[float]] = {}
     for run, value in zip(runs, values, strict=True):
         if value == value:
@@ -320,7 +321,7 @@ def _over_seeds(runs: Sequence[Run], values: Sequence[float]) -> Interval:
 
 
 def _cell(text: str) -> str:
-    """In a table of Markdown, where a line is a row and `|` ends a cell."""
+    """Escape a cell of a Markdown table, where a line is a row and `|` ends a cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -13,15 +13,15 @@ from autosched.words import escaped, visible
 
 
 class _Console(Console):
-    """A console whose reader may go away, as `head` does: what it prints is lost from then on."""
+    """A console whose reader may go away, as `head` does: its output is discarded from then on."""
 
     def on_broken_pipe(self) -> None:
-        """In place of ending the process, which has more to do than to print."""
+        """Discard all output instead of ending the process, as rich does."""
         lose(self.file)
 
 
 def lose(stream: IO[str]) -> None:
-    """What is written to the stream goes nowhere from now on."""
+    """Discard everything that is written to the stream from now on."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -37,15 +37,18 @@ def literal_console(**options: Any) -> Console:
 
 
 def lines_only(text: str) -> str:
-    """What all that goes to a terminal becomes before: what it would obey is shown as `\\x1b`."""
+    """Text for a terminal: control characters that it would obey are shown, as `\\x1b`."""
     return visible(text, keep="\n\t")
 
 
 def tell(console: Console, text: str) -> None:
-    """Lines, lost where nothing can be written; what the stream cannot have, or obeys, as codes."""
+    """Print lines; they are lost if nothing can be written.
+
+    Characters that the stream cannot encode, or would obey, are shown as codes.
+    """
     try:
         console.print(escaped(lines_only(text), getattr(console.file, "encoding", None)))
     except OSError:
-        # rich would print the line with the next one; a capture takes it away.
+        # rich would print the line together with the next one; a capture discards it.
         with contextlib.suppress(OSError), console.capture():
             pass

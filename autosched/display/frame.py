@@ -19,10 +19,10 @@ COLUMNS = (
 
 
 def rows_of(task: Task, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """A row for each record of a task, in the order of measuring.
+    """Yield a row for each record of a task, in the order of measuring.
 
-    `low` and `high` are where the time lies with 95% confidence, `best_seconds` is the best of the
-    run until then. Times of failures are NaN, their `stage`, `kind` and `message` say why.
+    The time is from `low` to `high` with 95% confidence; `best_seconds` is the best of the run
+    until then. Times of failures are NaN, and their `stage`, `kind` and `message` say why.
     """
     best, operations = inf, task.dag.flop_count
     for trial, record in enumerate(records):
@@ -38,7 +38,7 @@ def rows_of(task: Task, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
 
 
 def measured(record: Record, operations: float) -> dict[str, Any]:
-    """What a record says of its candidate, whose call has so many operations (0: not counted)."""
+    """The columns about a record's candidate; `operations` are those of a call (0: not counted)."""
     result, failure = record.result, record.result.failure
     seconds = result.cost if result.valid else nan
     low, high = interval(result.seconds) if result.valid else (nan, nan)

@@ -16,14 +16,14 @@ from autosched.display.status_line import Status, clock, status_line
 from autosched.display.task_table import HEAD, TaskTable
 
 _WIDTH = 100  # of the plain text, which front ends without HTML show
-_OFTEN = 0.2  # seconds between two updates: front ends keep all of them
+_OFTEN = 0.2  # least seconds between two updates: front ends keep all of them
 
 
 class Handle(Protocol):
-    """What IPython returns of an output that can be replaced."""
+    """IPython's handle of an output that can be replaced."""
 
     def update(self, shown: Any) -> None:
-        """Show this instead."""
+        """Show `shown` instead."""
 
 
 Display = Callable[..., Any]
@@ -43,7 +43,7 @@ def notebook_display() -> Display | None:
 
 
 class Shown:
-    """What is displayed: HTML for notebooks, a line of text for everything else."""
+    """The displayed object: HTML for notebooks, a line of text for everything else."""
 
     def __init__(self, status: Status, table: TaskTable | None) -> None:
         self._status = status
@@ -76,13 +76,13 @@ class NotebookProgress:
         self._handle: Handle | None = display(first, display_id=True)
 
     def show(self, shown: Shown) -> None:
-        """Show it now or, where something was shown just before, never or at the end."""
+        """Show `shown` now; if something was shown just before, only keep it for `flush`."""
         self._waiting = shown
         if self._now() - self._last >= _OFTEN:
             self.flush()
 
     def flush(self) -> None:
-        """Show what is the newest."""
+        """Show the newest output that was given."""
         self._last = self._now()
         if self._handle is not None:
             self._handle.update(self._waiting)

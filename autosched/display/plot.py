@@ -8,7 +8,7 @@ from typing import Any
 from autosched.needed import needed_for
 from autosched.words import seconds_text
 
-# Of the charts themselves; text and grid are grey on nothing, which shows on light and dark pages.
+# Colours of the curves. Text and grid are grey without a background, for light and dark pages.
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac")
 _TEXT = "#808080"
 _GRID = "rgba(128, 128, 128, 0.25)"

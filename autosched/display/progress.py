@@ -26,7 +26,7 @@ PeakOf = Callable[[Task, float], float | None]
 
 
 def status_text(progress: TuneProgress, peak: float | None = None) -> str:
-    """`best 1.2 ms 220 GFLOP/s (71% of peak), model 0.81, 2 run timeout`."""
+    """The state of a run: `best 1.2 ms 220 GFLOP/s (71% of peak), model 0.81, 2 run timeout`."""
     if progress.best is None:
         parts = ["no valid candidate yet"]
     else:
@@ -59,7 +59,7 @@ class _Screen:
         yield Text(line, no_wrap=True, overflow="crop")
 
     def shown(self) -> Shown:
-        """The same for a notebook, as it is now."""
+        """The current screen for a notebook."""
         return Shown(self._now(), self._table)
 
     def _now(self) -> Status:
@@ -90,7 +90,7 @@ class Eta:
             self._finished, self._last = finished, self._clock()
 
     def seconds(self) -> float | None:
-        """None before the end of the first round, unless there is a time budget."""
+        """Seconds to go; None before the end of the first round, unless there is a time budget."""
         now = self._clock()
         limits = []
         if self._finished:
@@ -107,7 +107,7 @@ def _phase(progress: TuneProgress) -> str:
 
 
 def _under_way(progress: TuneProgress) -> int:
-    """Trials of the round that run, as many as their share of the work."""
+    """The trials of the current round that have run by now; 0 while they are built."""
     part = progress.part
     return part.done if part is not None and part.name == "run" else 0
 
@@ -127,7 +127,7 @@ def make_observer(
 
     `trials` is the number of all tasks together. Several tuners may share it: then `table` has a
     row for each. `peak_of` measures the operations a second that a task could reach at most; it is
-    asked after the task's first batch, and again with a kernel that `reached` more. Lines go to
+    called after the task's first batch, and again if a kernel has `reached` more. Lines go to
     `console` (default: standard error), or to an output of a `notebook`.
     """
     console = console or literal_console(stderr=True)
@@ -164,42 +164,42 @@ def make_observer(
 
 
 class _Told:
-    """What the tuners of a run have told: their progress, by task, and the peak of each task."""
+    """Collects what the tuners of a run report: progress and peak of each task."""
 
     def __init__(self, trials: int, table: TaskTable | None, peak_of: PeakOf) -> None:
         self._trials = trials
         self._table = table
         self._peak_of = peak_of
         self._runs: dict[str, TuneProgress] = {} if table is None else table.runs
-        self._peaks: dict[str, tuple[float, float | None]] = {}  # asked with what, and found
+        self._peaks: dict[str, tuple[float, float | None]] = {}  # by task: reached rate, peak
 
     @property
     def done(self) -> int:
-        """Trials that are recorded, of all tasks."""
+        """The number of recorded trials of all tasks."""
         return sum(run.done for run in self._runs.values())
 
     def status(self, progress: TuneProgress, records: Sequence[Record]) -> Status:
-        """What there is to say of a run that has told its progress."""
+        """Note the progress of a tuner; returns the status of the run."""
         name, peak = self._take(progress, records)
         return _status(progress, self.done, self._trials, name, peak)
 
     def line(self, progress: TuneProgress, records: Sequence[Record]) -> str:
-        """The same as a line for a file."""
+        """As `status`, as a line for a file."""
         name, peak = self._take(progress, records)
         text = status_text(progress, peak)
         prefix = f"{name}: " if name else ""
         return f"[{progress.elapsed:6.1f} s] {self.done}/{self._trials} trials, {prefix}{text}"
 
     def _take(self, progress: TuneProgress, records: Sequence[Record]) -> tuple[str, float | None]:
-        """The name of the task among several, and its peak."""
+        """Note the progress; returns the task's name (empty for the only task) and its peak."""
         key = progress.task.key
         self._runs[key] = progress
         return "" if self._table is None else self._table.name(key), self._peak(progress, records)
 
     def _peak(self, progress: TuneProgress, records: Sequence[Record]) -> float | None:
-        """The peak; None where it is not known, or the best seems to reach more than all of it.
+        """The peak of a task; None where it is not known, or the best seems to reach more than it.
 
-        It is measured between batches, when the cores are free, and may be too low all the same.
+        It is measured between batches, when the cores are free, and may be too low nevertheless.
         """
         key, reached = progress.task.key, progress.flops_per_second()
         asked, peak = self._peaks.get(key, (0.0, None))

@@ -1,4 +1,4 @@
-"""What a run found, as HTML for notebooks."""
+"""The results of a run as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CURVE = (120, 24)  # pixels
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is said of a task; `curve` are the best seconds after each trial, for a small chart."""
+    """The results of a task as texts; `curve` has the best seconds after each trial, for a plot."""
 
     task: str
     best: str
@@ -39,7 +39,10 @@ def results_html(found: Sequence[Found], reason: str) -> str:
 
 
 def curve_svg(values: Sequence[float], title: str) -> str:
-    """A falling line in the colour of the text, on a logarithmic scale; nothing for one value."""
+    """A small chart of falling values on a logarithmic scale; empty for less than two values.
+
+    The line has the colour of the text around it.
+    """
     known = [(trial, value) for trial, value in enumerate(values) if isfinite(value)]
     if len(known) < 2:
         return ""

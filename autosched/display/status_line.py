@@ -1,4 +1,4 @@
-"""The line of a running session: as much as fits the terminal, the most telling first."""
+"""The status line of a running session: the most important parts that fit the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_BAR = 30
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is to say. `done` of `total` trials count those of the round under way, too.
+    """The contents of the line. `done` of `total` trials include those of the current round.
 
     `eta` is in seconds, None while it is not known. Texts that are empty are left out; `phase` is
     `search`, `build 3/16` and the like.
@@ -31,19 +31,19 @@ class Status:
 
     @property
     def share(self) -> float:
-        """Of the trials, 0 to 1."""
+        """The share of the trials that are done, 0 to 1."""
         return min(1.0, self.done / max(1, self.total))
 
 
 def status_line(status: Status, width: int, *, ascii_only: bool = False) -> str:
-    """The line, at most `width` characters.
+    """The status line, of at most `width` characters.
 
     Percentage, best and time to go stay longest; a bar takes what room is left.
 
         build 3/16    27%  17/64  best 1.23 ms  122.8 GFLOP/s  41% of peak  ETA 0:23
     """
     best = f"best {status.best}" if status.best else "none valid yet"
-    # In the order of the line, with the rank by which they are kept.
+    # In the order of the line, each with its rank: the higher, the sooner it is left out.
     pieces = [
         (5, f"{status.phase:11}"),
         (0, f"{status.share:4.0%}"),
@@ -64,14 +64,14 @@ def status_line(status: Status, width: int, *, ascii_only: bool = False) -> str:
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> str:
-    """`━━━━──────`."""
+    """A progress bar: `━━━━──────`."""
     full, empty = "=-" if ascii_only else "━─"
     filled = round(share * width)
     return full * filled + empty * (width - filled)
 
 
 def clock(seconds: float | None) -> str:
-    """`0:23`, `1:02:03`, or `-:--` for what is not known."""
+    """A duration: `0:23`, `1:02:03`, or `-:--` if it is not known."""
     if seconds is None:
         return "-:--"
     minutes, second = divmod(max(0, round(seconds)), 60)
@@ -80,7 +80,7 @@ def clock(seconds: float | None) -> str:
 
 
 def _kept(pieces: Sequence[tuple[int, str]], width: int) -> list[str]:
-    """The texts, in order, without those of the highest ranks where all do not fit."""
+    """The texts, in order; those of the highest ranks are left out until the others fit."""
     chosen = list(pieces)
     while len(chosen) > 1 and len(_GAP.join(text for _, text in chosen)) > width:
         chosen.remove(max(chosen))

@@ -1,4 +1,4 @@
-"""The table of the tasks of one run: what each has got so far."""
+"""The table of the tasks of one run, with the progress of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = ("task", "weight", "trials", "valid", "best", "rate", "model", "checked")
 
 @dataclass(slots=True)
 class TaskTable:
-    """The rows, in the order in which the tasks were given; `runs` is filled as they report."""
+    """The table; rows are in the order of `keys`, and `runs` is filled as tasks report."""
 
     keys: Sequence[str]
     names: Sequence[str]
@@ -29,7 +29,7 @@ class TaskTable:
         return self.names[self.keys.index(key)]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The cells of every task, as `HEAD` names them; `-` for what is not known."""
+        """The cells of every task, in the order of `HEAD`; `-` for what is not known."""
         return [
             (name, f"{weight:g}", *_cells(self.runs.get(key)))
             for key, name, weight in zip(self.keys, self.names, self.weights, strict=True)
@@ -43,7 +43,7 @@ class TaskTable:
         return "\n".join(line.rstrip() for line in lines)
 
     def live(self, width: int) -> Table:
-        """The table for a terminal: where it is narrow, columns are left out, then names cut."""
+        """The table for a terminal of `width`: first columns are left out, then names are cut."""
         rows = [HEAD, *self.rows()]
         widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
         shown = list(range(len(HEAD)))

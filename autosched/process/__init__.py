@@ -1,1 +1,1 @@
-"""Worker processes and Ctrl-C: what measuring and searching both stand on."""
+"""Worker processes and the handling of Ctrl-C, for measuring and searching."""

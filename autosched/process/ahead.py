@@ -1,8 +1,8 @@
-"""Processes started ahead: while this one imports what it needs to know what to ask them.
+"""Start worker processes ahead, so that they import while this process does.
 
-Imports take most of the start of a run: half a second here, a quarter in each process. Those
-started ahead import one after the other on the cores that this process leaves, so that it is not
-slowed down itself.
+Imports take most of the start of a run: half a second here, a quarter in each process. Processes
+that are started ahead import one after the other, on the cores that this process leaves free, so
+that it is not slowed down itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _waiting: list[tuple[tuple[str, int], Worker]] = []
 def start_ahead(wanted: Sequence[tuple[str, int]]) -> None:
     """Start a process for each (factory, memory limit); `worker_of` hands them out.
 
-    Whoever starts some ends with `end_ahead` those that nobody took. Where no more can be started
-    there are less.
+    The caller ends those that nobody took with `end_ahead`. If no more processes can be started,
+    there are fewer.
     """
     lanes = max(1, usable_threads() - 1)
     with contextlib.suppress(NoProcessError, OSError), _lock_file() as queue:
@@ -34,9 +34,9 @@ def start_ahead(wanted: Sequence[tuple[str, int]]) -> None:
 
 
 def _lock_file() -> IO[bytes]:
-    """A file whose bytes can be locked: in memory, for folders may be full or closed to writing.
+    """A file whose bytes can be locked: in memory if possible, as folders may be full or read-only.
 
-    Raises OSError where there is neither room.
+    Raises OSError if neither memory nor a folder has room.
     """
     with contextlib.suppress(AttributeError, OSError):  # Linux has it
         return os.fdopen(os.memfd_create("autosched-queue"), "wb")

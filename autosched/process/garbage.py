@@ -1,4 +1,4 @@
-"""How often Python looks for reference cycles, in the processes that are autosched's own."""
+"""Set how often Python collects reference cycles, in autosched's own processes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import gc
 
 
 def rarely_collect() -> None:
-    """Look for cycles once in 500,000 new objects, not in 700, and among these alone: what there is
-    already, modules above all, stays.
+    """Look for cycles once in 500,000 new objects instead of 700, and only among new objects.
 
-    Expressions, statements and analyzers form none: they are freed without that. What forms some
-    are tensors and their operations, which refer to each other, and a few passes for GPUs.
+    Objects that exist already, above all modules, are never looked at. Expressions, statements and
+    analyzers form no cycles and are freed without a collection. Tensors and their operations do,
+    which refer to each other, and so do a few passes for GPUs.
     """
     gc.set_threshold(500_000, 20, 20)
     gc.freeze()
 
 
 def never_collect() -> None:
-    """Look for no more cycles: where a process ends, its memory goes with it.
+    """Stop looking for cycles, before a process ends and its memory is freed anyway.
 
-    Python otherwise looks through all modules and what is left of a run, in a tenth of a second.
+    Python otherwise looks through all modules and the remains of a run, for a tenth of a second.
     """
     gc.freeze()
     gc.disable()

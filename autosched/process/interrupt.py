@@ -1,4 +1,4 @@
-"""Ctrl-C held back while something happens that must not be cut short."""
+"""Hold back Ctrl-C during work that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C, SIGTERM or SIGHUP inside takes effect at the end, so that the block runs to its end.
+    """A context in which Ctrl-C, SIGTERM and SIGHUP take effect at its end, not before.
 
-    For a few milliseconds of work. Changes nothing outside the main thread, where no signal
-    arrives, nor a signal that is ignored or left to the system.
+    For a few milliseconds of work. It has no effect outside the main thread, where no signal
+    arrives, nor on a signal that is ignored or has the system's default action.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -31,11 +31,11 @@ from autosched.process.running_clock import LOOK_SECONDS, RunningClock
 # that runs next: matmul kernels measured in turns with NumPy came out at half their speed.
 _ENVIRONMENT = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 
-# Seconds (and microseconds) after which half a message is given up: the process is replaced.
+# Seconds (and microseconds) after which an incomplete message is given up: the process is replaced.
 _SILENCE = struct.pack("ll", 20, 0)
 
-# No answer is longer (the reference of a GPU has 256 MiB for a product of 8192 x 8192 in float32);
-# printed text that is taken for the length of one always is (0x20202020).
+# The longest answer in bytes (the reference of a GPU has 256 MiB for a product of 8192 x 8192 in
+# float32). Printed text that is mistaken for a length is always longer (0x20202020).
 _LONGEST = 1 << 29
 
 # A process that closed its connection is dying, unless a candidate closed it and goes on.
@@ -44,10 +44,10 @@ _END_SECONDS = 5.0
 # A process that waits in a kernel driver (a GPU that hangs) does not even die of SIGKILL.
 KILL_SECONDS = 20.0
 
-# A variable of the environment that a process has in common with all that it started.
+# The environment variable that marks a process and all processes that it starts.
 _MARK = "AUTOSCHED_WORKER"
 
-# Of what a process wrote to standard error: bytes that are kept, letters that a message gets.
+# Limits of standard error: letters in a message, bytes that are kept, reads one after another.
 _LAST_WORDS = 200
 _KEPT = 4000
 _MOST_READS = 100
@@ -57,8 +57,8 @@ _NO_QUEUE = -1, 0
 # A process runs as this one does: packages may fail to import without docstrings (-OO).
 _OPTIMIZED = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
 
-# The parent's path comes after the worker's own, and the current folder never: a module of the
-# user's that has the name of one in the standard library or an installed package is not run.
+# The parent's path comes after the worker's own, and the current folder is left out: a module of
+# the user that has the name of a standard or an installed module must not be run instead of it.
 _START = """
 import fcntl, sys
 end = sys.argv.index("--")
@@ -75,7 +75,7 @@ Handler = Callable[[Any], Any]
 
 
 class StrayProcessError(MeasureError):
-    """A request left a process behind: its worker ends, and the process with it."""
+    """A request left a process running: its worker ends, and that process with it."""
 
     def __init__(self, stage: str) -> None:
         super().__init__(
@@ -86,7 +86,7 @@ class StrayProcessError(MeasureError):
 class NoProcessError(MeasureError):
     """No process can be started: there are too many, or no memory or open files are left.
 
-    `__cause__` is the failure that ended the one before, if one did.
+    `__cause__` is the failure that ended the process before, if one did.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -106,13 +106,14 @@ class Worker:
 
     The interpreter starts afresh and imports only what the factory needs, so the caller's main
     script is never run again and its threads are never forked. `environment` are variables that
-    the process has beside the parent's. With `queue`, a file and a byte of it, the first process
-    imports only once no other holds a lock on that byte; a process that ends gives it back.
+    the process has beside the parent's. With `queue`, a file descriptor and the place of a byte,
+    the first process imports only once no other one holds a lock on that byte; a process that ends
+    releases it.
 
     `stuck` are the processes that did not end within `kill_seconds` of being killed: they are left
-    alone, and nothing waits for them. `stood_still` tells whether this process was stopped while it
-    last waited for an answer, most likely together with the other.
-    Raises NoProcessError where none can be started, also in place of a failure that ended one.
+    alone, and nothing waits for them. `stood_still` says whether this process was stopped while it
+    last waited for an answer, most likely together with the worker. Raises NoProcessError where no
+    process can be started, also in place of a failure that ended one.
     """
 
     stood_still = False
@@ -132,8 +133,8 @@ class Worker:
         self._kill_seconds = kill_seconds
         self._mark = secrets.token_hex(8)
         self._said = b""  # the end of what the process wrote to standard error
-        self._ended: weakref.finalize[..., Worker] | None = None  # closes the next
-        self._end = -1  # can be read once the process has ended
+        self._ended: weakref.finalize[..., Worker] | None = None  # closes `_end`
+        self._end = -1  # a descriptor that can be read once the process has ended
         self.stuck: list[subprocess.Popen[bytes]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self.connection: Connection
@@ -154,7 +155,7 @@ class Worker:
         if queue[0] <= 2:  # the new process has its standard streams there
             queue = _NO_QUEUE
         here, there = (_above_standard(end) for end in socket.socketpair())
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # of a part of a message
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # for each part of a message
             here.setsockopt(socket.SOL_SOCKET, option, _SILENCE)
         with here, there:
             self._process = subprocess.Popen(
@@ -175,7 +176,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,  # what a candidate prints does not reach the terminal
-                process_group=0,  # Ctrl-C on the terminal is the parent's
+                process_group=0,  # Ctrl-C on the terminal reaches the parent only
                 env={**_ENVIRONMENT, **os.environ, **self._environment, _MARK: self._mark},
             )
             self.connection = Connection(here.detach())
@@ -204,13 +205,13 @@ class Worker:
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left in its group
-            os.killpg(process.pid, signal.SIGKILL)  # what it started itself
-        for stray in _marked(f"{_MARK}={self._mark}".encode()):  # and what left its group
+            os.killpg(process.pid, signal.SIGKILL)  # processes that it started itself
+        for stray in _marked(f"{_MARK}={self._mark}".encode()):  # and those that left its group
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(stray, signal.SIGKILL)
 
     def kill(self) -> None:
-        """From another thread: end the process under the one that waits for its answer."""
+        """End the process from a thread other than the one that waits for its answer."""
         process = self._process
         if process is not None:
             self._kill(process)
@@ -218,12 +219,15 @@ class Worker:
     def send(self, request: Any) -> None:
         """Send a request; its reply comes through `receive`, and so does a crash."""
         self._listen_to_end()
-        self._said = b""  # was about an earlier one
+        self._said = b""  # it was about an earlier request
         with contextlib.suppress(OSError):
             self.connection.send(request)
 
     def receive(self, timeout: float, stage: str) -> Any:
-        """The reply. Raises MeasureError (timeout, crash or the worker's own) after a restart."""
+        """The reply. Raises MeasureError (timeout, crash or the worker's own failure).
+
+        A process that has ended, or has to, is replaced before.
+        """
         if not self.answers(timeout):
             raise self._late(timeout, stage)
         try:
@@ -246,13 +250,13 @@ class Worker:
         raise self._anew(failure) if ends else failure
 
     def call(self, request: Any, timeout: float, stage: str) -> Any:
-        """Send and receive."""
+        """Send a request and receive its reply."""
         self.send(request)
         return self.receive(timeout, stage)
 
     @property
     def signs(self) -> list[Connection | int]:
-        """What to wait for: one of them can be read when `answers` has something to do."""
+        """The objects to wait for: one of them can be read when `answers` has something to do."""
         assert self._process is not None
         said = [] if self._process.stderr is None else [self._process.stderr.fileno()]
         return [self.connection, *said, *([self._end] if self._end >= 0 else [])]
@@ -260,7 +264,7 @@ class Worker:
     def answers(self, timeout: float) -> bool:
         """Whether within `timeout` a reply begins, or the process or its connection ends.
 
-        What it writes to standard error is read meanwhile, so that this never makes it wait.
+        Standard error is read meanwhile, so that the process never waits for room to write there.
         """
         clock = RunningClock()
         left = timeout
@@ -276,16 +280,16 @@ class Worker:
                 return False
 
     def _listen(self) -> None:
-        """Keep the end of what there is to read of standard error."""
+        """Read what there is of standard error, and keep its end."""
         assert self._process is not None and self._process.stderr is not None
         text = os.read(self._process.stderr.fileno(), 1 << 16)
         self._said = (self._said + text)[-_KEPT:]
-        if not text:  # all who might write have closed it
+        if not text:  # all processes that might write have closed it
             self._process.stderr.close()
             self._process.stderr = None
 
     def _reply(self) -> tuple[bool, Any]:
-        """The reply that begins. Raises EOFError when there is none, any other when unreadable."""
+        """Read a reply. Raises EOFError when there is none, other exceptions when unreadable."""
         if not self.connection.poll(0):  # the process has ended, but one that it started has not
             raise EOFError
         data = self.connection.recv_bytes(_LONGEST)
@@ -296,7 +300,7 @@ class Worker:
         return bool(ok), reply
 
     def _late(self, timeout: float, stage: str) -> MeasureError:
-        """The error for a reply that did not come; requests can be sent again."""
+        """The error for a reply that did not come, after a restart: requests can be sent again."""
         text = f"no answer within {timeout:g} s; the process was ended"
         return self._anew(MeasureError(text, stage=stage, kind="timeout"))
 
@@ -317,7 +321,7 @@ class Worker:
         return self._anew(MeasureError(text, stage=stage, kind=kind))
 
     def _anew(self, failure: MeasureError) -> MeasureError:
-        """The failure, now that a new process takes the place of the one that it ended."""
+        """Start a new process in place of the one that ended; returns the failure."""
         try:
             self.start()
         except NoProcessError as error:
@@ -325,7 +329,7 @@ class Worker:
         return failure
 
     def _listen_to_end(self) -> None:
-        """Read what standard error has by now; who goes on writing is not heard out."""
+        """Read what standard error has by now, in _MOST_READS reads at most."""
         for _ in range(_MOST_READS):
             stderr = self._process and self._process.stderr
             if not stderr or not wait([stderr.fileno()], 0.0):
@@ -344,7 +348,7 @@ class Worker:
 def serve(factory: str, fd: int, memory_limit: int, queue: int = -1) -> None:
     """The worker's main loop: answer until the other side closes, or sends None.
 
-    `queue` is closed when the imports are done: the next process goes on with its own.
+    `queue` is closed when the imports are done, which lets the next process begin its own.
     """
     _settle(memory_limit)
     if _is_left(fd):
@@ -392,9 +396,9 @@ def serve(factory: str, fd: int, memory_limit: int, queue: int = -1) -> None:
 
 
 def _above_standard(end: socket.socket) -> socket.socket:
-    """`end`, not at the place of a standard stream, which a new process has others at.
+    """`end` with a descriptor above those of the standard streams, which a new process replaces.
 
-    A program that has closed these gets the lowest free places for what it opens next.
+    A program that has closed its standard streams gets their descriptors for what it opens next.
     """
     if end.fileno() > 2:
         return end
@@ -403,7 +407,7 @@ def _above_standard(end: socket.socket) -> socket.socket:
 
 
 def _marked(mark: bytes) -> Iterator[int]:
-    """The processes whose environment has that; all that such a process starts has it too."""
+    """Yield the ids of the processes with `mark` in their environment, which children inherit."""
     with contextlib.suppress(OSError):  # no more files may be opened
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # another user's, or gone
@@ -421,9 +425,12 @@ def has_children() -> bool:
 
 
 def _is_left(fd: int) -> bool:
-    """Whether the other side closed: what ended before `_settle` takes nobody along."""
+    """Whether the other side has closed.
+
+    A parent that dies ends this process only after `_settle`.
+    """
     found = select.poll()
-    found.register(fd, 0)  # a hang-up is told in any case
+    found.register(fd, 0)  # a hang-up is reported in any case
     return bool(found.poll(0))
 
 
@@ -433,7 +440,7 @@ def _settle(memory_limit: int) -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        with contextlib.suppress(OSError):  # where memory runs out this one is ended, no other
+        with contextlib.suppress(OSError):  # if memory runs out, the kernel ends this process first
             Path("/proc/self/oom_score_adj").write_text("500")
     if memory_limit:
         _, most = resource.getrlimit(resource.RLIMIT_AS)  # the user's own limit may be smaller

@@ -1,11 +1,11 @@
-"""Record files as people handle them: merge, trim, convert, top, best, diff, race, to_pandas.
+"""Functions on record files: merge, trim, convert, top, best, diff, race, to_pandas.
 
 autosched.records.merge(["monday.jsonl", "tuesday.jsonl"], "week.jsonl")
 autosched.records.trim("week.jsonl", "small.jsonl", best=10)
 for found in autosched.records.best("week.jsonl"):
     print(found.name, found.seconds)
 
-All of them read files as streams. What is skipped is a Python warning.
+All of them read files as streams. Skipped lines are reported by Python warnings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What measures is imported when it is first used: others read files within a second."""
+    """Import `race` at its first use: it measures, and others should read files within a second."""
     if name in ("Raced", "race"):
         return getattr(importlib.import_module("autosched.records.raced"), name)
     raise AttributeError(f"module 'autosched.records' has no attribute {name!r}")

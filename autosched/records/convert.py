@@ -1,4 +1,4 @@
-"""A record file in another format, or in the schema of this program."""
+"""Convert a record file to another format, or to the schema of this program."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def convert(
 
         autosched.records.convert("old.jsonl", "new.jsonl")
 
-    Records of older schemas are written in that of this program. Raises as `merge`, and ConfigError
-    for a record that Ansor's format cannot hold.
+    Records of older schemas are written in this program's schema. Raises as `merge`, and
+    ConfigError for a record that Ansor's format cannot hold.
     """
     path = arguments.file_path("source", source)
     target = arguments.file_path("output", output)
@@ -57,10 +57,10 @@ def convert(
 
 
 def _ansor_line(path: Path, index: int, record: Record) -> str:
-    """The line of record `index`. Raises ConfigError where Ansor has no such record."""
+    """The line of record `index` in Ansor's format; ConfigError if that cannot hold the record."""
     try:
         when = int(datetime.fromisoformat(record.time).timestamp()) if record.time else 0
-    except (ValueError, OverflowError):  # whatever a file says
+    except (ValueError, OverflowError):  # a file may hold any text
         when = 0
     try:
         return ansor_log.format_line(record.task, record.steps, record.result, when)

@@ -1,4 +1,4 @@
-"""Two record files about the same tasks, compared: of two machines, or two versions."""
+"""Compare two record files about the same tasks, such as those of two machines or versions."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _ABOUT = ("cpu", "cores", "memory_bytes", "system", "machine", "python")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the files, of one task: its records of one machine, and the best of them."""
+    """One of the files in a comparison: a task's records of one machine, and the best of them."""
 
     group: Group
     best: Found | None
 
     def to_json(self) -> dict[str, Any]:
-        """What --json says."""
+        """The JSON object that --json prints."""
         best = None if self.best is None else self.best.to_json()
         return {**group_json(self.group), "best": best}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference:
-    """What two files say of one task.
+    """The comparison of two files on one task.
 
-    `ratio` is the time of b's best over that of a's, None where one has none; `apart` whether
+    `ratio` is the time of b's best over that of a's, None where one has none. `apart` says whether
     the 95% intervals of the two do not meet. `common` candidates have a time in both: `median` is
-    the middle of b's time over a's, `agreement` how alike the two order them (Spearman's rank
-    correlation, None for fewer than three). `best_elsewhere` are the times that a's best takes in b
-    and b's best in a, where they were measured there. `changed` are the lines of the environments
-    that differ, `target` what the two tasks differ in.
+    the median of b's time over a's, `agreement` how alike the two order them (Spearman's rank
+    correlation, None for fewer than three). `best_elsewhere` are the times of a's best in b and of
+    b's best in a, None where not measured there. `changed` has the entries of the environments that
+    differ, and `target` those of the targets, each as a pair (in a, in b).
     """
 
     a: Side
@@ -76,7 +76,7 @@ class Difference:
 
     @property
     def name(self) -> str:
-        """The task's, for people."""
+        """The name of the task, for people."""
         return self.a.group.entry.name
 
     @property
@@ -86,7 +86,7 @@ class Difference:
         return a is not None and b is not None and a.place.candidate == b.place.candidate
 
     def to_json(self) -> dict[str, Any]:
-        """What --json says; docs/semantics/records.md explains the keys."""
+        """The JSON object that --json prints; docs/semantics/records.md explains the keys."""
         return {
             "a": self.a.to_json(),
             "b": self.b.to_json(),
@@ -104,7 +104,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The tasks of both files, and those of one of them only."""
+    """The comparisons of the tasks in both files, and the tasks in one of them only."""
 
     tasks: list[Difference] = field(default_factory=list)
     only_a: list[TaskEntry] = field(default_factory=list)
@@ -118,16 +118,17 @@ def diff(
     keys: WorkloadKeys | None = None,
     warning: Tell = warn,
 ) -> Differences:
-    """What two record files say of the same tasks.
+    """Compare two record files on the tasks that both have.
 
         for found in autosched.records.diff("laptop.jsonl", "server.jsonl").tasks:
             print(found.name, found.ratio)
 
-    Tasks are the same by their keys; those that are left are matched by their workload and kind of
-    target, such as of machines with different numbers of cores. Of a file with records of several
-    machines those of this machine are taken, otherwise those that are most; of times with warm and
-    with empty caches the warm ones, or those that both have. Memory holds the best
-    and a number for each candidate. Raises ConfigError when a file cannot be read or is empty.
+    Tasks with equal keys are the same. The other ones are matched by their workload and kind of
+    target, such as those of machines with different numbers of cores. If a file has records of
+    several machines, those of this machine are compared, otherwise those of the machine with the
+    most valid ones. If it has times with warm and with empty caches, the warm ones are compared, or
+    those that both files have. Memory holds the best and a number for each candidate. Raises
+    ConfigError when a file cannot be read or is empty.
     """
     first, second = arguments.file_path("a", a), arguments.file_path("b", b)
     left = read_standings([first], 1, warning, keys, times=True).tasks
@@ -144,7 +145,7 @@ def diff(
 
 
 def _matched(left: Mapping[str, TaskEntry], right: Mapping[str, TaskEntry]) -> dict[str, str]:
-    """The task of the right for each of the left that has one."""
+    """The key in `right` for each key in `left` whose task has a match there."""
     found = {key: key for key in left if key in right}
     others = _by_computation(right, found)
     for computation, keys in _by_computation(left, found).items():
@@ -157,7 +158,7 @@ def _matched(left: Mapping[str, TaskEntry], right: Mapping[str, TaskEntry]) -> d
 def _by_computation(
     tasks: Mapping[str, TaskEntry], matched: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """The keys of the tasks that are not matched, by all that makes a task but its machine."""
+    """The keys of tasks that are not matched, by all that defines a task except its machine."""
     found: dict[str, list[str]] = {}
     for key, task in tasks.items():
         if key not in matched:
@@ -175,7 +176,7 @@ def _target(task: TaskEntry) -> Mapping[str, Any]:
 
 
 def _groups(a: TaskEntry, b: TaskEntry) -> tuple[Group, Group]:
-    """What is compared: times that were taken in one way, where both have such, caches warm."""
+    """The groups to compare: if possible of times taken in one way, and with warm caches."""
     one, other = _of_one_machine(a), _of_one_machine(b)
     both = {group.cache_flush for group in one} & {group.cache_flush for group in other}
     if both:
@@ -184,7 +185,7 @@ def _groups(a: TaskEntry, b: TaskEntry) -> tuple[Group, Group]:
 
 
 def _of_one_machine(task: TaskEntry) -> list[Group]:
-    """The groups of this machine, otherwise of the most records, warm caches first."""
+    """The groups of this machine, or of that with the most valid records; warm caches first."""
     groups = sorted(task.ordered(), key=lambda g: (not g.valid, not g.machine.here, -g.valid))
     mine = [g for g in task.ordered() if g.machine == groups[0].machine]
     return [g for g in mine if g.valid] or mine
@@ -218,7 +219,7 @@ def _time_of(best: Found | None, group: Group) -> float | None:
 
 
 def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
-    """Spearman's; None where all of one side are equal."""
+    """Spearman's rank correlation; None where all values of one side are equal."""
     ranks = [_ranks(np.array(column)) for column in zip(*pairs, strict=True)]
     if any(np.ptp(each) == 0 for each in ranks):
         return None
@@ -226,13 +227,13 @@ def _rank_correlation(pairs: list[tuple[float, float]]) -> float | None:
 
 
 def _ranks(values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-    """The place of each value in the order of all; equal values share the mean of theirs."""
+    """The rank of each value; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """What differs between two environments; what one of them lacks is not told."""
+    """The entries that differ between two environments; those that one lacks are left out."""
     flat = [{**{name: e.get(name) for name in _ABOUT}, **_packages(e)} for e in (a, b)]
     return {
         name: (str(flat[0][name]), str(flat[1][name]))

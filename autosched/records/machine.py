@@ -1,4 +1,4 @@
-"""The machine that a record's times are of."""
+"""The machine on which the times of a record were taken."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from autosched.session.this_gpu import is_of_this_machine
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Times of equal machines can be compared.
+    """A machine: times of equal machines can be compared.
 
-    `name` is the model of the CPU or GPU, `code` what code was made for, as the target says it,
-    `here` whether the times are of the machine that this program runs on.
+    `name` is the model of the CPU or GPU. `code` is what code was made for, as the target says it,
+    its kind first. `here` says whether it is the machine that this program runs on.
     """
 
     name: str
@@ -27,19 +27,19 @@ class Machine:
 
     @property
     def text(self) -> str:
-        """For people: the name, and whether it is this machine."""
+        """The name for people, which says if it is this machine."""
         name = machine_text(self.name, self.code[0])
         return f"{name}, this machine" if self.here else name
 
 
 class Machines:
-    """The machine of each record of one file; worked out once for each task and environment."""
+    """The machine of each record of one file; found once for each task and environment."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[Any, Any, Machine]] = {}
 
     def of(self, found: Record | Glance, environments: Mapping[str, Mapping[str, Any]]) -> Machine:
-        """The machine of a record whose file has told these environments so far."""
+        """The machine of a record; `environments` are those that its file has listed so far."""
         environment = environments.get(found.environment)
         key = id(found.task), found.environment
         known = self._known.get(key)
@@ -47,7 +47,7 @@ class Machines:
             record = found.whole() if isinstance(found, Glance) else found
             name, code = machine_of(record, environments)
             here = is_of_this_machine(record, environments)
-            if here and code[0] == "cpu":  # whatever an environment that is lost would tell
+            if here and code[0] == "cpu":  # even if the environment is missing in the file
                 name = cpu_model()
             machine = Machine(name, code, here)
             # The objects are kept, so that no other one gets their identity.

@@ -1,4 +1,4 @@
-"""Several record files made one."""
+"""Merge several record files into one."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def merge(
         autosched.records.merge(["monday.jsonl", "tuesday.jsonl"], "week.jsonl")
 
     Records come in the order in which they were measured, and those of a file in its order, so that
-    races stay behind what they were about. A record that is in two files is written once. Lines
-    that cannot be read are left out, and `warning` is told. Records of any task and machine may be
-    together. Memory holds 16 bytes of each record.
+    races stay behind the records of their candidates. A record that is in two files is written
+    once. Lines that cannot be read are left out, and `warning` is called. Records of any task and
+    machine may be together. Memory holds 16 bytes for each record.
 
     Raises ConfigError when a file cannot be read or holds records of a later schema, when `output`
     exists (unless `force`) or is one of the sources, or when there are no records.
@@ -65,9 +65,10 @@ def merge(
 def _timed(
     path: Path, contents: LogContents, keys: WorkloadKeys | None
 ) -> Iterator[tuple[tuple[str, bool], LogContents, Record]]:
-    """The records of a file and `contents`, each with a time that never goes back within it.
+    """Yield a key to merge by, `contents` and the record, for each record of a file.
 
-    The records of a race come after the others of their second.
+    Keys are (time, whether it is a race) and never decrease within the file: the records of a race
+    come after the others of their second.
     """
     latest = ("", False)
     for record in stream_log(path, contents, keys):

@@ -1,4 +1,4 @@
-"""The bests of two record files, rebuilt and timed in turns on this machine."""
+"""Rebuild the best candidates of two record files, and time them in turns on this machine."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from autosched.task import Task
 from autosched.user_warning import warn
 from autosched.words import last_line, seconds_text
 
-_MOST, _FEWEST = 60, 12  # visits of each
-_SECONDS = 5.0  # after which the fewest are enough
+_MOST, _FEWEST = 60, 12  # visits (turns) of each candidate
+_SECONDS = 5.0  # after which the fewest visits are enough
 _VISIT_SECONDS = 3e-3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Raced:
-    """What the two bests of a task take on this machine, timed in turns in one process.
+    """The times of a task's two best candidates on this machine, taken in turns in one process.
 
-    `seconds` are those of a's and of b's best. `ratio` is b's over a's, the median of `visits`
-    pairs, with 95% confidence within `interval`. Where there was no race, `why` says why.
+    `seconds` are the times of a's and of b's best. `ratio` is b's over a's, the median of `visits`
+    pairs, with 95% confidence within `interval`. If there was no race, `why` says why.
     """
 
     difference: Difference
@@ -52,12 +52,12 @@ class Raced:
 
     @property
     def name(self) -> str:
-        """The task's, for people."""
+        """The name of the task, for people."""
         return self.difference.name
 
     @property
     def faster(self) -> str:
-        """`a` or `b`; empty where the race does not tell, or there was none."""
+        """`a` or `b`; empty where the race does not decide, or there was none."""
         if self.interval is None:
             return ""
         low, high = self.interval
@@ -65,7 +65,7 @@ class Raced:
 
     @property
     def text(self) -> str:
-        """Such as `1.46 ms in a, 1.32 ms in b, ratio 0.90 (0.89 to 0.92), b is faster`."""
+        """The result, as `1.46 ms in a, 1.32 ms in b, ratio 0.90 (0.89 to 0.92), b is faster`."""
         if self.seconds is None or self.interval is None:
             return f"no race: {self.why}"
         a, b = map(seconds_text, self.seconds)
@@ -74,7 +74,7 @@ class Raced:
         return f"{a} in a, {b} in b, ratio {self.ratio:.3f} ({low:.3f} to {high:.3f}), {end}"
 
     def to_json(self) -> dict[str, Any]:
-        """What --json says; docs/semantics/records.md explains the keys."""
+        """The JSON object that --json prints; docs/semantics/records.md explains the keys."""
         return {
             "seconds": None if self.seconds is None else list(self.seconds),
             "ratio": self.ratio,
@@ -86,17 +86,17 @@ class Raced:
 
 
 def race(found: Differences, *, share: bool = False, warning: Tell = warn) -> list[Raced]:
-    """Rebuild the two bests of each task, compare them with the reference, time them in turns.
+    """Race the two bests of each task: rebuild them, check their results, time them in turns.
 
         found = autosched.records.diff("monday.jsonl", "tuesday.jsonl")
         for raced in autosched.records.race(found):
             print(raced.name, raced.ratio, raced.interval)
 
-    What other programs take, and a clock that changes, meets both alike: a difference of one
-    percent shows where the recorded times of two runs differ by ten. Times are of this machine,
-    wherever the files come from. `share` allows a GPU on which other processes compute. A task that
-    cannot be run here, such as one for a GPU or of a Python file that is not trusted, has no race
-    and says why.
+    Other programs and changes of the clock affect both alike: a difference of one percent shows,
+    where the recorded times of two runs may differ by ten. Times are of this machine, wherever the
+    files come from. `share` allows a GPU on which other processes compute. A task that cannot be
+    run here, such as one for a GPU or of a Python file that is not trusted, has no race; its result
+    says why.
     """
     arguments.instance("found", found, Differences, 'records.diff("a.jsonl", "b.jsonl")')
     with ExitStack() as opened:
@@ -138,7 +138,7 @@ def _here(task: Task, measurer: Measurer) -> Task:
 
 
 def _built(measurer: Measurer, task: Task, best: Found) -> bytes:
-    """The code of a best, which agrees with the reference. Raises MeasureError."""
+    """Build a best candidate and check it against the reference; its code. Raises MeasureError."""
     where = f"record {best.index} of {best.place.path}"
     [artifact] = measurer.build(task, [best.place.record.steps])
     if artifact is None:
@@ -151,7 +151,7 @@ def _built(measurer: Measurer, task: Task, best: Found) -> bytes:
 
 
 def _timed(found: Difference, measurer: Measurer, task: Task, built: Sequence[bytes]) -> Raced:
-    """Turns of the two, until there are visits enough. Raises MeasureError where one fails."""
+    """Time the two in turns until there are enough visits. Raises MeasureError where one fails."""
     repeats: tuple[list[float], list[float]] = [], []
     visits: tuple[list[float], list[float]] = [], []
     end = time.monotonic() + _SECONDS

@@ -1,4 +1,4 @@
-"""The best candidates of a stream of records, in the order in which they stand."""
+"""Rank the best candidates of a stream of records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from autosched.measure.standing import candidate_hash
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A record and where it is: `index` is its place in its file, as `show --index` takes it.
+    """A record and where it is.
 
-    `number` counts the records of all files that were read, `candidate` names its steps, `against`
-    those that it won a race against, `ties` those of them that may be as fast.
+    `index` is its place in its file, as `show --index` takes it, and `number` its place among the
+    records of all files that were read. `candidate` is a hash of its steps. `against` are the
+    candidates that it won a race against, and `ties` those of them that may be as fast.
     """
 
     record: Record
@@ -29,13 +30,13 @@ class Place:
 
     @property
     def seconds(self) -> float:
-        """Its time of a call."""
+        """Seconds per call."""
         return self.record.result.cost
 
 
 @dataclass(slots=True)
 class _Stretch:
-    """What was measured between one race and the next: the fastest record of each candidate.
+    """The records between one race and the next: the fastest one of each candidate.
 
     Only the `most` fastest candidates are kept. `race` is the record that the stretch begins with.
     """
@@ -72,11 +73,11 @@ class _Stretch:
 
 
 class Ranking:
-    """The `most` best candidates of records of one task and machine, which are added in order.
+    """The `most` best candidates of one task and machine, from records that are added in order.
 
-    The first is `best_of` the records, the second what would be the best without the first, and so
-    on. Beside records of races only the `most` fastest candidates between two races are kept: among
-    those with equal losses and wins nothing slower can be the best.
+    The first is `best_of` the records, the second would be the best without the first, and so on.
+    The records of races are kept, and the `most` fastest candidates between two races: candidates
+    between two races have won and lost the same races, so no slower one can rank before these.
     """
 
     def __init__(self, most: int) -> None:
@@ -84,7 +85,7 @@ class Ranking:
         self._stretches = [_Stretch(most)]
 
     def add(self, record: Record, path: Path, index: int, number: int) -> None:
-        """The next valid record."""
+        """Add the next valid record."""
         race = record.search.get("race")
         race = race if isinstance(race, dict) else {}
         against, ties = race.get("against"), race.get("ties")
@@ -97,11 +98,11 @@ class Ranking:
             self._stretches[-1].add(record, path, index, number)
 
     def is_too_slow(self, cost: float) -> bool:
-        """Whether a record of no race would not be kept."""
+        """Whether a record of this cost, if it is of no race, would not be kept."""
         return self._stretches[-1].is_too_slow(cost)
 
     def first_of(self, place: Place) -> Place:
-        """The first record of the candidate that is kept; the place itself where it is that."""
+        """The first record of the place's candidate that is kept, perhaps the place itself."""
         kept = (p for s in self._stretches for p in (s.race, s.fastest.get(place.candidate)))
         return min(
             (p for p in kept if p is not None and p.candidate == place.candidate),
@@ -109,7 +110,7 @@ class Ranking:
         )
 
     def ranked(self) -> list[Place]:
-        """The places, the best first: of each candidate the record that it stands by."""
+        """The places, the best first: for each candidate the record that decides its rank."""
         found: list[Place] = []
         taken: set[str] = set()
         rest = [(stretch.race, stretch.ordered()) for stretch in self._stretches]
@@ -132,7 +133,7 @@ class Ranking:
 
 
 def _takes_over(race: Place, best: Place | None) -> bool:
-    """As `measure.standing.takes_over`, of a record of a race."""
+    """As `measure.standing.takes_over`, for a record of a race."""
     if best is None or race.seconds < best.seconds:
         return True
     return best.candidate == race.candidate or best.candidate in race.against

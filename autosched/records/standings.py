@@ -1,4 +1,4 @@
-"""The standings of all tasks and machines of record files, read as a stream."""
+"""The best candidates of each task and machine in record files, which are read as a stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autosched.task import Task
 from autosched.words import count
 
 Tell = Callable[[str], None]
-_FINALISTS = 8  # at least so many are kept: winners of races have an earlier record among them
+_FINALISTS = 8  # fewest candidates kept: the winner of a race has an earlier record among them
 
 
 @dataclass(slots=True, repr=False)
@@ -29,9 +29,9 @@ class Group:
     """The records of a task whose times can be compared: of one machine, timed in one way.
 
     `cache_flush` are the bytes that were written before each call to empty the caches.
-    `candidates` is how many were measured, `valid` how many have a time that can be believed.
-    `times` is the least time of each candidate by a number that stands for its steps (`number_of`),
-    where it was asked for.
+    `candidates` counts those measured, `valid` those of them with a time that can be believed,
+    `impossible` the records whose time cannot. `times` maps each candidate, by `number_of`, to its
+    least time, where that was asked for.
     """
 
     entry: TaskEntry
@@ -52,7 +52,11 @@ class Group:
 
 @dataclass(repr=False)
 class TaskEntry:
-    """A task as records hold it. `key` names it; machines do not differ in it."""
+    """A task of record files, of any machine.
+
+    `entry` is the task as records hold it, `groups` are its records by machine and bytes of cache
+    flush. `problem` says why the task cannot be rebuilt.
+    """
 
     entry: dict[str, Any]
     groups: dict[tuple[Machine, int], Group] = field(default_factory=dict)
@@ -63,7 +67,7 @@ class TaskEntry:
 
     @property
     def key(self) -> str:
-        """16 hex digits."""
+        """The key of the task: 16 hex digits."""
         return str(self.entry["key"])
 
     @cached_property
@@ -77,7 +81,7 @@ class TaskEntry:
 
     @property
     def name(self) -> str:
-        """For people; the key where the task cannot be rebuilt."""
+        """The name for people; the key where the task cannot be rebuilt."""
         return self.task.name if self.task is not None else f"task {self.key}"
 
     @property
@@ -87,7 +91,7 @@ class TaskEntry:
 
     @cached_property
     def least_seconds(self) -> float:
-        """What no kernel of the task is faster than."""
+        """Seconds that every kernel of the task takes at least."""
         return least_of(self.entry)
 
     def ordered(self) -> list[Group]:
@@ -97,9 +101,9 @@ class TaskEntry:
 
 @dataclass
 class Standings:
-    """What files hold, task by task: the `most` best candidates of each task and machine.
+    """The `most` best candidates of each task and machine in record files, by task.
 
-    No other record is kept, however long the files are; of every candidate a number with `times`.
+    No other record is kept, however long the files are; with `times`, the time of each candidate.
     """
 
     most: int
@@ -110,7 +114,7 @@ class Standings:
     _doubted: set[str] = field(default_factory=set)
 
     def read(self, path: Path, warning: Tell, keys: WorkloadKeys | None = None) -> LogContents:
-        """Add a file's records; `warning` is told of lines that were skipped. Its contents.
+        """Add the records of a file and return its contents; `warning` gets skipped lines.
 
         `keys` as for `read_log`. Raises ConfigError when the file cannot be read.
         """

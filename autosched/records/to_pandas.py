@@ -1,4 +1,4 @@
-"""The records of files as a data frame of pandas."""
+"""Convert the records of files to a data frame of pandas."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ COLUMNS = (
     *("largest_error", "stage", "kind", "message", "policy", "predicted"),
     *("build_seconds", "total_seconds", "steps"),
 )
-_MOST = 2**63 - 1  # that a column holds
-_TYPES = {  # of files without records, and of columns in which nothing is known, too
+_MOST = 2**63 - 1  # the largest integer that a column holds
+_TYPES = {  # also for files without records, and for columns without a known value
     **dict.fromkeys(("here", "race", "valid", "believed", "checked"), bool),
     **dict.fromkeys(("record", "cache_flush", "steps"), "int64"),
     **dict.fromkeys(("seconds", "low", "high", "flops_per_second", "largest_error"), float),
@@ -43,17 +43,17 @@ def to_pandas(
         frame = autosched.records.to_pandas(["monday.jsonl", "tuesday.jsonl"])
         frame[frame.believed].groupby("task").seconds.min()
 
-    `record` is the place in the `file`, as `autosched show --index` takes it; `cpu` what it was
-    measured on (CPU or GPU), `here` whether that is this machine; `race` whether it is the second
-    record of a candidate, of a race at the end of a run; `cache_flush` the bytes that emptied the
-    caches before each call. Times are in seconds: `low` and `high` are where that of a call lies
-    with 95% confidence. Of failures they are NaN, and `stage`, `kind` and `message` say why. A time
-    that no kernel can have is `valid` and not `believed`. `predicted` is the score that the cost
-    model gave, `policy` the search of the user's own that proposed it (empty for autosched's),
-    `steps` how many transform steps there are. Numbers that a record does not tell are NaN.
+    `record` is the place in the `file`, as `autosched show --index` takes it; `cpu` the CPU or GPU
+    that it was measured on, `here` whether that is this machine; `race` whether it is the second
+    record of a candidate, from a race at the end of a run; `cache_flush` the bytes that emptied the
+    caches before each call. Times are in seconds: that of a call is from `low` to `high` with 95%
+    confidence. Those of failures are NaN, and `stage`, `kind` and `message` say why. A time that no
+    kernel can have is `valid` and not `believed`. `predicted` is the score that the cost model
+    gave, `policy` the user's search that proposed the candidate (empty for autosched's), `steps`
+    the number of its transform steps. Numbers that a record does not tell are NaN.
 
-    Lines that cannot be read are left out, and `warning` is told. Raises ConfigError without pandas
-    and when a file cannot be read.
+    Lines that cannot be read are left out, and `warning` is called. Raises ConfigError without
+    pandas and when a file cannot be read.
     """
     pandas = needed_for("to_pandas", "pandas", "pandas")
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -88,12 +88,12 @@ def to_pandas(
 
 
 def _text(value: Any) -> str:
-    """What a record's line says where it is text; otherwise an empty one."""
+    """`value` if it is text, otherwise an empty text: the line of a record may hold anything."""
     return value if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> float:
-    """What a record's line, which may hold anything there, says; NaN where that is no number."""
+    """`value` if it is a number, otherwise NaN: the line of a record may hold anything."""
     try:
         return float(value) if type(value) in (int, float) else nan
     except OverflowError:

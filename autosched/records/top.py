@@ -18,11 +18,11 @@ from autosched.words import seconds_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found:
-    """A candidate that stands at `rank` (from 1) among those of its task and machine.
+    """A candidate with its `rank` (from 1) among those of its task and machine.
 
-    `group` has the task, the machine and how many candidates there are. Where there was a race
-    about the best, `race` says how it ended: `won`, `tied` (with the best, or, of the best, with
-    others) or `lost`; otherwise it is empty.
+    `group` has the task, the machine and how many candidates there are. If the candidate was in a
+    race for the best, `race` says how it ended: `won`, `tied` (with the best, or, for the best,
+    with others) or `lost`; otherwise it is empty.
     """
 
     group: Group
@@ -39,7 +39,7 @@ class Found:
 
     @property
     def name(self) -> str:
-        """The task's, for people."""
+        """The name of the task, for people."""
         return self.group.entry.name
 
     @property
@@ -54,7 +54,7 @@ class Found:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where its time lies with 95% confidence."""
+        """The least and the most seconds per call, with 95% confidence."""
         return interval(self.place.record.result.seconds)
 
     @property
@@ -63,7 +63,7 @@ class Found:
         return self.group.entry.operations / self.place.seconds or None
 
     def to_json(self) -> dict[str, Any]:
-        """What --json says; docs/semantics/records.md explains the keys."""
+        """The JSON object that --json prints; docs/semantics/records.md explains the keys."""
         record = self.place.record
         return {
             "rank": self.rank,
@@ -92,9 +92,9 @@ def top(
         for found in autosched.records.top("mm.jsonl", 3)[0]:
             print(found.rank, found.seconds, found.index)
 
-    The first is the one that `load_best` takes, the second what would be the best without it, and
-    so on. Tasks are in the order of their first records, machines with this one first. Times that
-    were taken with empty caches are a list of their own. Several files count as one.
+    The first is the one that `load_best` takes, the second would be the best without it, and so on.
+    Tasks are in the order of their first records, with this machine before others. Candidates timed
+    with empty caches are in a list of their own. Several files count as one.
 
     Raises ConfigError when a file cannot be read or there are no records.
     """
@@ -122,7 +122,7 @@ def best(
 
 
 def best_of_task(groups: Sequence[Group]) -> Found | None:
-    """The best of this machine, otherwise of any; with warm caches, where there are such times."""
+    """The best candidate of this machine, otherwise of any; of times with warm caches, if any."""
     found = [each for group in groups for each in places_of(group, 1)]
     order = [(not f.group.machine.here, f.group.cache_flush, f.seconds) for f in found]
     return found[order.index(min(order))] if found else None

@@ -1,4 +1,4 @@
-"""A record file cut down to its best candidates."""
+"""Cut a record file down to its best candidates."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def trim(
 
         autosched.records.trim("mm.jsonl", "small.jsonl", best=10)
 
-    The best of the file stays the best: the record of a race is kept with the one before it, and a
-    candidate is left out when it would take the place of the best where records are missing.
-    Failures and impossible times are left out. A later run on `output` may measure again what is
-    not there. Raises as `merge`.
+    The best of the file stays the best: the record of a race is kept with its candidate's earlier
+    one, and a candidate is left out if it would become the best because other records are missing.
+    Failures and impossible times are left out. A later run on `output` may measure candidates again
+    that are not in it. Raises as `merge`.
     """
     path = arguments.file_path("source", source)
     target = arguments.file_path("output", output)
@@ -53,7 +53,7 @@ def trim(
 
 
 def _kept(group: Group, most: int) -> dict[int, Record]:
-    """The records of a group that stay, by their numbers."""
+    """The records of a group to keep, by their numbers."""
     places = ranked(group, most)
     found = {p.number: p.record for p in _with_first(group, places)}
     if not places or _best(found) is places[0].record:
@@ -67,7 +67,7 @@ def _kept(group: Group, most: int) -> dict[int, Record]:
 
 
 def _with_first(group: Group, places: Sequence[Place]) -> list[Place]:
-    """The places, and the records that those of races are the second of."""
+    """The places, after the first record of each candidate whose place is a record of a race."""
     first = [group.ranking.first_of(place) for place in places if is_race(place.record)]
     return [*first, *places]
 

@@ -1,4 +1,4 @@
-"""Record files that are written as a stream, from records of others."""
+"""Write record files as a stream, from records of other files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: so many records of those that were read.
+    """What was written: `records` records, of the `read` ones in `files` files.
 
-    `repeated` were in two files, or twice in one; `cold` were timed with empty caches, `rewritten`
-    with `layout_rewrite: insert-transform-stage`. `files` were read.
+    `repeated` counts those left out because they are in two files, or twice in one. `cold` counts
+    those timed with empty caches, `rewritten` those with `layout_rewrite: insert-transform-stage`.
     """
 
     records: int
@@ -37,7 +37,7 @@ class Written:
 
 
 def source_paths(sources: PathLike | Sequence[PathLike]) -> list[Path]:
-    """One file or several. Raises ConfigError for anything else."""
+    """The paths of one file or of several. Raises ConfigError for anything else."""
     if isinstance(sources, str | os.PathLike):
         return [arguments.file_path("sources", sources)]
     if not isinstance(sources, Sequence) or isinstance(sources, bytes) or not sources:
@@ -51,9 +51,9 @@ def source_paths(sources: PathLike | Sequence[PathLike]) -> list[Path]:
 class RecordWriter:
     """Writes records of other files as they are, with their environments and times.
 
-    Lines that records name come before them, once each. They are named by what they hold, so that
-    files in which one name means two things can become one. With `once` a record that is the same
-    in all it says is written once.
+    Lines of tasks and environments come before the records that name them, once each. Their names
+    are hashes of their contents, so that files in which a name means different things can be
+    merged. With `once`, records that are equal in everything are written once.
     """
 
     def __init__(self, file: IO[str], *, once: bool = False) -> None:
@@ -66,7 +66,7 @@ class RecordWriter:
         self.repeated = 0
 
     def add(self, record: Record, environments: Environments) -> None:
-        """Write a record whose file has told these environments so far."""
+        """Write a record; `environments` are those that its file has listed so far."""
         task = self._hash_of_task(record.task)
         environment = environments.get(record.environment)
         data = record.to_json(task)
@@ -105,9 +105,9 @@ class RecordWriter:
 
 @contextmanager
 def writing(output: Path, sources: Sequence[Path], *, force: bool = False) -> Iterator[IO[str]]:
-    """A text file that becomes `output` when the block succeeds.
+    """A context with a text file that becomes `output` when the block succeeds.
 
-    That must not exist, or with `force` is replaced, but never one of the `sources`. Raises
+    `output` must not exist, or is replaced with `force`; it is never one of the `sources`. Raises
     ConfigError otherwise, or when it cannot be written.
     """
     require_apart([("the output", output)], [("a file that is read", source) for source in sources])
@@ -121,16 +121,16 @@ def writing(output: Path, sources: Sequence[Path], *, force: bool = False) -> It
             partial.open("w", encoding="utf-8") as file,
         ):
             yield file
-    except FileExistsError as error:  # another command's, made meanwhile
+    except FileExistsError as error:  # another command made it meanwhile
         raise ConfigError(taken) from error
     except OSError as error:
         raise ConfigError(f"cannot write {output}: {error.strerror}") from error
 
 
 def require_records(sources: Sequence[Path], contents: Sequence[LogContents], read: int) -> None:
-    """Raise ConfigError when no record was read, or a line of a later schema was.
+    """Raise ConfigError when no record was read, or a line has a later schema.
 
-    What is written would lack it.
+    The file that is written would lack that line.
     """
     for each in contents:
         if each.newer:

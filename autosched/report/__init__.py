@@ -1,1 +1,1 @@
-"""Record files as one page of charts that opens without a network (docs/report.md)."""
+"""Show record files as one page of charts that opens without a network (docs/report.md)."""

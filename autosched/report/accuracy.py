@@ -1,4 +1,4 @@
-"""How well the cost model ranked what was then measured."""
+"""Charts of how well the cost model ranked candidates before they were measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ACCURACY, _PREDICTED = "Model accuracy", "Predicted against measured"
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A trial, the score it was given before, and the best time known then (infinity: none)."""
+    """A trial, the score predicted for it, and the best time known then (infinity if none)."""
 
     trial: Trial
     score: float
@@ -33,9 +33,10 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What was predicted, round by round, by the model of the run or by one trained for the page.
+    """The predictions of a run, round by round.
 
-    `why_none` says why there is nothing.
+    `recorded` says whether they are those of the run's own model, or else of one that was trained
+    for the page. `why_none` says why there are none.
     """
 
     rounds: Sequence[Sequence[Guess]]
@@ -44,7 +45,7 @@ class Guesses:
 
 
 def guesses(run: Run, learned: Learned) -> Guesses:
-    """The recorded predictions; where there are none, those of a model trained on earlier parts."""
+    """The recorded predictions; if there are none, those of models trained on earlier parts."""
     rounds = _recorded(run.trials)
     if rounds:
         return Guesses(rounds, recorded=True)
@@ -90,7 +91,7 @@ def _round_of(trial: Trial) -> tuple[str, str]:
 
 
 def accuracy(found: Guesses) -> Chart:
-    """Share of pairs in the right order, and of the fastest eight that were foreseen, by round."""
+    """The chart, by round, of the shares of pairs ordered and of the fastest eight foreseen."""
     if not found.rounds:
         return Chart("accuracy", _ACCURACY, found.why_none)
     points: list[_Point] = []
@@ -160,7 +161,7 @@ def _line(
 
 
 def predicted(found: Guesses) -> Chart:
-    """Predicted over measured throughput, both relative to the best known before the round."""
+    """The chart of predicted and measured throughput, relative to the best before the round."""
     fair = [g for batch in found.rounds for g in batch if g.known < inf and g.trial.valid]
     if not fair:
         why = found.why_none or (

@@ -1,4 +1,4 @@
-"""The charts of bars: what the model looks at, what failed, where the time went."""
+"""The bar charts: features that the model uses, failures, and time by phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autosched.words import count
 _MOST_KINDS = 10
 _MOST_GROUPS = 8
 _UNITS = ((3600.0, "hours", "h"), (60.0, "minutes", "min"), (1.0, "seconds", "s"))
-_WORTH = 5  # of a unit, before it is the chart's
+_WORTH = 5  # the total must be so many of a unit before the chart uses it
 _ROW = 34  # pixels of a bar with its label
 _PHASES = {
     "start": "start",
@@ -29,7 +29,7 @@ _PHASES = {
 
 
 def features_that_matter(run: Run, learned: Learned) -> Chart:
-    """Groups of features by the gain of a model's splits."""
+    """The chart of the groups of features by the gain of a model's splits."""
     title = "What the model looks at"
     if not learned.enough:
         why = (
@@ -65,7 +65,7 @@ def features_that_matter(run: Run, learned: Learned) -> Chart:
 
 
 def failures(run: Run) -> tuple[Chart, list[FailureGroup]]:
-    """Failures by stage and kind; and the groups, each with an example."""
+    """The chart of failures by stage and kind, and the groups of failures with an example each."""
     groups = FailureGroups()
     failed = 0
     for trial in run.trials:
@@ -100,7 +100,7 @@ def failures(run: Run) -> tuple[Chart, list[FailureGroup]]:
 
 
 def time_spent(run: Run) -> Chart:
-    """Seconds of each phase."""
+    """The chart of the time of each phase."""
     title = "Where the time went"
     spent = {name: run.spent.get(name, 0.0) for name in _PHASES}
     total = sum(spent.values())
@@ -141,7 +141,7 @@ def _bars(
     *,
     wide: bool = False,
 ) -> Chart:
-    """Bars from the top down, each with its number at its end."""
+    """A chart of horizontal bars from the top down, each with its number at its end."""
     trace: dict[str, Any] = {
         "type": "bar",
         "orientation": "h",

@@ -16,9 +16,9 @@ _MOST_CHARACTERS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The loop nest and the program; `language` is what that is written in.
+    """The loop nest of a candidate, and its program, which is written in `language`.
 
-    `problem` says why there is none.
+    `problem` says why there are none.
     """
 
     loops: str = ""
@@ -28,7 +28,7 @@ class Code:
 
 
 def code_of(run: Run) -> Code:
-    """The best candidate of a run; long texts are cut, with a line that says so."""
+    """The code of the best candidate of a run; long texts are cut, with a line that says so."""
     task, best = run.task, run.best
     if task is None:
         return Code(problem=f"The task cannot be rebuilt: {run.problem}.")

@@ -1,4 +1,4 @@
-"""A chart as data: what plotly.js draws, and what is said about it."""
+"""A chart as data: the traces that plotly.js draws, and the caption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autosched.words import seconds_text
 Item = TypeVar("Item")
 
 MOST_POINTS = 2000
-"""Marks of a chart: with more the page grows and none of them can be told from its neighbours."""
+"""The most marks of a chart: with more the page grows, and neighbouring marks look like one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Chart:
     wide: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What the page's script draws."""
+        """The data that the page's script draws."""
         return {"traces": list(self.traces), "layout": self.layout, "height": self.height}
 
 
 def shown(text: object) -> str:
-    """Text of a file as plotly shows it literally: it takes `<b>` and `<a href>` for markup."""
+    """Escape text of a file: plotly takes `<b>` and `<a href>` for markup."""
     return html.escape(str(text))
 
 
@@ -67,14 +67,14 @@ def log_axis(title: str, low: float, high: float) -> dict[str, Any]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between the two, at least two of them where there are."""
+    """The powers of ten from `low` to `high`; in short ranges also 2 and 5 times these."""
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     digits = (1,) if log10(high / low) > 2.5 else (1, 2, 5)
     return [d * 10.0**k for k in decades for d in digits if low <= d * 10.0**k <= high]
 
 
 def number(value: float) -> str:
-    """`0.05`, `3.1`, `328`, `12,300`: three digits, and no exponents where people count."""
+    """`0.05`, `3.1`, `328`, `12,300`: three digits, without exponents from 1e-4 to 1e7."""
     if value == 0 or not -inf < value < inf:
         return "0" if value == 0 else "unknown"
     if not 1e-4 <= abs(value) < 1e7:
@@ -86,10 +86,10 @@ def number(value: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """`811 µs`."""
+    """A time for people, as `811 µs`."""
     return seconds_text(seconds).replace(" us", " µs")
 
 
 def percent(share: float) -> str:
-    """`34%`, and `<1%` for little that is not nothing."""
+    """A share for people, as `34%`, and `<1%` for less than that but not nothing."""
     return "<1%" if 0 < share < 0.01 else f"{share:.0%}"

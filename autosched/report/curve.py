@@ -1,4 +1,4 @@
-"""The tuning curve: every trial, the best so far, failures; and the curves of several runs."""
+"""Charts of the tuning curve: all trials of a run and its best so far; and of several runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from autosched.words import count
 _FAILURES = 250
 _MANY = 500  # marks, beyond which they are small
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_MOST_CURVES = 8  # that differ in colour; more could not be told apart
+_MOST_CURVES = 8  # curves of different colours; more could not be told apart
 
 
 def unit(run: Run) -> tuple[float, str]:
-    """What rates of the run are divided by, and what that makes of them."""
+    """The number that rates of the run are divided by, and the unit of the result."""
     return (1e9, "GFLOP/s") if run.flops else (1.0, "calls per second")
 
 
 def curve(run: Run) -> Chart:
-    """Throughput over trials."""
+    """The chart of throughput over trials."""
     scale, name = unit(run)
     places = list(enumerate(run.trials, 1))
     valid = [(place, trial) for place, trial in places if trial.valid]
@@ -65,7 +65,7 @@ def curve(run: Run) -> Chart:
 
 
 def _range(rates: Sequence[float]) -> tuple[float, float]:
-    """From zero, or from just below the slowest where all are near the fastest."""
+    """The range of the axis: from zero, or from below the slowest if all are near the fastest."""
     low, high = min(rates), max(rates)
     room = max(high - low, 0.05 * high)
     return (0.0 if low < 0.5 * high else max(0.0, low - 0.15 * room)), high + 0.1 * room
@@ -127,7 +127,7 @@ def _winner(run: Run, valid: Sequence[tuple[int, Trial]]) -> dict[str, Any]:
 
 
 def _best_so_far(valid: Sequence[tuple[int, Trial]]) -> list[tuple[int, float]]:
-    """Where the best changed, and its cost."""
+    """The trials at which the best changed, from 1, and its cost in seconds."""
     line: list[tuple[int, float]] = []
     for place, trial in valid:
         if not line or trial.cost < line[-1][1]:
@@ -149,10 +149,10 @@ def _caption(run: Run, valid: int, failed: int, steps: int) -> str:
 
 
 def curves(runs: Sequence[Run]) -> Chart:
-    """The best so far of several runs, in one chart.
+    """The chart of the best so far of several runs.
 
-    Runs of one task are compared by throughput; runs of several, whose throughputs have nothing to
-    do with each other, by the share of the best that each reached in the end.
+    Runs of one task are compared by throughput. Runs of several tasks, whose throughputs cannot be
+    compared, are shown as shares of the best that each reached in the end.
     """
     timed = [run for run in runs if run.best is not None]
     if not timed:
@@ -201,9 +201,9 @@ def curves(runs: Sequence[Run]) -> Chart:
 
 
 def _labels(runs: Sequence[Run], *, alike: bool) -> list[str]:
-    """What tells each run from the others: its file, and its task where there are several.
+    """A label that tells each run from the others: its task, if there are several, and its file.
 
-    Where these are the same, also the machine and how it was timed.
+    Equal labels get the machine and the way of timing as well.
     """
     labels = [
         _file(run, 40) if alike else f"{_short(run.name, 24)} · {_file(run, 20)}" for run in runs
@@ -216,7 +216,7 @@ def _labels(runs: Sequence[Run], *, alike: bool) -> list[str]:
 
 
 def _file(run: Run, most: int) -> str:
-    """The file of a run; of a path, which tells files of one name apart, the end."""
+    """The file name of a run, or the end of its path where that tells files of one name apart."""
     if run.file == run.source.name or len(run.file) <= most:
         return _short(run.file, most)
     return "…" + run.file[1 - most :]
@@ -231,6 +231,6 @@ def _short(text: str, most: int) -> str:
 
 
 def rate_text(run: Run, seconds: float) -> str:
-    """`323 GFLOP/s`."""
+    """The rate of a time in seconds for people, as `323 GFLOP/s`."""
     scale, name = unit(run)
     return f"{number(run.rate(seconds) / scale)} {name}"

@@ -1,4 +1,4 @@
-"""What the page says in words and numbers: the figures at its top, the tables."""
+"""The words and numbers of the page: the figures at its top, remarks, and the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosched.report.runs import Run
 from autosched.words import count
 
 _NAMES = {"memory_bytes": "Memory", "cpu": "CPU", "cuda": "CUDA", "gpus": "GPUs"}
-_SLOWER = 1.15  # steady kernels come back within a few percent
+_SLOWER = 1.15  # worth a remark in a race: the times of steady kernels repeat within a few percent
 _MOST_BYTES = 2**60
 _LONG = 400  # characters of a value of an environment that a table shows
 
@@ -32,7 +32,7 @@ class Figure:
 
 
 def figures(run: Run, roof: Roof | None) -> list[Figure]:
-    """The four that people look for."""
+    """The figures of a run: best time, throughput, candidates and time spent."""
     trials, failed = len(run.trials), len(run.trials) - len(run.valid)
     counted = Figure(
         "Candidates", f"{trials:,}", "", f"{failed:,} failed" if failed else "none failed"

@@ -1,4 +1,4 @@
-"""A cost model trained again on the records of a run, which do not hold the one that chose."""
+"""Train a cost model again on the records of a run, which do not hold the run's own model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from autosched.search.cost_model import XGBoostModel
 from autosched.search.featurize import task_featurizer
 
 MOST = 256
-_FASTEST = 64  # of them; the others are spread evenly
-_LEAST = 8  # programs that a model says something after
-_PART = 16  # candidates at least
-_TRAININGS = 8  # for predictions of one part of a run by the parts before
+_FASTEST = 64  # so many of MOST; the others are spread evenly
+_LEAST = 8  # the fewest programs to train a model on
+_PART = 16  # the fewest candidates of a part of a run
+_TRAININGS = 8  # the most models that each predict one part of a run by the parts before
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The trials of a sample that have features, and those."""
+    """The trials of a sample that have features, and their feature rows."""
 
     trials: Sequence[Trial]
     rows: Sequence[FeatureRows]
@@ -35,7 +35,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A group of features, its part of what the model gained by its splits, its best columns."""
+    """A group of features, its share of the gain of all splits of a model, and its best columns."""
 
     group: str
     share: float
@@ -50,7 +50,7 @@ def learn_again(run: Run) -> Learned:
     fastest = nsmallest(_FASTEST, valid, key=lambda trial: trial.cost)
     some = {trial.index: trial for trial in (*fastest, *thinned(valid, MOST - _FASTEST))}
     chosen = valid if len(valid) <= MOST else [some[index] for index in sorted(some)]
-    told: list[str] = []  # of features that could not be worked out: those are left out here too
+    told: list[str] = []  # warnings of candidates without features, which are left out below
     featurize = task_featurizer(run.task, None, TUNING, warning=told.append)
     found = featurize([trial.record.steps for trial in chosen])
     pairs = [(t, r) for t, r in zip(chosen, found, strict=True) if r is not None and r.any()]
@@ -58,7 +58,7 @@ def learn_again(run: Run) -> Learned:
 
 
 def importance(learned: Learned) -> list[Share]:
-    """Which groups of features the model splits by with most gain, the first one first."""
+    """The groups of features by which a model trained on these trials gains, the most first."""
     model = _trained(learned.trials, learned.rows)
     gains = model.gains()
     total = sum(gains.values())

@@ -1,4 +1,4 @@
-"""The page: templates filled, plotly.js packed into it."""
+"""Render the page from its templates, with plotly.js packed into it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEYWORDS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page holds. `rows` and `overview` compare several runs; of one run there is none.
+    """The contents of the page. `rows` and `overview` compare several runs; empty for a single one.
 
     `left_out` counts the runs that have a row and no section.
     """
@@ -59,7 +59,7 @@ def html_of(page: Page) -> str:
         charts=in_script(data),
         library=packed_plotly(),
     )
-    return text.encode(errors="replace").decode()  # records may hold halves of characters
+    return text.encode(errors="replace").decode()  # records may hold lone surrogates
 
 
 def in_script(data: Any) -> str:
@@ -82,7 +82,7 @@ def packed_plotly() -> str:
 
 
 def require_extra() -> None:
-    """Raise ConfigError where what the extra `report` brings is missing or broken: what to do."""
+    """Raise ConfigError that says what to do if the extra `report` is missing or broken."""
     _needed("plotly.offline")
     _needed("jinja2")
 

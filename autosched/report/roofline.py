@@ -1,4 +1,4 @@
-"""The roofline: what the machine reaches, measured, and where the candidates are below it.
+"""The roofline: the measured peak and bandwidths of the machine, and the candidates below them.
 
 S. Williams, A. Waterman, D. Patterson: Roofline: an insightful visual performance model for
 multicore architectures. CACM 52(4), 2009.
@@ -27,9 +27,9 @@ _DASHES = ("solid", "dash", "dashdot", "dot")
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """Operations a second in registers, and bytes a second of each level, on some threads.
+    """The limits of a machine on some threads: operations a second, and bytes a second by level.
 
-    `peak` is None for a type that has no measured rate.
+    `peak` is the rate of operations in registers, None for a type without a measured one.
     """
 
     peak: float | None
@@ -39,7 +39,7 @@ class Roof:
 
 
 def measured_roof(run: Run) -> Roof | None:
-    """This machine's, measured now on the threads of the task; None for a run of another one."""
+    """Measure this machine's roof on the threads of the task; None for a GPU or another machine."""
     if run.task is None or run.task.target.is_gpu or not run.here:
         return None
     return _measured(min(run.task.target.threads, hardware_threads()), output_type(run.task))
@@ -57,9 +57,9 @@ def _bandwidths(threads: int) -> tuple[Bandwidth, ...]:
 
 
 def roofline(run: Run, roof: Roof | None, why_none: str) -> Chart:
-    """All candidates at the task's intensity, below the roof where there is one.
+    """The chart of all candidates at the task's intensity, below the roof if there is one.
 
-    `why_none` says why there is none.
+    `why_none` says why there is no roof.
     """
     if not run.flops or not run.bytes:
         why = run.problem or "its operations are not counted"

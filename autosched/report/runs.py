@@ -1,4 +1,4 @@
-"""Record files as runs: the records of one task, one machine and one way of timing."""
+"""Group record files into runs: the records of one task, one machine and one way of timing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from autosched.session.this_gpu import is_of_this_machine
 from autosched.task import Task
 from autosched.workloads.workload import shape_of
 
-_MOST = 1e9  # of a score and of seconds; numbers beyond any float are found in hostile files
+_MOST = 1e9  # limit of scores and seconds: hostile files hold numbers beyond any float
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A measured candidate: its record, the number of that in the file, its cost in seconds."""
+    """A measured candidate: its record, the record's index in the file, and its cost in seconds."""
 
     record: Record
     index: int
@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def valid(self) -> bool:
-        """Whether it has a time."""
+        """Whether the candidate has a time."""
         return self.cost < inf
 
     @property
@@ -50,11 +50,12 @@ class Trial:
 
 @dataclass
 class Run:
-    """What one file holds of one task, measured on one `device` and with one `flush` of caches.
+    """The records of one file and task, measured on one `device` with one `flush` of caches.
 
-    `trials` are in the order of the file, each candidate once; `best` is the last word of the races
-    that the file holds. `task` is None where it cannot be rebuilt, for the `problem`; `file` is
-    what the page calls the source.
+    `here` says whether the device is of this machine. `trials` are in the order of the file, each
+    candidate once. `best` is the best record after the races in the file. `task` is None where it
+    cannot be rebuilt, and `problem` says why. `spent` are seconds by phase. `file` is the name of
+    the source on the page.
     """
 
     source: Path
@@ -73,14 +74,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the task, for people."""
+        """The name of the task, for people."""
         if self.task is not None:
             return " ".join(self.task.name.split())
         return f"task {self.entry.get('key', 'without a key')}"
 
     @property
     def machine(self) -> str:
-        """What it was measured on, for people."""
+        """The name of the device, for people."""
         return "unknown machine" if self.device == UNKNOWN_CPU else self.device
 
     @cached_property
@@ -111,7 +112,7 @@ def read_runs(
 ) -> tuple[list[Run], int]:
     """The runs of all files, in the order of their first records, and how many lines were skipped.
 
-    `warning` is told of lines that were skipped and of times that are not believed.
+    `warning` is called for lines that were skipped and for times that are not believed.
     Raises ConfigError when a file cannot be read or holds no records, or none is believed.
     """
     runs: list[Run] = []
@@ -152,7 +153,7 @@ def _runs_of(path: Path, contents: LogContents, warning: Tell) -> list[Run]:
         flush = record.result.cache_flush if record.result.valid else 0
         run = found.get((key, *machine, flush))
         if run is None:
-            name = task_hash(record.task)  # machines whose caches differ have tasks of one key
+            name = task_hash(record.task)  # the task's key does not tell apart machines' caches
             task, problem = tasks.get(name) or tasks.setdefault(name, _task(record.task))
             run = Run(path, record.task, task, problem, *machine, flush)
             found[key, *machine, flush] = run
@@ -185,12 +186,15 @@ def _add(
 
 
 def _has_time(run: Run, record: Record) -> bool:
-    """Whether a trial has a time of the record's candidate: its line may be damaged, or deleted."""
+    """Whether a trial has a time of the record's candidate: it has none if its line is damaged."""
     return any(trial.valid and trial.record.steps == record.steps for trial in run.trials)
 
 
 def _with_failures(runs: list[Run]) -> list[Run]:
-    """Failures do not tell how caches would have been emptied: they go to what was timed so."""
+    """Move runs without a time into a run of their task and device that has times.
+
+    The records of failures do not tell whether caches would have been emptied.
+    """
     kept: list[Run] = []
     for run in runs:
         same = [r for r in runs if r.entry["key"] == run.entry["key"] and r.device == run.device]

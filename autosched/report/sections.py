@@ -1,4 +1,4 @@
-"""A run as a section of the page."""
+"""Make the section of the page about a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Measure = Callable[[Run], Roof | None]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A group of failures: what it is, how many, the record and message of the first."""
+    """A group of failures: its kind, its size, and the index and message of the first record."""
 
     kind: str
     records: int
@@ -68,7 +68,7 @@ class Row:
 
 
 def section(run: Run, measure: Measure | None) -> Section:
-    """Everything about a run; `measure` measures this machine's roof, None where nobody may."""
+    """Make the section of a run. `measure` measures this machine's roof; None measures nothing."""
     roof = measure(run) if measure is not None else None
     learned = learn_again(run)
     found = guesses(run, learned)
@@ -96,7 +96,7 @@ def section(run: Run, measure: Measure | None) -> Section:
 
 
 def arranged(charts: Sequence[Chart]) -> list[Chart]:
-    """Charts that are drawn before those that are not; two columns are filled to the end."""
+    """Order the charts: drawn ones first. One that would stand alone in two columns is widened."""
     drawn = [chart for chart in charts if chart.traces]
     narrow = [chart for chart in drawn if not chart.wide]
     if len(narrow) % 2:
@@ -140,7 +140,7 @@ def row(run: Run) -> Row:
 
 
 def summary(runs: Sequence[Run]) -> str:
-    """`2 tasks in 3 files, 192 candidates`."""
+    """The size of all runs for people, as `2 tasks in 3 files, 192 candidates`."""
     tasks = len({run.entry["key"] for run in runs})
     files = len({run.source for run in runs})
     trials = sum(len(run.trials) for run in runs)

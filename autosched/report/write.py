@@ -1,4 +1,4 @@
-"""`autosched.write_report`: record files in, a page out."""
+"""`autosched.write_report`: write a page of charts about record files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_report(
         autosched.write_report(["before.jsonl", "after.jsonl"])
 
     Several files, or several tasks of one, are compared. docs/report.md says what the page shows.
-    What is noteworthy in the files (skipped lines, times that are not believed) is a warning.
+    Skipped lines of the files, and times that are not believed, are reported by warnings.
 
     Args:
         records: a record file, autosched's or Ansor's, or several.
@@ -67,7 +67,7 @@ def write(
     keys: WorkloadKeys | None = None,
     overwrite: bool = False,
 ) -> Page:
-    """As `write_report`; returns what the page holds."""
+    """As `write_report`; returns the contents of the page."""
     require_extra()
     if not paths:
         raise ConfigError("records: expected at least one record file, found none")
@@ -90,7 +90,7 @@ def page_of(
     measure: bool = True,
     keys: WorkloadKeys | None = None,
 ) -> Page:
-    """What the page of the files holds."""
+    """The contents of the page about the files."""
     runs, skipped = read_runs(paths, warning, keys)
     sections = [section(run, measured_roof if measure else None) for run in runs[:_MOST_SECTIONS]]
     notes = [f"{count(skipped, 'line')} of the files could not be read."] if skipped else []

@@ -33,13 +33,13 @@ _LENGTHS = struct.Struct("<LQL")  # bytes of the header, bytes of header and cod
 class ParamSpec:
     """One parameter: an array (`shape` is a tuple) or a scalar (`shape` is None).
 
-    `shape`: each dimension is an int, the name of a size, or an expression of such names
-        (`tir/dimension.py`). All arrays and scalars that name a size must agree on it.
-    `alignment`: the required alignment of the address, in bytes.
-    `is_output`: the function writes the array.
-    `layout`: set when the array is expected in another storage order than its tensor has; `shape`
-        is then the new one.
-    `most`: how many elements the kernel's indices can address; 0 where the shape is constant.
+    - `shape`: each dimension is an int, the name of a size, or an expression of such names
+      (`tir/dimension.py`). All arrays and scalars that name a size must agree on it.
+    - `alignment`: the required alignment of the address, in bytes.
+    - `is_output`: the function writes the array.
+    - `layout`: set when the array is expected in another storage order than its tensor has; `shape`
+      is then the new one.
+    - `most`: how many elements the kernel's indices can address; 0 where the shape is constant.
     """
 
     name: str
@@ -63,12 +63,12 @@ class ParamSpec:
 class CpuArtifact:
     """Object code with its signature; any process on this machine may load `object_code`.
 
-    `symbol`: the name of the function.
-    `params`: its parameters.
-    `sizes`: the size variables that are passed after the parameters.
-    `messages`: the messages of the function's assertions.
-    `externs`: the external functions that it calls.
-    `threads`: the number of threads of its parallel loops.
+    - `symbol`: the name of the function.
+    - `params`: its parameters.
+    - `sizes`: the size variables that are passed after the parameters.
+    - `messages`: the messages of the function's assertions.
+    - `externs`: the external functions that it calls.
+    - `threads`: the number of threads of its parallel loops.
     """
 
     object_code: bytes

@@ -127,10 +127,10 @@ class CpuKernel:
     memory) before anything runs. Several threads may call it at once, because it releases the
     interpreter's lock while it runs.
 
-    `addresses`: the addresses of `symbols`, which are other symbols of its code.
-    `quick`: a function of a tuple of all arrays. It returns the kernel's status (`failure`), or
-        UNFIT before anything runs if the arrays do not fit or are not all plain NumPy arrays or
-        PyTorch tensors.
+    - `addresses`: the addresses of `symbols`, which are other symbols of its code.
+    - `quick`: a function of a tuple of all arrays. It returns the kernel's status (`failure`), or
+      UNFIT before anything runs if the arrays do not fit or are not all plain NumPy arrays or
+      PyTorch tensors.
     """
 
     def __init__(

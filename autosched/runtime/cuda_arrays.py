@@ -24,9 +24,9 @@ _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 class View(NamedTuple):
     """GPU memory seen as an array.
 
-    `strides`: in bytes; None when the array is contiguous.
-    `stream`: where work on the memory may still be queued; None where there is none.
-    `keep`: keeps the memory alive.
+    - `strides`: in bytes; None when the array is contiguous.
+    - `stream`: where work on the memory may still be queued; None where there is none.
+    - `keep`: keeps the memory alive.
     """
 
     address: int

@@ -59,10 +59,10 @@ class Launch:
 class CudaArtifact:
     """Kernels, the plan that runs them in order, and the parameters that callers pass.
 
-    `source`: CUDA C.
-    `statements`: the TIR statement from which a line of the source was made, by line number.
-    `cubins`: by architecture (sm_80).
-    `resources`: by architecture and kernel.
+    - `source`: CUDA C.
+    - `statements`: the TIR statement from which a line of the source was made, by line number.
+    - `cubins`: by architecture (sm_80).
+    - `resources`: by architecture and kernel.
     """
 
     kernels: tuple[Kernel, ...]

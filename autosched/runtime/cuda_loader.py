@@ -47,10 +47,10 @@ class Step(NamedTuple):
 class Program:
     """A kernel's code and launches.
 
-    `cubins`: code by architecture.
-    `workspaces`: sizes in bytes by name.
-    `steps`: the launches in order.
-    `ptx`: (architecture, text) that the driver compiles for a GPU for which there is no cubin.
+    - `cubins`: code by architecture.
+    - `workspaces`: sizes in bytes by name.
+    - `steps`: the launches in order.
+    - `ptx`: (architecture, text) that the driver compiles for a GPU for which there is no cubin.
     """
 
     name: str

@@ -65,9 +65,9 @@ class KernelFacts:
 class Difference:
     """The result of a comparison on the device.
 
-    `bad`: the number of wrong elements.
-    `first`: the index of the first one, -1 without any.
-    `error`: the largest error, relative to what was allowed: at most 1 where nothing is bad.
+    - `bad`: the number of wrong elements.
+    - `first`: the index of the first one, -1 without any.
+    - `error`: the largest error, relative to what was allowed: at most 1 where nothing is bad.
     """
 
     bad: int

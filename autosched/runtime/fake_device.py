@@ -47,14 +47,14 @@ _USES = KernelFacts(registers=32, local_bytes=0, shared_bytes=0, max_threads=102
 class Behaviour:
     """What a kernel does, and what goes wrong.
 
-    `seconds`: the simulated time of a launch.
-    `load`, `launch`, `run`: the driver's error codes when it is loaded, launched and waited for.
-    `run_at`: the number of the launch, from 1, that has the fault of `run`, `hang` or `slow`.
-    `hang`: waiting for that launch never ends.
-    `slow`: real seconds that waiting for that launch takes.
-    `wrong`: "value" (one element is wrong), "nothing" (no output is written), "later" (as "value",
-        but not in the first launch), "guard" (also writes behind the buffer), "input" (changes an
-        input).
+    - `seconds`: the simulated time of a launch.
+    - `load`, `launch`, `run`: the driver's error codes when it is loaded, launched and waited for.
+    - `run_at`: the number of the launch, from 1, that has the fault of `run`, `hang` or `slow`.
+    - `hang`: waiting for that launch never ends.
+    - `slow`: real seconds that waiting for that launch takes.
+    - `wrong`: "value" (one element is wrong), "nothing" (no output is written), "later" (as
+      "value", but not in the first launch), "guard" (also writes behind the buffer), "input"
+      (changes an input).
     """
 
     seconds: float = 1e-5
@@ -82,9 +82,9 @@ class _Event:
 class FakeDevice(Device):
     """A simulated GPU; see the module.
 
-    `behave`: returns the behaviour of a cubin.
-    `answers`: the bytes that a launch writes, by address.
-    `calls`: the names of the methods called, in order.
+    - `behave`: returns the behaviour of a cubin.
+    - `answers`: the bytes that a launch writes, by address.
+    - `calls`: the names of the methods called, in order.
     """
 
     def __init__(self, behave: Callable[[bytes], Behaviour], facts: DeviceFacts = FACTS) -> None:

@@ -58,7 +58,7 @@ class Parameter:
 class Signature:
     """The parameters of a function.
 
-    `alone`: no array that is written may share memory with another one.
+    - `alone`: no array that is written may share memory with another one.
     """
 
     params: tuple[Parameter, ...]
@@ -69,10 +69,10 @@ class Signature:
 class HostArtifact:
     """Object code of a module of host functions.
 
-    `functions`: the signatures of the exported functions.
-    `messages`: the messages of their assertions.
-    `externs`: the external C functions that they call.
-    `threads`: the number of threads of their parallel loops.
+    - `functions`: the signatures of the exported functions.
+    - `messages`: the messages of their assertions.
+    - `externs`: the external C functions that they call.
+    - `threads`: the number of threads of their parallel loops.
     """
 
     object_code: bytes

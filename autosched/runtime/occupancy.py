@@ -21,9 +21,9 @@ _SHARED_UNIT = 128
 class Occupancy:
     """How many blocks a multiprocessor holds.
 
-    `blocks`: the number of blocks.
-    `share`: the share of the multiprocessor's threads that they are.
-    `limit`: what prevents more of them: blocks, threads, registers or shared.
+    - `blocks`: the number of blocks.
+    - `share`: the share of the multiprocessor's threads that they are.
+    - `limit`: what prevents more of them: blocks, threads, registers or shared.
     """
 
     blocks: int

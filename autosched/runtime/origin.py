@@ -12,12 +12,12 @@ from autosched.words import seconds_text
 class Origin:
     """Where a kernel comes from: the record file, and what the record says.
 
-    `task`: what it computes.
-    `seconds`: its time per call.
-    `cpu`: the CPU or GPU on which it was measured; `here` says whether that is this machine's.
-    `version`: the version of autosched that measured it; empty where the record does not say.
-    `time`: when it was measured; empty where the record does not say.
-    `checked`: whether its outputs were compared with NumPy's.
+    - `task`: what it computes.
+    - `seconds`: its time per call.
+    - `cpu`: the CPU or GPU on which it was measured; `here` says whether that is this machine's.
+    - `version`: the version of autosched that measured it; empty where the record does not say.
+    - `time`: when it was measured; empty where the record does not say.
+    - `checked`: whether its outputs were compared with NumPy's.
     """
 
     file: Path

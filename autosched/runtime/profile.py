@@ -31,10 +31,10 @@ _CLOCK = ctypes.CFUNCTYPE(ctypes.c_uint64)
 class Part:
     """A bracketed part of a kernel.
 
-    `number`: its id.
-    `text`: the head of its loop as printed.
-    `depth`: the number of parts around it.
-    `stores`: the names of the buffers that it writes.
+    - `number`: its id.
+    - `text`: the head of its loop as printed.
+    - `depth`: the number of parts around it.
+    - `stores`: the names of the buffers that it writes.
     """
 
     number: int
@@ -55,7 +55,7 @@ class TimedPart(Part):
 class Profile:
     """Means over `calls` calls of the kernel.
 
-    `seconds`: the time of one call, reading the clock included.
+    - `seconds`: the time of one call, reading the clock included.
     """
 
     parts: tuple[TimedPart, ...]

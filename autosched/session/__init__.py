@@ -1,1 +1,1 @@
-"""A whole tuning run, behind the command line and `autosched.tune`; the best of its records."""
+"""Whole tuning runs, for the command line and `autosched.tune`, and the use of their records."""

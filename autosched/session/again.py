@@ -1,4 +1,4 @@
-"""The winner timed again at the end of a run: whether its time can be relied on."""
+"""Time the winner again at the end of a run, to see whether its time is reliable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from autosched.measure.result import MeasureResult
 from autosched.measure.steady import DISTURBED, scatter, two_speeds
 from autosched.task import Task
 
-_SAME = 1.15  # steady kernels come back within a few percent; the search itself prefers lucky ones
+_SAME = 1.15  # steady kernels repeat within a few percent; the search itself prefers lucky times
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The result that made a candidate the best, and what the same took at the end of the run."""
+    """The result that made a candidate the best, and its result at the end of the run."""
 
     found: MeasureResult
     again: MeasureResult
@@ -29,7 +29,7 @@ class Again:
 
     @property
     def ratio(self) -> float:
-        """That over the recorded time: above 1 the record is too good."""
+        """The time at the end over the recorded time: above 1 the record is too good."""
         return self.again.cost / self.found.cost
 
     @property
@@ -55,7 +55,7 @@ class Again:
         return f"unreliable: {why}; others use the cores, or their clock changes"
 
     def to_json(self) -> dict[str, Any]:
-        """What --json prints."""
+        """The JSON object that --json prints."""
         return {"seconds": self.seconds, "ratio": self.ratio, "remark": self.remark or None}
 
 

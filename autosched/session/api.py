@@ -35,7 +35,7 @@ class _Tune(Protocol[Settings]):
     def __call__(
         self, task: Task | Sequence[Task], *args: Settings.args, **settings: Settings.kwargs
     ) -> Tuned:
-        """Tune them."""
+        """Tune the tasks."""
 
 
 def _with_settings(
@@ -70,10 +70,10 @@ def tune(task: Task | Sequence[Task], **settings: Any) -> Tuned:
     """Measure candidates of a task, or of several that share the trials, and return the best.
 
     Ctrl-C ends the run and loses nothing: the result holds what was measured until then and says
-    `interrupted`. What is noteworthy beside that (skipped lines of a file, a model that could not
-    be saved) is a Python warning. At the end the fastest of each task are raced, and the winner
-    is the best: `race` of the result's entries says against what. Without rivals it is timed once
-    more. `again` says what it took then, and whether the recorded time is reliable.
+    `interrupted`. Other events (skipped lines of a file, a model that could not be saved) are
+    Python warnings. At the end the fastest candidates of each task are raced, and the winner is the
+    best: `race` of the result's entries says against which others. Without rivals the best is timed
+    once more. `again` has that time, and says whether the recorded one is reliable.
 
         >>> import autosched
         >>> task = autosched.Task.from_workload("matmul", M=16, N=16, K=16)
@@ -94,7 +94,7 @@ def tune(task: Task | Sequence[Task], **settings: Any) -> Tuned:
 
 def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
     """`tune` with settings that were checked already."""
-    options = settings.options()  # of all: a file of the user's is run once
+    options = settings.options()  # shared by all jobs, so that a file of the user's is run once
     jobs = [
         Job(task, options, weight)
         for task, weight in zip(tasks, _weights(settings.weights, len(tasks)), strict=True)
@@ -125,7 +125,7 @@ def run(tasks: Sequence[Task], settings: TuneSettings) -> Tuned:
 
 
 def shows_progress(settings: TuneSettings) -> Callable[[str], None] | None:
-    """What shows a line to a user who is shown progress; None where nothing is shown."""
+    """A function that shows a line to the user; None if the user is not shown progress."""
     console = literal_console(stderr=True)
     wanted = settings.progress
     if wanted is None:
@@ -135,7 +135,7 @@ def shows_progress(settings: TuneSettings) -> Callable[[str], None] | None:
 
 @contextmanager
 def _progress(session: Session, settings: TuneSettings) -> Iterator[Observer | None]:
-    """The observer of the run: the user's, the one that shows how far it is, or both."""
+    """The observer of the run: the user's, the one that shows progress, or both."""
     console, notebook = literal_console(stderr=True), notebook_display()
     if shows_progress(settings) is None:
         yield settings.observer
@@ -164,7 +164,7 @@ def _progress(session: Session, settings: TuneSettings) -> Iterator[Observer | N
 def _save_model(session: Session) -> None:
     try:
         session.save_model()
-    except ConfigError as error:  # the results are worth more
+    except ConfigError as error:  # the results must not be lost because of it
         warn(str(error))
 
 

@@ -1,4 +1,4 @@
-"""Leaving out records whose times are impossible: forged, or damaged."""
+"""Leave out records whose times are impossible, because they are forged or damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 
 class Doubts:
-    """Which of a file's records have times that no kernel can be as fast as."""
+    """Finds the records of a file with impossible times: shorter than any kernel can take."""
 
     def __init__(self) -> None:
         self._least: dict[str, float] = {}
@@ -27,7 +27,7 @@ class Doubts:
         self._doubted: Counter[str] = Counter()
 
     def about(self, record: Record) -> bool:
-        """Whether the record is not believed, which is noted. Failures are."""
+        """Whether the record is not believed, which is counted. Failures are always believed."""
         key = record.task["key"]
         if key not in self._least:
             self._least[key] = least_of(record.task)
@@ -39,7 +39,7 @@ class Doubts:
         return True
 
     def tell(self, path: Path, warning: Tell) -> None:
-        """Tell `warning` of what was not believed of the file."""
+        """Call `warning` for each task of the file with records that were not believed."""
         for key, number in self._doubted.items():
             warning(
                 f"{path}: {count(number, 'record')} of task {key} not believed and left out: "
@@ -49,9 +49,9 @@ class Doubts:
 
 
 def believed(path: Path, records: Iterable[Record], warning: Tell) -> list[Record]:
-    """The records without those that no kernel can be as fast as; `warning` is told of them.
+    """The records without those of impossible times, for which `warning` is called.
 
-    Failures stay. What is taken instead is the next best.
+    Failures stay. Where the best record is left out, the next best one takes its place.
     """
     doubts = Doubts()
     kept = [record for record in records if not doubts.about(record)]

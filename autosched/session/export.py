@@ -1,4 +1,4 @@
-"""Recorded kernels as files for users without autosched."""
+"""Export recorded kernels as files for users without autosched."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HIDING = {
     *LIBRARIES,
     *CMAKE_TARGETS,
 }
-"""Names of files that would be found in the place of others, and that CMake keeps for itself."""
+"""Names that files must not have: others would be hidden by them, or CMake reserves them."""
 _PLAIN_CPUS = ("", "generic", "x86-64")
 
 
@@ -58,7 +58,7 @@ class Exported:
 class ExportOptions:
     """How kernels are exported.
 
-    `name` is the library's and module's; default: the operator's, or `kernels` for several.
+    `name` is that of the library and module; default: the operator's, or `kernels` for several.
     `dispatch` adds for each operator a function that chooses by shape. `also` are shapes, as sizes
     by name, that such a function serves with the nearest tuned schedule that is legal. `archs` are
     the CUDA architectures to compile for; default: the recorded one. `check` runs CUDA kernels in
@@ -100,7 +100,7 @@ def export(
     name = _name(candidates, options, taken)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Inside of a folder that is there: its parent may be closed, or of another file system.
+        # Inside the folder if it exists: its parent may be read-only, or on another file system.
         beside = folder if folder.is_dir() else folder.parent
         place = Path(tempfile.mkdtemp(prefix=".autosched-", dir=beside))
     except OSError as error:
@@ -123,7 +123,7 @@ def export(
 
 
 def _require_no_file(folder: Path) -> None:
-    """ConfigError where a folder, or one that it is in, is a file, or there is none to begin at."""
+    """Raise ConfigError if the folder, or one around it, is a file, or the path leads nowhere."""
     real_path(folder)
     try:
         found = next((p for p in (folder, *folder.parents) if p.exists()), folder)
@@ -157,7 +157,7 @@ def _candidates(records: Sequence[Record], notes: list[str]) -> list[Candidate]:
 
 
 def _failed(task: Task, failure: Failure) -> str:
-    """What a user should know of a record that failed. MeasureError where its kernel was wrong."""
+    """A note about a record that failed. Raises MeasureError if its kernel was wrong."""
     message = last_line(failure.message)
     if failure.kind == "wrong_answer":
         raise MeasureError(
@@ -173,9 +173,9 @@ def _failed(task: Task, failure: Failure) -> str:
 
 
 def _buildable(task: Task, notes: list[str]) -> Task:
-    """The task, without what this machine's LLVM does not know of its CPU.
+    """The task, without the CPU or its features if this machine's LLVM does not know them.
 
-    Raises ConfigError where no code can be made, or not be linked here.
+    Raises ConfigError where no code can be generated or linked here.
     """
     target = task.target
     if target.is_gpu:
@@ -213,7 +213,7 @@ def _buildable(task: Task, notes: list[str]) -> Task:
 
 
 def _refereed(candidate: Candidate, notes: list[str]) -> Candidate:
-    """The candidate, after its kernels ran in the interpreter. MeasureError when they are wrong."""
+    """The candidate, checked by the interpreter. Raises MeasureError when it is wrong."""
     report = check_candidate(candidate.task, candidate.steps)
     if report.verdict is Verdict.UNCHECKED:
         notes.append(f"{candidate.task.name} was not compared with NumPy: {report.message}")
@@ -228,7 +228,7 @@ def _refereed(candidate: Candidate, notes: list[str]) -> Candidate:
 
 
 def _name(candidates: Sequence[Candidate], options: ExportOptions, taken: Collection[str]) -> str:
-    """That of the library and module. ConfigError where nothing can be called so."""
+    """The name of the library and module. Raises ConfigError for one that cannot be used."""
     name = options.name
     if not name:
         operators = {c.operator(taken) for c in candidates}
@@ -258,7 +258,7 @@ def _refuse_options(options: ExportOptions, candidates: Sequence[Candidate]) -> 
 def _others(
     candidates: Sequence[Candidate], also: Sequence[Mapping[str, int]], notes: list[str]
 ) -> list[Candidate]:
-    """A candidate for each shape that was not tuned."""
+    """A candidate for each shape in `also` that is not among the records."""
     operators = {c.computation for c in candidates}
     if len(operators) > 1:
         names = ", ".join(sorted(operators))
@@ -303,7 +303,10 @@ def _compared(candidate: Candidate) -> None:
 def _choices(
     candidates: Sequence[Candidate], options: ExportOptions, taken: Collection[str]
 ) -> dict[str, list[str]]:
-    """The kernels of each operator. Operators of one name that compute different things differ."""
+    """The kernels of each function that chooses by shape, by its name.
+
+    Operators of the same name that compute different things get different names.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     if options.dispatch:
         for c in candidates:
@@ -315,7 +318,10 @@ def _choices(
 
 
 def _move(place: Path, folder: Path, name: str, *, force: bool) -> list[Path]:
-    """Put the files in their folder. ConfigError where these would replace others; OSError."""
+    """Move the files to their folder.
+
+    Raises ConfigError where they would replace files that no export wrote, and OSError.
+    """
     files = sorted(path.name for path in place.iterdir())
     about = place / f"{name}.json"
     fields = json.loads(about.read_text(encoding="utf-8"))

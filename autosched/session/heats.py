@@ -1,4 +1,4 @@
-"""Finalists timed in turns: who is left, and when more turns are not worth their time."""
+"""Time finalists in turns, until the losers are known or more turns are not worth their time."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ from autosched.task import Task
 
 CONFIDENCE = 0.95
 MOST = 12  # finalists
-SECONDS = 1.0  # of a race, its heat not counted
+SECONDS = 1.0  # of a race, without its heats
 VISITS = 6  # of each finalist in a turn
 
-_RACING = 4  # that a heat leaves
-_HEAT = 3, 3e-3  # visits, and seconds of each
+_RACING = 4  # finalists that the heats leave
+_HEAT = 3, 3e-3  # visits of each finalist, and seconds of a visit
 _VISIT_SECONDS = 3e-3
-_TURNS = 10  # among which the error of the tests is shared
-_REGRET = 1.5e-3  # that is expected of the leader when a race ends
-_BEHIND = 0.02  # of one that is no tie
-_FEWEST = 12  # visits before a spread says something
-_OF_NORMAL = 1.4826 * 1.2533  # median deviation to deviation; and that of a median of n, sqrt(n)
+_TURNS = 10  # the most turns; the tests of all of them share the error probability
+_REGRET = 1.5e-3  # the race ends when less regret is expected for the leader
+_BEHIND = 0.02  # a finalist that lags more is no tie
+_FEWEST = 12  # visits before the spread of ratios says something
+# For normal errors: the standard deviation over the median absolute deviation, and the standard
+# deviation of a median of n values, times sqrt(n), over that of one value.
+_OF_NORMAL = 1.4826 * 1.2533
 
 
 class Heats:
-    """The repeats so far of each finalist, and who is left.
+    """A race: the repeats so far of each finalist, and who is `left`.
 
-    `seconds` are those of the race proper; more than four finalists have heats before it, of which
-    the better half goes on. Two are compared by the fastest repeat of each visit.
+    More than four finalists have heats first: after each the better half goes on, the others are
+    `out`. `seconds` are the repeats of the race proper; of those in `out` they are of the heats.
+    Two finalists are compared by the fastest repeat of each visit.
     """
 
     def __init__(self, task: Task, measurer: Measurer, artifacts: Mapping[int, bytes]) -> None:
@@ -44,15 +47,15 @@ class Heats:
         self._visits: dict[int, list[float]] = {k: [] for k in artifacts}
         self.seconds: dict[int, list[float]] = {k: [] for k in artifacts}
         self.left = list(artifacts)
-        self.out: list[int] = []  # of the heat
+        self.out: list[int] = []  # lost in a heat
 
     @property
     def raced(self) -> list[int]:
-        """Those that have a time: a finalist that failed is out of it."""
+        """The finalists that have a time: one that failed has none."""
         return [k for k in self.seconds if k in self._last]
 
     def run(self) -> None:
-        """The heats, then turns until one is left, or the leader is known well enough."""
+        """Run the heats, then turns until one is left or the leader is known well enough."""
         while len(self.left) > _RACING:
             self._turn(*_HEAT)
             ordered = sorted(self.left, key=self._cost)
@@ -76,14 +79,14 @@ class Heats:
         return min(self.left, key=self._cost)
 
     def visits(self, one: int) -> int:
-        """How many visits of the race it had."""
+        """The number of visits that the finalist `one` had in the race."""
         return len(self._visits[one])
 
     def _cost(self, one: int) -> float:
         return lower_quartile(self.seconds[one])
 
     def _turn(self, visits: int, seconds: float) -> None:
-        """Some more visits of those that are left; the ones that have lost then leave."""
+        """Time some more visits of those that are left; those that have lost then leave."""
         batch = [self._artifacts[k] for k in self.left]
         results = self._measurer.together(self._task, batch, visits, seconds)
         for k, result in zip(list(self.left), results, strict=True):
@@ -99,7 +102,7 @@ class Heats:
             self.left = [k for k in self.left if k == leader or not self._loses(k, leader)]
 
     def _ratios(self, one: int, leader: int) -> list[float]:
-        """The logarithms of its times over those of the leader, visit by visit."""
+        """The logarithms of the times of `one` over those of the leader, visit by visit."""
         pairs = zip(self._visits[one], self._visits[leader], strict=False)
         return [log(mine / best) for mine, best in pairs]
 
@@ -108,9 +111,9 @@ class Heats:
         return median(ratios) > 0 and signed_rank(ratios) <= self._level
 
     def _settled(self) -> bool:
-        """Whether little is to be won by knowing better who of those left is the fastest.
+        """Whether little is gained by knowing better which of those left is the fastest.
 
-        One that lags behind is left to the test, which soon decides.
+        While one lags behind, the race goes on: the test decides about it soon.
         """
         leader = self._leader
         ratios = [self._ratios(k, leader) for k in self.left if k != leader]
@@ -119,9 +122,9 @@ class Heats:
         )
 
     def result(self, k: int, found: MeasureResult) -> MeasureResult:
-        """What a finalist took in the race, or in the heat if it came no further.
+        """The result of finalist `k` in the race, or in the heat if it came no further.
 
-        `found` is what was recorded of the same code, which may have been checked.
+        `found` is the recorded result of the same code, which may have been checked.
         """
         raced = replace(self._last[k], seconds=tuple(self.seconds[k]))
         if found.checked and not raced.checked:
@@ -130,19 +133,20 @@ class Heats:
 
 
 def of_visits(seconds: Sequence[float], visits: int) -> list[float]:
-    """The fastest repeat of each of so many visits, which had about as many repeats each."""
+    """The fastest repeat of each of `visits` visits, which had about as many repeats each."""
     each = max(1, len(seconds) // visits)
     return [min(seconds[k : k + each]) for k in range(0, len(seconds), each)]
 
 
 def expected_regret(ratios: Sequence[float]) -> float:
-    """What taking the leader is expected to cost, as a share of its time, against one other.
+    """The expected cost of taking the leader instead of one other, as a share of its time.
 
         expected_regret([0.01, 0.012, 0.008] * 8)     # 0.0: one percent slower in all visits
         expected_regret([0.01, -0.01] * 12)           # about 0.002: as fast, within half a percent
 
-    `ratios` are logarithms of the other's times over the leader's, visit by visit. Their median is
-    taken to be off by a normal error; a spread of the middle half, for visits are disturbed.
+    `ratios` are logarithms of the other's times over the leader's, visit by visit. The error of
+    their median is taken to be normal, with the spread of the middle half, because some visits are
+    disturbed.
     """
     middle = median(ratios)
     spread = median(abs(ratio - middle) for ratio in ratios)

@@ -50,7 +50,7 @@ def kernel(
 
     The cache is a folder of record files, `$AUTOSCHED_CACHE` or one among the user's caches;
     `autosched cache` lists it. Several threads and processes that ask for the same kernel at once
-    tune it once, and one at a time measures. What is damaged is told by a warning and left out.
+    tune it once, and one at a time measures. Damaged records are left out with a warning.
     `kernel.origin` says which record was taken: its file, time, CPU and version of autosched, and
     `repr(kernel)` shows it. Records of another CPU are taken only where tuning is not allowed, with
     a warning. A kernel that was built once is kept in this process until the cache has a better.
@@ -63,7 +63,7 @@ def kernel(
             records that there are.
         time_budget_s: stop tuning after the round in which this is reached.
         trials: candidates to measure, where it is tuned; default: 64.
-        settings: how it is tuned otherwise.
+        settings: the other settings of tuning.
         cache: another folder.
         target: cpu, cuda or a Target.
         layout_rewrite: as of `Task.from_workload`.
@@ -92,7 +92,7 @@ def kernel(
 
 
 def _suffices(found: Found | None, settings: TuneSettings) -> bool:
-    """Whether tuning would tell nothing new: on a cluster this machine is never measured on."""
+    """Whether no tuning is needed: the record is of this machine, or a cluster would measure."""
     return found is not None and (found.origin.here or bool(settings.hosts))
 
 
@@ -132,7 +132,7 @@ def _settings(
 
 
 def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: bool) -> Found | None:
-    """Tune the task, unless somebody else just did; its best record."""
+    """Tune the task, unless somebody else just did; returns its best record."""
     shown = shows_progress(settings)
 
     def waiting() -> None:
@@ -153,7 +153,7 @@ def _tuned(cache: KernelCache, task: Task, settings: TuneSettings, *, again: boo
 
 
 def _for_here(task: Task) -> Task:
-    """The task, of the same key, with this machine's code in the place of another CPU's."""
+    """The task with the code generation settings of this CPU, if it has another's; same key."""
     if task.target.is_gpu or is_this_cpu(task.target):
         return task
     target = replace(cpu_target(task.target.threads), hardware=task.target.hardware)
@@ -177,14 +177,14 @@ def _tell_doubts(task: Task, found: Found, settings: TuneSettings) -> None:
 
 
 class _Recent(Generic[Value]):
-    """What was asked for last, by what it was made from."""
+    """A cache of the values that were used last, by key."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[tuple[Any, ...], Value] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Any, ...]) -> Value | None:
-        """The value, which counts as used now."""
+        """The value of a key, which counts as used now; None if there is none."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -217,7 +217,7 @@ def _found(cache: KernelCache, task: Task, warning: Tell) -> Found | None:
 
 
 def _built(task: Task, found: Found) -> Kernel:
-    """The kernel of a record; the one that was built before where there is one."""
+    """The kernel of a record: built, or the one that was built before."""
     record, origin = found.record, found.origin
     key = (task.key, task.target, record.steps, origin)
     kernel = _kernels.get(key)
@@ -227,4 +227,4 @@ def _built(task: Task, found: Found) -> Kernel:
 
 
 def _ignore(text: str) -> None:
-    """Told already."""
+    """The `warning` of a second reading: everything was told by the first."""

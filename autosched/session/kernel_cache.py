@@ -1,13 +1,13 @@
-"""Tuned kernels of a user, kept from one program to the next: a folder with a record file for each.
+"""The cache of a user's tuned kernels: a folder with a record file for each task.
 
     matmul-2f0c61d0a4f4e1bb.jsonl        complete records of a task, by its key
-    matmul-2f0c61d0a4f4e1bb.part.jsonl   those of a run that is under way, or was killed
+    matmul-2f0c61d0a4f4e1bb.part.jsonl   records of a run that is under way, or was killed
     matmul-2f0c61d0a4f4e1bb.lock         held while the task is tuned
     measuring-HOST.lock                  held by whoever measures on that machine
 
-Record files and not a data base: every command reads them, a damaged line costs that line, and a
-file that took the place of another at once (rename) needs no lock to be read. Locks are flock's,
-which go with the process that holds them.
+Record files are used instead of a data base because every command reads them, a damaged line costs
+only that line, and a file that is replaced atomically (rename) is read without a lock. Locks are
+flock's, which end with the process that holds them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SUFFIX = ".jsonl"
 _PART = ".part.jsonl"
 _LOCK = ".lock"
 _NAME = re.compile(r".*-.*(?<!\.part)\.jsonl", re.DOTALL)
-"""What record files of complete runs are called."""
+"""The names of record files of complete runs."""
 _RUN = re.compile(r"\.part\.jsonl$")
 
 
@@ -67,7 +67,7 @@ def cache_folder() -> Path:
 
 
 def folder_of(name: str, value: Any) -> Path:
-    """`value`, called `name` in messages, as a whole path. Raises ConfigError for what is none."""
+    """`value`, called `name` in messages, as an absolute path. Raises ConfigError if it is none."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise ConfigError(f"{name}: expected the path of a folder, {arguments.found(value)}")
@@ -83,7 +83,7 @@ def folder_of(name: str, value: Any) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best record of a task in the cache, and what is said of it."""
+    """The best record of a task in the cache, and its origin as kernels show it."""
 
     record: Record
     origin: Origin
@@ -91,7 +91,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KernelCache:
-    """The folder, which is made when it is first written to."""
+    """The cache in `folder`, which is made when it is first written to."""
 
     folder: Path
 
@@ -103,8 +103,8 @@ class KernelCache:
     def files(self, *, begun: bool = False) -> list[Path]:
         """The record files of all tasks; none where there is no folder yet.
 
-        With `begun` also those of which there is a run only that was killed or is under way.
-        Raises ConfigError when what is there is no folder, or cannot be read.
+        With `begun` also those of tasks whose only run was killed or is under way. Raises
+        ConfigError when the folder is a file or cannot be read.
         """
         try:
             paths = sorted(self.folder.iterdir())
@@ -123,7 +123,7 @@ class KernelCache:
         )
 
     def state(self, task: Task) -> tuple[Any, ...] | None:
-        """What tells the file of a task from an earlier one of its name; None where there is none.
+        """A key of the present version of a task's file; None where there is no file.
 
         Raises ConfigError when the folder cannot be read.
         """
@@ -141,8 +141,8 @@ class KernelCache:
     ) -> Found | None:
         """The best record of a task, one of this machine first; None where there is no valid one.
 
-        What is damaged is told and left out, and so is what `build` cannot build, where it is
-        given: of another version, or edited.
+        Damaged records are left out with a warning, and so are those that `build`, if it is given,
+        cannot build, because they are of another version or edited.
         """
         path = self.file(task)
         if self.state(task) is None:
@@ -176,7 +176,7 @@ class KernelCache:
 
     @contextmanager
     def tuning(self, task: Task, waiting: Callable[[], None]) -> Iterator[None]:
-        """Nobody else tunes the task inside; `waiting` is called where somebody does now.
+        """A context in which nobody else tunes the task; `waiting` is called if somebody does now.
 
         Raises ConfigError when the folder cannot be written.
         """
@@ -185,15 +185,15 @@ class KernelCache:
 
     @contextmanager
     def measuring(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Nobody else who uses this cache measures on this machine inside."""
+        """A context in which no other user of this cache measures on this machine."""
         host = re.sub(r"\W+", "_", platform.node()) or "host"
         with _locked(self.folder / f"measuring-{host}{_LOCK}", waiting):
             yield
 
     def begin(self, task: Task, warning: Tell) -> Path:
-        """The file that a run of the task writes to, inside `tuning`.
+        """Make the file that a run of the task writes to; to be called inside `tuning`.
 
-        It goes on from the records of the task, without damaged lines, and from those of a run that
+        It begins with the records of the task, without damaged lines, and with those of a run that
         was killed. Records of a later version stay. A file that holds no records is put aside.
         """
         path, part = self.file(task), self._beside(task, _PART)
@@ -210,13 +210,13 @@ class KernelCache:
         return part
 
     def publish(self, task: Task) -> None:
-        """Put the file of a run that is complete in the place of the one before."""
+        """Replace the file of a task by that of its run, which is complete."""
         self._beside(task, _PART).replace(self.file(task))
 
     def add(self, contents: LogContents, task: Task, waiting: Callable[[], None]) -> int:
-        """Take the records of a task from another file; how many of them are new.
+        """Add the records of a task from another file; returns how many of them are new.
 
-        `waiting` is called where the task is tuned just now.
+        `waiting` is called if the task is tuned just now.
         """
         path = self.file(task)
         with self.tuning(task, waiting):
@@ -230,7 +230,7 @@ class KernelCache:
         return len(news.records)
 
     def remove(self, path: Path) -> bool:
-        """Remove a record file of the cache and what lies beside it; not while it is tuned."""
+        """Remove a record file and the files beside it; false, and none, while it is tuned."""
         stem = path.name.removesuffix(_SUFFIX)
         lock = path.with_name(stem + _LOCK)
         try:
@@ -249,7 +249,7 @@ class KernelCache:
 
 
 def _news(known: LogContents, contents: LogContents, task: Task) -> LogContents:
-    """The records of a task that are not among those known."""
+    """The records of a task in `contents` that are not in `known`."""
     there = set(map(_identity, known.records))
     mine = [record for record in contents.records if record.task["key"] == task.key]
     return LogContents([r for r in mine if _identity(r) not in there], contents.environments)
@@ -267,7 +267,7 @@ def _append(path: Path, contents: LogContents) -> None:
 
 
 def _later(path: Path, contents: LogContents) -> list[str]:
-    """The lines of records of a later version, and those that they may name."""
+    """The lines of records of a later version, and the head lines that they may name."""
     if not contents.newer:
         return []
     lines = (line for _, line in log_lines(path, []))
@@ -275,7 +275,7 @@ def _later(path: Path, contents: LogContents) -> list[str]:
 
 
 def _keep(path: Path, lines: Sequence[str], there: Sequence[str] = ()) -> None:
-    """Add the lines to a file, but for those that are there."""
+    """Append the lines to a file, without those in `there`."""
     news = [line for line in lines if line not in set(there)]
     if news:
         with path.open("a", encoding="utf-8") as file:
@@ -283,13 +283,13 @@ def _keep(path: Path, lines: Sequence[str], there: Sequence[str] = ()) -> None:
 
 
 def _busy() -> None:
-    """Do not wait."""
+    """The `waiting` of a caller that does not wait."""
     raise BlockingIOError
 
 
 @contextmanager
 def _locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of a file, against this process's other threads, too."""
+    """A context that holds the lock of a file, also against other threads of this process."""
     file = _acquire(path, waiting)
     try:
         yield

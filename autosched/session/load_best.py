@@ -1,4 +1,4 @@
-"""The best recorded kernel, built without measuring anything."""
+"""Build the best recorded kernel without measuring anything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PathLike = str | os.PathLike[str]
 class _Read:
     """The valid records of files that are believed, as if one file held them in this order.
 
-    `paths` has the file of each record by its identity, `name` is what messages call all of them.
+    `paths` has the file of each record by the record's id, `name` stands for all files in messages.
     """
 
     name: str
@@ -64,16 +64,16 @@ def load_best(
         >>> c = kernel(a, b)
 
     The best is the fastest, or the one that won a race against it at the end of a run.
-    A time that no kernel can have is not believed, says a warning, and the next is taken.
+    A time that no kernel can have is not believed: a warning says so, and the next best is taken.
     `records` is a file, or several, which count as one that holds the records of the first, then
     those of the next. `task` may be left out when they are about one task only. Records that were
     measured on this machine's CPU (model and features) come first, however fast others were, and of
-    those the ones that were timed without emptying the caches. Where there is none, the best of the
+    these the ones that were timed without emptying the caches. If there is none, the best of the
     others is built for this CPU, which gives the same results at another speed, and a warning says
     so; another warning says that a record was never compared with NumPy.
     A record for CUDA is built for the first GPU of this machine. `kernel.origin` says which record
-    it was. Of Ansor's logs, `workloads` is what workload keys compute that do not tell it: a task
-    for the only one, or `{key: task}`.
+    it was. For Ansor's logs, `workloads` says what workload keys compute that are not built in: a
+    task for the only one, or `{key: task}`.
 
     Raises ConfigError when no file has a valid record of the task; CompileError or ScheduleError
     when the candidate cannot be built; MeasureError for a record for CUDA without a driver.
@@ -96,7 +96,7 @@ def best_kernels(records: PathLike | Sequence[PathLike]) -> list[TunedKernel]:
 
 
 def _read(records: PathLike | Sequence[PathLike], keys: WorkloadKeys | None = None) -> _Read:
-    """What the files hold. Raises ConfigError when one cannot be read."""
+    """Read the files. Raises ConfigError when one cannot be read."""
     paths = each_once(_paths(records), warn)
     environments: dict[str, Mapping[str, Any]] = {}
     valid: list[Record] = []
@@ -158,11 +158,12 @@ def best_for_here(
     environments: Mapping[str, Mapping[str, Any]],
     gpu: str | None = None,
 ) -> Record:
-    """The best of the valid records of a task, at least one.
+    """The best of the valid records of a task, of which there is at least one.
 
-    Those that were measured on this machine come first, and of those the ones that were timed
-    without emptying the caches; of several other machines the fastest one's best. `environments`
-    are those of their file, `gpu` is the one that is here, where they are for one and it is known.
+    Records that were measured on this machine come first, and of these the ones that were timed
+    without emptying the caches; of several other machines the fastest one's best is taken.
+    `environments` are those of the records' file. `gpu` is the name of this machine's GPU, if the
+    records are for one and it is known.
     """
     here = [record for record in records if measured_here(record, environments, gpu)]
     known = here or records
@@ -180,7 +181,7 @@ def origin_of(
     environments: Mapping[str, Mapping[str, Any]],
     gpu: str | None = None,
 ) -> Origin:
-    """What a kernel tells of the record of `path` that it was built from; `name` is its task's.
+    """The origin of a kernel: its record in the file `path`, whose task is called `name`.
 
     `environments` and `gpu` as for `best_for_here`.
     """

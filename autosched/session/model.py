@@ -30,13 +30,13 @@ from autosched.words import count, visible
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Which cost model a session has, what it starts from, and where it goes.
+    """Which cost model a session has, what it starts from, and where it is saved.
 
-    `model` is a name, `file.py:name`, the user's, or a whole `CostModel`, which is used as it is;
-    one that is made by name starts from the file `load`, otherwise from the model that comes with
-    autosched, if `pretrained` and there is one. `warm_start` are record files of other tasks to
-    train it on; `keys` names the computations of Ansor's lines whose workload keys are not built
-    in. `save` is the file for the trained model.
+    `model` is a name, `file.py:name`, the user's model, or a whole `CostModel`, which is used as it
+    is. A model that is made by name starts from the file `load`, otherwise from the model that
+    comes with autosched, if `pretrained` is set and there is one. `warm_start` are record files of
+    other tasks to train it on; `keys` names the computations of Ansor's lines whose workload keys
+    are not built in. `save` is the file for the trained model.
     """
 
     model: str | CostModel | WatchedModel = "xgboost"
@@ -49,13 +49,16 @@ class ModelOptions:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a run learns from anyhow: records of its `tasks` (their keys) in its own `file`."""
+    """The records that a run learns from without a warm start.
+
+    These are the records of its `tasks` (their keys) in its own `file`.
+    """
 
     file: Path | None = None
     tasks: Collection[str] = ()
 
     def left_out_of(self, path: Path, records: Sequence[Record]) -> list[Record]:
-        """The records of `path` that are not known."""
+        """The records of the file `path` without those known."""
         if not is_same_file(path, self.file):
             return list(records)
         return [record for record in records if record.task["key"] not in self.tasks]
@@ -71,7 +74,7 @@ def make_learner(
     warning: Tell,
     known: Known | None = None,
 ) -> Learner:
-    """The model for `features` and a `kind` of target, as `options` say; `known` is left out.
+    """Make the model for `features` and a `kind` of target; a warm start leaves out `known`.
 
     Raises ConfigError when a file is wrong or the model cannot be loaded, saved or warm-started.
     """
@@ -94,10 +97,10 @@ def make_learner(
 def save_model(
     learner: Learner, options: ModelOptions, features: str, *, overwrite: bool = False
 ) -> bool:
-    """Train on everything there is and write the model, if `options` say so; whether it was.
+    """Train on everything there is and write the model, if `options` say so.
 
-    It is not when there was nothing to train it on. Raises ConfigError when the file cannot be
-    written, or is one of another kind and `overwrite` is not set.
+    Returns whether it was written; it is not if there was nothing to train it on. Raises
+    ConfigError when the file cannot be written, or is of another kind and `overwrite` is not set.
     """
     if options.save is None or not isinstance(learner.model, XGBoostModel):
         return False
@@ -135,7 +138,7 @@ def _require_possible(model: CostModel, options: ModelOptions) -> None:
 
 
 def _require_writable(target: Path) -> None:
-    """Raise ConfigError unless its folder lets `target` be written."""
+    """Raise ConfigError unless files can be written in the folder of `target`."""
     if not os.access(target.parent, os.W_OK):
         raise ConfigError(f"cannot write the cost model {target}: choose a folder you can write to")
 

@@ -1,4 +1,4 @@
-"""What Ansor's workload keys compute, as the Python interface takes it: `workloads=`."""
+"""Convert the argument `workloads`, which says what Ansor's workload keys compute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autosched.task import Task
 
 
 def workload_keys(workloads: Any) -> WorkloadKeys | None:
-    """The computations that tasks name: one for the only unknown key, or each for its key.
+    """The computations of unknown workload keys: a task for the only one, or one for each key.
 
     A key is the whole text or its first element. The tasks' targets do not matter. Raises
     ConfigError for anything else.

@@ -1,4 +1,4 @@
-"""What the best kernel is compared with: what NumPy's users would call, or plain loops."""
+"""Compare the best kernel with what NumPy's users would call, or with plain loops."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PLAIN_LOOPS = "the loops without a schedule, compiled"
 class Peer:
     """Median seconds per call of NumPy (or what `name` says) and of our kernel, timed in turns.
 
-    `scatter`: the upper over the lower quartile of the repeats, of the one where it is larger.
-    OpenBLAS's threads wait for each other in a loop, so that other programs slow NumPy down several
-    times as much as our kernel. `cache_flush`: bytes written before each call of both.
+    `scatter` is the upper over the lower quartile of the repeats, the larger one of both.
+    OpenBLAS's threads wait for each other in a busy loop, so that other programs slow NumPy down
+    several times as much as our kernel. `cache_flush` are the bytes written before each call.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Peer:
     def of(
         cls, name: str, theirs: Sequence[float], ours: Sequence[float], cache_flush: int = 0
     ) -> Peer:
-        """From the repeats of both."""
+        """Make a comparison from the repeats of both, in seconds."""
         most = max(scatter(theirs), scatter(ours))
         return cls(name, float(np.median(theirs)), float(np.median(ours)), most, cache_flush)
 
@@ -51,7 +51,7 @@ class Peer:
 
     @property
     def disturbed(self) -> bool:
-        """True when other programs were at work, so that the share means little."""
+        """Whether other programs were at work, so that the share means little."""
         return self.scatter > DISTURBED
 
     @property
@@ -64,21 +64,22 @@ class Peer:
 
     @property
     def warning(self) -> str | None:
-        """What to say when our kernel is the slower one."""
+        """A warning when our kernel is the slower one; None otherwise."""
         if self.share >= _SLOWER or self.disturbed:
             return None
         return f"the best is slower than {self.name}; more trials may find a faster one (--trials)"
 
     def to_json(self) -> dict[str, Any]:
-        """What --json prints: all fields, `share` and `disturbed`."""
+        """The JSON object that --json prints: all fields, `share` and `disturbed`."""
         return {**asdict(self), "share": self.share, "disturbed": self.disturbed}
 
 
 def peer_of(task: Task, measurer: Measurer, best: Record) -> Peer:
     """Time the best kernel in turns with what NumPy's users would call.
 
-    Where NumPy has nothing, with the loops as they are before any schedule, compiled. Raises
-    MeasureError when timing fails, or those loops are not built in the time that candidates have.
+    Where NumPy has nothing, the kernel is timed in turns with the compiled loops before any
+    schedule. Raises MeasureError when timing fails, or those loops are not built in the time that
+    candidates have.
     """
     version = task.workload.numpy_version()
     unscheduled: list[tuple[Step, ...]] = [] if version else [()]

@@ -1,4 +1,4 @@
-"""The finalists of a task raced at the end of a run: timed in turns until one has won."""
+"""Race the finalists of a task at the end of a run: time them in turns until one has won."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from autosched.state.steps import steps_to_json
 from autosched.task import Task
 from autosched.words import count
 
-_NEAR = 1.05  # times of one candidate in two batches differ by that, however steady each is
-_ALIKE = 1.002  # tied ones that are that near: which is taken does not matter
-_LONGEST = 10.0  # of a race with two finalists and two turns: there is none of longer calls
+_NEAR = 1.05  # times of one candidate in two batches differ so much, however steady each is
+_ALIKE = 1.002  # of tied candidates within this factor, any may be taken
+_LONGEST = 10.0  # seconds of two turns of two finalists: candidates that take longer are not raced
 _SHORTEST = 5e-3  # seconds that a visit takes at least
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A finalist that did not win: what its record says and what it took in the race.
+    """A finalist that did not win: its record, and its result in the race.
 
-    `lost` when it is slower than the winner with the confidence of the race. `heat` when it was
-    not among the four that the heats left, however sure that is. Otherwise they tie.
+    It has `lost` if it is slower than the winner with the confidence of the race. It is of a `heat`
+    if it was not among the four that the heats left, however sure that is. Otherwise they tie.
     """
 
     record: Record
@@ -46,7 +46,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """How the winner was found: its rivals, and the visits of those that were in it to the end."""
+    """How the winner was found: its rivals, and the visits of each that stayed to the end."""
 
     rivals: tuple[Rival, ...]
     visits: int
@@ -58,9 +58,9 @@ class Race:
 
     @property
     def text(self) -> str:
-        """`won against 2 others (95% confidence), 8 more in heats`, or which tie.
+        """The outcome: `won against 2 others (95% confidence), 8 more in heats`, or a tie.
 
-        Of one that the heats left alone, for the others failed: `won against 8 others in heats`.
+        If the heats left only the winner, because others failed: `won against 8 others in heats`.
         """
         tied = sum(rival.ties for rival in self.rivals)
         heat = sum(rival.heat for rival in self.rivals)
@@ -75,7 +75,7 @@ class Race:
         return f"{text}, {heat} more in heats" if heat else text
 
     def to_json(self, winner: float) -> dict[str, Any]:
-        """What --json prints; `winner` is the time of the winner in the race."""
+        """The JSON object that --json prints; `winner` is the winner's time in the race."""
         return {
             "outcome": "tie" if self.tie else "won",
             "confidence": CONFIDENCE,
@@ -96,9 +96,9 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The end of a task: its best, timed once more, and the race it won where there was one.
+    """The end of a task: its best, timed once more, and the race that it won, if there was one.
 
-    `best` is the record of the race then, as it is written to the file.
+    After a race `best` is the record of the race, as it is written to the file.
     """
 
     best: Record
@@ -109,7 +109,7 @@ class Final:
 def final(task: Task, measurer: Measurer, best: Record, records: Iterable[Record]) -> Final | None:
     """Race the best of a task against those of `records` that may be as fast.
 
-    Without any, or where calls are too long for a race, the best is timed alone. None when that
+    If there are none, or calls are too long for a race, the best is timed alone. None when that
     fails. `records` are those of the task on this machine, in the order of the file.
     """
     try:
@@ -126,8 +126,8 @@ def final(task: Task, measurer: Measurer, best: Record, records: Iterable[Record
 def finalists(best: Record, records: Iterable[Record]) -> list[Record]:
     """The best and the next fastest, to the last whose interval overlaps that of the best.
 
-    At most twelve, each candidate once, with the last of its records. None was passed over that is
-    faster by its record. Of long calls two, or the best alone.
+    At most twelve, each candidate once, with the last of its records. No candidate is skipped that
+    is faster by its record. For long calls there are two, or the best alone.
     """
     ends = interval(best.result.seconds)[1]
     limit = max(ends, _NEAR * best.result.cost)
@@ -149,8 +149,8 @@ def finalists(best: Record, records: Iterable[Record]) -> list[Record]:
 def _race(task: Task, measurer: Measurer, field: Sequence[Record]) -> Final | None:
     """The final of several candidates; None when less than two can be run.
 
-    Those that are left at the end are compared with the reference, if they were not before. When
-    one is wrong the others race again: it may have beaten them.
+    The finalists that are left at the end are compared with the reference, if they were not before.
+    If one is wrong, the others race again, because it may have beaten some of them.
     """
     artifacts = measurer.build(task, [record.steps for record in field])
     fit = {k: artifact for k, artifact in enumerate(artifacts) if artifact is not None}
@@ -192,9 +192,9 @@ def _checked(
 
 
 def _chosen(left: Sequence[int], costs: Mapping[int, float], field: Sequence[Record]) -> int:
-    """The winner, or of those that tie one that does not depend on how a run went.
+    """The winner; of those that tie, one that does not depend on how a run went.
 
-    Of those within 0.2% of the fastest, the one with the least steps, then the first by its hash.
+    Of those within 0.2% of the fastest, the one with the fewest steps, then the first by its hash.
     """
     least = min(costs[k] for k in left)
     alike = [k for k in left if costs[k] <= _ALIKE * least]
@@ -202,7 +202,7 @@ def _chosen(left: Sequence[int], costs: Mapping[int, float], field: Sequence[Rec
 
 
 def _record(found: Record, raced: MeasureResult, race: Race) -> Record:
-    """The record of the race: of the winner, with its repeats in it."""
+    """The record of the race: that of the winner, with its repeats in the race."""
     entry = {
         "against": [candidate_hash(rival.record.steps) for rival in race.rivals],
         "ties": [candidate_hash(rival.record.steps) for rival in race.rivals if rival.ties],

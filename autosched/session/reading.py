@@ -1,4 +1,4 @@
-"""Record files as the front doors read them: what was skipped is told, what is foreign refused."""
+"""Read record files for commands and functions: warn of skipped lines, refuse other tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 def read_records(path: Path, warning: Tell, keys: WorkloadKeys | None = None) -> LogContents:
-    """What `path` holds; `warning` is told of lines that were skipped.
+    """The contents of the file `path`; `warning` is called for lines that were skipped.
 
     `keys` names the computations of Ansor's lines whose workload keys are not built in.
     Raises ConfigError when the file cannot be read.
@@ -34,9 +34,10 @@ def read_records(path: Path, warning: Tell, keys: WorkloadKeys | None = None) ->
 
 
 def each_once(paths: Sequence[Path], warning: Tell) -> list[Path]:
-    """The files of `paths`, in order; `warning` is told of one that is there again.
+    """The files of `paths`, in order; `warning` is called for a file that is given again.
 
-    By the same path, another one, or a link: to read it twice would count its candidates twice.
+    That may be by the same path, another one, or a link. Reading it twice would count its
+    candidates twice.
     """
     found: dict[object, Path] = {}
     for path in paths:
@@ -51,7 +52,7 @@ def each_once(paths: Sequence[Path], warning: Tell) -> list[Path]:
 
 
 def _identity(path: Path) -> object:
-    """What tells a file from others; of one that is not there, its path."""
+    """A key that tells a file from others; the path of a file that does not exist."""
     try:
         status = path.stat()
     except (OSError, ValueError):  # a name with a zero byte
@@ -60,12 +61,12 @@ def _identity(path: Path) -> object:
 
 
 def is_same_file(one: Path, other: Path | None) -> bool:
-    """Whether both lead to one file that is there."""
+    """Whether both paths lead to the same existing file."""
     return other is not None and _identity(one) == _identity(other) != one
 
 
 def tell_problems(path: Path, contents: LogContents, warning: Tell) -> None:
-    """Tell of the first lines of `path` that were skipped, and how many more there are."""
+    """Call `warning` for the first skipped lines of `path`, and for the number of others."""
     for problem in contents.problems[:_SHOWN]:
         warning(problem)
     if len(contents.problems) > _SHOWN:
@@ -78,10 +79,10 @@ class Earlier:
 
     `here` were measured on this machine's CPU, by the task's key: the run continues from them.
     `elsewhere` were measured on the `cpus`: a model may learn from them, but their times are not
-    this machine's. Nor can times be compared of which some were taken with empty caches, by another
-    `measure.cache_flush`: those are `otherwise`. `environments` are those of the file, `foreign`
-    counts the candidates of other tasks in it, `again` those that were ended sooner than this run
-    ends them, which may be measured again.
+    this machine's. `otherwise` were taken with another `measure.cache_flush`: times with empty and
+    with warm caches cannot be compared. `environments` are those of the file. `foreign` counts the
+    candidates of other tasks in it, `again` those that timed out after less time than this run
+    allows, which may be measured again.
     """
 
     here: Mapping[str, Sequence[Record]] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Earlier:
 
     @property
     def known(self) -> int:
-        """How many the run continues from; a candidate that won a race counts once."""
+        """The number of candidates that the run continues from."""
         return sum(map(_candidates, self.here.values()))
 
     @property
@@ -137,7 +138,7 @@ class Earlier:
 
 
 def _candidates(records: Sequence[Record]) -> int:
-    """How many candidates the records are of, without the second ones of winners of races."""
+    """The number of candidates of the records: the winner of a race, with two, counts once."""
     return sum(not is_race(record) for record in records)
 
 
@@ -153,10 +154,10 @@ def earlier_records(
 ) -> Earlier:
     """The records of the tasks in `path`; none where there is no file.
 
-    `keys` as for `read_records`, `run` says how this run measures. `gpu` is the name of the one
-    that is here, where tasks for CUDA are measured and it is known; `place` says where the run
-    measures when that is not here.
-    Raises ConfigError, which ends with `remedy`, when the file holds only other tasks' records.
+    `keys` are as for `read_records`; `run` says how this run measures. `gpu` is the name of this
+    machine's GPU, if tasks for CUDA are measured and it is known. `place` says where the run
+    measures if that is not here. Raises ConfigError, which ends with `remedy`, when the file holds
+    only records of other tasks.
     """
     if path is None or not path.is_file():
         return Earlier()
@@ -200,7 +201,7 @@ def earlier_records(
 
 
 def _not_ended_sooner(records: Sequence[Record], run: RunOptions) -> list[Record]:
-    """Without calls that were ended before this run would end them: nothing is known of those."""
+    """The records without timeouts after less time than this run allows: these tell it nothing."""
     limit = run.limit(min((record.result.cost for record in records), default=math.inf))
     return [
         record
@@ -212,14 +213,14 @@ def _not_ended_sooner(records: Sequence[Record], run: RunOptions) -> list[Record
 
 
 def _unknown(records: Sequence[Record], kept: Sequence[Record]) -> int:
-    """How many candidates of `records` have none among the `kept`."""
+    """How many candidates of `records` have no record among the `kept`."""
     return len({record.steps for record in records} - {record.steps for record in kept})
 
 
 def identity(entry: dict[str, Any]) -> str:
-    """All that makes a task differ from another: workload, kind of target, threads, hardware.
+    """All that tells tasks apart, as text: workload, kind of target, threads, hardware.
 
-    Where the task cannot be rebuilt, what `not_rebuilt` says.
+    The text of `not_rebuilt` if the task cannot be rebuilt.
     """
     try:
         task = Task.from_json(entry, to_run=False)

@@ -1,7 +1,7 @@
 """One tuning run: its tasks, record file, cost model and processes.
 
-The command line and `autosched.tune` differ in how they are asked and how they answer; what
-happens in between is here.
+The command line and `autosched.tune` differ in their arguments and in how they show results; all
+that happens in between is here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from autosched.words import count
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task of a session, how it is searched, and what it weighs among several."""
+    """A task of a session, how it is searched, and its weight among several."""
 
     task: Task
     options: TuneOptions = field(default_factory=TuneOptions)
@@ -65,15 +65,15 @@ class MeasureOptions:
 
 
 def _nothing(text: str) -> None:
-    """Tell nobody."""
+    """The default callback: ignore the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Who is told what happens beside the search: files read and written, and what was wrong.
+    """Callbacks for events beside the search: files read and written, and what was wrong.
 
-    `other_file` is the end of the message that a record file belongs to another task: how to name
-    another one. `replace` is that of the message that a file of another kind is in the way.
+    `other_file` ends the message that a record file belongs to another task, and says how to give
+    another file. `replace` ends the message that a file of another kind is in the way.
     """
 
     info: Tell = _nothing
@@ -110,7 +110,7 @@ class Session:
         messages: Messages | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Reads the record file.
+        """Read the record file.
 
         `trials` are those of all tasks together (default: the sum of the jobs'); `allocation` says
         how the tasks share them. With `overwrite` a file of another kind that has the name of the
@@ -119,7 +119,7 @@ class Session:
         """
         tasks = [job.task for job in jobs]
         for task in tasks:
-            replace(task.lowering).require()  # with files as they are now, which processes load
+            replace(task.lowering).require()  # checks files as they are now: processes load them
             if not task.target.is_gpu and not (measure and measure.hosts):
                 require_threads(f"{task.name}: threads", task.target.threads)
         for task in tasks[1:]:
@@ -146,22 +146,22 @@ class Session:
 
     @property
     def record_file(self) -> Path | None:
-        """Where results are written."""
+        """The file that results are written to."""
         return self._records
 
     @property
     def known(self) -> int:
-        """How many records of its tasks, measured on this CPU, the file held before the run."""
+        """The number of candidates that the run continues from: measured earlier, on this CPU."""
         return self._earlier.known
 
     @property
     def others(self) -> str:
-        """What is said of records that the run does not continue from: other CPUs', tasks'."""
+        """A text about records that the run does not continue from, as of other CPUs or tasks."""
         return self._earlier.others
 
     @property
     def ended_sooner(self) -> str:
-        """Which candidates of the record file may be measured again, in words; or empty."""
+        """A text about candidates of the record file that may be measured again; empty if none."""
         return self._earlier.ended_sooner
 
     def __enter__(self) -> Session:
@@ -228,8 +228,10 @@ class Session:
         self._earlier = replace(self._earlier, here=here)
 
     def _read_earlier(self, warning: Tell, gpu: str | None = None, cpu: str = "") -> Earlier:
-        """What the record file holds; `gpu` is the one that is here, `cpu` the model of a cluster's
-        nodes, once it is known.
+        """Read the earlier records of the tasks.
+
+        `gpu` is the name of this machine's GPU, `cpu` the CPU model of a cluster's nodes, once they
+        are known.
         """
         records = self._records
         elsewhere = bool(self._measure.hosts)
@@ -271,8 +273,8 @@ class Session:
     def run(self, observer: Observer | None = None) -> ScheduleResult:
         """Tune until the trials, the time or the candidates are used up, or Ctrl-C is pressed.
 
-        Ctrl-C loses nothing: the result holds what there is and says `interrupted`; so it does,
-        and says `failed`, when the record file can no longer be written or nothing be measured.
+        Ctrl-C loses nothing: the result holds what there is and says `interrupted`. It says
+        `failed` when the record file can no longer be written, or nothing can be measured any more.
         Raises ConfigError when that is so from the start, or a task cannot be measured here.
         """
         with none_lost():
@@ -318,10 +320,10 @@ class Session:
         return scheduler.run()
 
     def finals(self, result: ScheduleResult) -> dict[str, Final | None]:
-        """The fastest of each task raced, by its key, unless the run was interrupted or failed.
+        """Race the fastest of each task, unless the run was interrupted or failed; by task key.
 
-        The winners become the best ones of `result`, and of the record file. Ctrl-C ends that and
-        nothing else: the tuning is complete, and tasks that were not raced have no entry.
+        The winners become the best ones of `result`, and of the record file. Ctrl-C ends the races
+        only: the tuning is complete, and tasks that were not raced have no entry.
         """
         found: dict[str, Final | None] = {}
         with contextlib.suppress(KeyboardInterrupt), none_lost():
@@ -338,27 +340,27 @@ class Session:
 
     @property
     def own_objective(self) -> bool:
-        """Whether the run makes a function of the user's small, no weighted sum of times."""
+        """Whether the run minimises a function of the user, not the weighted sum of times."""
         return self._allocation.objective is not None
 
     def _objective(self, results: Sequence[TuneResult]) -> float:
-        """What the run makes small, of the best costs; infinity while a task has none."""
+        """The run's objective for the best costs of all tasks; infinity while a task has none."""
         costs = [each.best.result.cost for each in results if each.best is not None]
         if len(costs) < len(results):
             return inf
         return objective_of(costs, [job.weight for job in self.jobs], self._allocation.objective)
 
     def _try_objective(self) -> None:
-        """Raise ConfigError before anything is measured where the objective of the user fails."""
+        """Raise ConfigError, before anything is measured, if the objective of the user fails."""
         costs = [1e-3 * (k + 1) for k in range(len(self.jobs))]
         objective_of(costs, [job.weight for job in self.jobs], self._allocation.objective)
 
     def compared(
         self, result: ScheduleResult, finals: Mapping[str, Final | None]
     ) -> Iterator[tuple[str, Yardsticks]]:
-        """What the best of each task that was raced is held against, by its key.
+        """Yield the key of each task that was raced, and the comparison of its best.
 
-        A single task is timed in turns with NumPy; Ctrl-C ends that and nothing else.
+        A single task is timed in turns with NumPy. Ctrl-C ends the comparisons only.
         """
         with contextlib.suppress(KeyboardInterrupt):
             for each in result.tasks:
@@ -382,7 +384,7 @@ class Session:
         return won
 
     def before(self) -> ScheduleResult:
-        """What was known before the run: the result of Ctrl-C while the session starts."""
+        """The result of Ctrl-C while the session starts: what was known before the run."""
         results = []
         for job in self.jobs:
             best = best_of(self._earlier.here.get(job.task.key, ()))
@@ -391,7 +393,7 @@ class Session:
         return ScheduleResult(results, self._objective(results), True, INTERRUPTED)
 
     def _log(self) -> RecordLog | None:
-        """The log of the run; what it keeps beside the record file goes with the session."""
+        """The log of the run, which is closed with the session."""
         if self._records is None:
             return None
         cluster = self.measurer.cluster
@@ -407,7 +409,7 @@ class Session:
         return log
 
     def _recover(self) -> None:
-        """Take over what runs that were killed left beside the record file."""
+        """Take over the results that killed runs left beside the record file."""
         path, self._seen = self._records, 0
         if path is None or not path.is_file() or not is_kind(path, FileKind.RECORDS):
             return
@@ -419,7 +421,7 @@ class Session:
         self._seen = path.stat().st_size
 
     def _require_writable(self) -> None:
-        """Before anything is measured: that no file of another kind would be lost."""
+        """Raise ConfigError, before anything is measured, if another kind of file would be lost."""
         saved = self._model.save
         require_apart([("the record file", self._records), ("the saved cost model", saved)])
         require_apart(

@@ -1,4 +1,4 @@
-"""All that a tuning run can be told beside its tasks, from Python and from the command line."""
+"""All settings of a tuning run beside its tasks, for Python and for the command line."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ class TuneSettings:
         trials: candidates to measure, of all tasks together; default: 64 for each.
         records: every result is appended to this file; records of the tasks that it holds already
             are learned from and not measured again. A file of another kind is refused.
-        fresh: do not continue from it: where it exists, write a new one, `mm-2.jsonl`.
+        fresh: do not continue from `records`: if it exists, write a new file, `mm-2.jsonl`.
         force: let `records` and `save_model` replace files of other kinds.
-        seed: of every random draw.
+        seed: the seed of every random draw.
         batch: candidates measured between two rounds of search.
         time_budget_s: stop after the round in which this is reached.
-        early_stopping: stop (a task of several: leave it) after so many trials without a new best.
+        early_stopping: stop (with several tasks: leave a task) after so many trials without a new
+            best.
         cost_model: xgboost, random, `file.py:name` of a model of one's own, or the model itself: an
             object like `autosched.search.own_model.Model`, a regressor of scikit-learn, or a whole
             `autosched.search.cost_model.CostModel`.
@@ -64,7 +65,7 @@ class TuneSettings:
         workloads: what lines of Ansor's logs with an unknown workload key compute: a Task, or one
             for each key.
         search: the parameters of the search.
-        sketch_rules: tried before the built-in ones, see docs/searching.md.
+        sketch_rules: rules that are tried before the built-in ones, see docs/searching.md.
         policy: the search itself: autosched, or a policy of one's own: its class, which is called
             with the tools of each task (`autosched.search.own_policy.Policy`), or `file.py:name`.
         measure: how long each candidate is timed.
@@ -74,12 +75,12 @@ class TuneSettings:
         share: measure on a GPU on which other processes compute.
         hosts: a Ray cluster whose nodes build and measure (docs/ray.md): ray://HOST:PORT,
             HOST:PORT, auto (the cluster of this machine) or local.
-        build_timeout_s: after which building one candidate is given up.
+        build_timeout_s: seconds after which building one candidate is given up.
         check: which candidates are compared with NumPy: each new best, all or none.
-        weights: of several tasks, one for each.
+        weights: the weights of several tasks, one for each.
         strategy: gradient or round-robin: which of several tasks gets the next round.
-        objective: what a run of several tasks tries to make small, in place of the weighted sum of
-            their times: a function of the list of their best times in seconds, or `file.py:name`.
+        objective: what a run of several tasks minimises instead of the weighted sum of their times:
+            a function of the list of their best times in seconds, or `file.py:name`.
         observer: called with the progress and the new records after every phase and batch.
         progress: show how far the run is, as the command line does; default: in a notebook, and
             where standard error is a terminal.
@@ -159,7 +160,7 @@ class TuneSettings:
         )
 
     def model_options(self) -> ModelOptions:
-        """Which cost model the run has."""
+        """The cost model of the run."""
         return ModelOptions(
             model=any_cost_model(self.cost_model, "cost_model"),
             pretrained=arguments.flag("pretrained", self.pretrained),
@@ -183,14 +184,15 @@ class TuneSettings:
         )
 
     def record_file(self) -> Path | None:
-        """Where results are written; with `fresh` a file that does not exist yet."""
+        """The file that results are written to; with `fresh` one that does not exist yet."""
         path = None if self.records is None else Path(self.records)
         return unused(path) if self.fresh and path is not None else path
 
     def session(self, jobs: Sequence[Job], messages: Messages, trials: int | None) -> Session:
-        """The session of a run with these settings: `trials` of all jobs together.
+        """The session of a run with these settings.
 
-        Default: the sum of the jobs'. Raises ConfigError when a file is wrong.
+        `trials` are those of all jobs together; default: the sum of the jobs'. Raises ConfigError
+        when a file is wrong.
         """
         for job in jobs:
             if job.options.policy is not None:

@@ -1,4 +1,4 @@
-"""Tasks that were recorded elsewhere, on this machine."""
+"""Tell whether records are of this machine's CPU, and rebuild tasks of others for it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MADE_FOR = ("kind", "triple", "cpu", "features", "arch")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run measures, as records name it: nodes of a cluster, of one kind.
+    """Where a run measures, as records name it: on nodes of a cluster, all of one kind.
 
-    `target` is what code is made for; `cpu` the model of the CPUs, empty while that is not known.
+    `target` is the target of the code; `cpu` is the model of the CPUs, empty while not known.
     """
 
     target: Target
@@ -34,7 +34,7 @@ class Place:
 
     @classmethod
     def of(cls, tasks: Sequence[Task], cpu: str = "") -> Place:
-        """Of a run that measures tasks for one kind of CPU."""
+        """The place of a run that measures tasks for one kind of CPU."""
         return cls(tasks[0].target, cpu)
 
 
@@ -46,7 +46,7 @@ def is_this_cpu(target: Target) -> bool:
 
 @cache
 def _code_here() -> tuple[tuple[str, str], ...]:
-    """What a record's target says of code for this machine's CPU."""
+    """The entries of a record's target that stand for code for this machine's CPU."""
     return _code_of(cpu_target(1))
 
 
@@ -62,11 +62,10 @@ def measured_here(
 ) -> bool:
     """Whether a record's times are this machine's: its code and its environment name this CPU.
 
-    With `place`, whether they are of a machine like those.
-
-    `environments` are those of its file. A record that names no CPU, such as Ansor's, was measured
-    elsewhere. Those for CUDA are of this machine where their environment names the `gpu` that is
-    here; whatever they name where that is not known.
+    With `place`, whether they are of a machine of that place. `environments` are those of the
+    record's file. A record that names no CPU, such as Ansor's, was measured elsewhere. A record for
+    CUDA is of this machine if its environment names `gpu`, this machine's GPU, or if `gpu` is None
+    (not known).
     """
     target = record.task.get("target")
     if not isinstance(target, Mapping):
@@ -84,9 +83,9 @@ def measured_here(
 def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
     """The CPU or GPU that a record was measured on, for messages: the model, if it is known.
 
-    Where only the target differs from this machine's, it is that, as LLVM names it, or as the
-    `-mcpu=` of a line of Ansor's does, or its `-mtriple=`; of a GPU the architecture.
-    `UNKNOWN_CPU` where nothing tells.
+    If there is no model, or only the target differs from this machine's, it is the target's CPU as
+    LLVM names it (the architecture of a GPU), or the `-mcpu=` or `-mtriple=` of a line of Ansor's.
+    `UNKNOWN_CPU` if the record names none of these.
     """
     environment = environments.get(record.environment, {})
     names = gpu_names(environment)
@@ -101,9 +100,10 @@ def cpu_name(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> s
 
 
 def _ansors_cpu(task: Mapping[str, Any]) -> str:
-    """What the target of a line of Ansor's names; empty where it names none, or is no such line.
+    """The CPU that the target of a line of Ansor's names; empty if it names none.
 
-    Code is not made for it: whether LLVM and this machine know it, the line does not say.
+    Empty for other records, too. No code is made for this CPU: the line does not say whether LLVM
+    and this machine know it.
     """
     words = task.get("ansor")
     target = words[1] if isinstance(words, list) and len(words) > 1 else ""
@@ -114,7 +114,7 @@ def _ansors_cpu(task: Mapping[str, Any]) -> str:
 
 
 def machine_text(name: str, kind: str) -> str:
-    """What `cpu_name` says of a machine, for people; `kind` is that of the target.
+    """The name of a machine (by `cpu_name`) for people; `kind` is that of the target.
 
     >>> machine_text("znver4", "cpu"), machine_text(UNKNOWN_CPU, "cuda")
     ('znver4', 'an unknown GPU')
@@ -129,7 +129,7 @@ def machine_of(
 ) -> tuple[str, tuple[str, ...]]:
     """The machine that a record was measured on: its name, and what its code was made for.
 
-    Times of one machine can be compared, and its races are about them alone.
+    Times of one machine can be compared, and a race is about records of one machine only.
     """
     target = record.task.get("target")
     code = target if isinstance(target, Mapping) else {}
@@ -148,7 +148,7 @@ def best_elsewhere(
 
 
 def for_this_cpu(task: Task) -> Task:
-    """`task` with this machine's code generation settings, where it was recorded on another.
+    """`task` with this machine's code generation settings, if it was recorded on another.
 
     The hardware parameters stay: the candidate was made for them. Raises ConfigError for a task
     that is not for a CPU.

@@ -1,4 +1,4 @@
-"""The GPU that is here, for records of one."""
+"""The GPU of this machine, for records of GPUs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autosched.task import Task
 
 
 def gpu_of(record: Record) -> str | None:
-    """The name of the GPU that is here, of a record for one."""
+    """The name of this machine's GPU if the record is for one; None otherwise, or without a GPU."""
     return gpu_name() if _is_for_gpu(record) else None
 
 
 def for_this_gpu(task: Task, facts: Mapping[str, Any]) -> Task:
-    """`task` for the architecture of the GPU of `facts`, where it was recorded for another.
+    """`task` for the architecture of the GPU of `facts`, if it was recorded for another.
 
     The hardware parameters stay: the candidate was made for them.
     """
@@ -30,9 +30,9 @@ def for_this_gpu(task: Task, facts: Mapping[str, Any]) -> Task:
 
 
 def is_of_this_machine(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether a record's times are this machine's; those of a GPU are not where there is none.
+    """Whether a record's times are this machine's; those of a GPU are not if there is no GPU here.
 
-    `environments` are those of its file.
+    `environments` are those of the record's file.
     """
     gpu = gpu_of(record)
     if gpu is None and _is_for_gpu(record):

@@ -1,4 +1,4 @@
-"""What `autosched.tune` returns."""
+"""The results that `autosched.tune` returns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from autosched.words import last_line, rate_text, seconds_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TunedKernel:
-    """The best candidate of a task; `origin` is known where it comes from a record file."""
+    """The best candidate of a task; `origin` is known if it comes from a record file."""
 
     task: Task
     record: Record
@@ -56,7 +56,7 @@ class TunedKernel:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where that lies with 95% confidence, by its repeats."""
+        """The least and the most seconds per call, with 95% confidence, from the repeats."""
         return interval(self.record.result.seconds)
 
     @property
@@ -67,18 +67,18 @@ class TunedKernel:
     def build(self) -> CpuKernel | GpuKernel:
         """The kernel, callable on arrays: inputs, then outputs (written in place, or returned).
 
-        Of a CPU: for this machine's, whatever the task's target, on arrays in host memory; with a
-        layout rewrite for pre-transformed inputs, `kernel.prepare` stores those as it expects them.
-        For CUDA: on NumPy's arrays, or on those of CuPy, PyTorch, Numba and PyCUDA; compiled for
-        the first GPU of this machine.
+        For a CPU it is built for this machine's, whatever the task's target, and takes arrays in
+        host memory; with a layout rewrite for pre-transformed inputs, `kernel.prepare` stores those
+        as the kernel expects them. For CUDA it is compiled for the first GPU of this machine, and
+        takes arrays of NumPy, CuPy, PyTorch, Numba and PyCUDA.
 
-        Raises CompileError when code generation refuses it; for CUDA MeasureError where there is no
-        driver, ConfigError without NVRTC.
+        Raises CompileError when code generation refuses the candidate; for CUDA MeasureError
+        without a driver, ConfigError without NVRTC.
         """
         task = self.task
         kernel: CpuKernel | GpuKernel
         if not task.target.is_gpu:
-            task = for_this_cpu(task)  # others may lack its instructions
+            task = for_this_cpu(task)  # this CPU may lack instructions of the recorded one
             kernel = load(build_candidate(task, self.record.steps))
             kernel.origin = self.origin
             return kernel
@@ -92,11 +92,11 @@ class TunedKernel:
     def export(
         self, folder: str | os.PathLike[str], options: ExportOptions | None = None
     ) -> list[Path]:
-        """Write the kernel for users without autosched (docs/export.md); the files.
+        """Write the kernel for users without autosched (docs/export.md); returns the files.
 
-        For a CPU a shared library with a header and a module that needs NumPy only; for CUDA
-        source, cubin, PTX and a module. What a user should know beside that is a Python warning.
-        Raises ConfigError, CompileError or ScheduleError.
+        For a CPU these are a shared library with a header, and a module that needs NumPy only; for
+        CUDA source, cubin, PTX and a module. Notes for the user are Python warnings. Raises
+        ConfigError, CompileError or ScheduleError.
         """
         environment = fingerprint()
         key = fingerprint_hash(environment)
@@ -109,13 +109,13 @@ class TunedKernel:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TunedTask:
-    """What a run found for one task.
+    """The results of a run for one task.
 
     `records` are those of the run, in the order of measuring; `failures` counts the failed ones by
     stage and kind. `again` is the best timed once more at the end of the run, None where that was
-    interrupted or failed: its `remark` says when the best's time is unreliable. `race` is the race
-    of the best against those that may have been as fast, None where there were none. `known` is
-    what the best was compared with, where `compare` was asked for.
+    interrupted or failed: its `remark` says why the best's time is unreliable. `race` is the race
+    of the best against those that may have been as fast, None where there were none. `known` holds
+    the comparisons of the best, where `compare` asked for them.
     """
 
     task: Task
@@ -130,7 +130,7 @@ class TunedTask:
     def of(
         cls, result: TuneResult, final: Final | None = None, known: Yardsticks | None = None
     ) -> TunedTask:
-        """From what a tuner or the task scheduler returned of the task, and its race."""
+        """Make the results of a task from those of a tuner or the task scheduler, and its race."""
         again, race = (None, None) if final is None else (final.again, final.race)
         failures = result.progress.failures
         known = known or Yardsticks()
@@ -143,7 +143,7 @@ class TunedTask:
 
     @property
     def peak(self) -> float | None:
-        """Operations a second that this machine reaches at most, measured; as for `peer`."""
+        """This machine's measured peak in operations a second, where `compare` asked for it."""
         return self.known.peak
 
     @property
@@ -179,7 +179,7 @@ class TunedTask:
         return list(rows_of(self.task, self.records))
 
     def summary(self) -> Found:
-        """What a notebook shows."""
+        """The texts and the curve that a notebook shows."""
         low, high = map(seconds_text, self.best.interval) if self.found else ("", "")
         progress = self._result.progress
         rate = rate_text(progress.flops_per_second(self._result.best), self.peak)
@@ -213,10 +213,10 @@ class TunedTask:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tuned:
-    """What a run found: an entry for each task, in their order.
+    """The results of a run: an entry for each task, in their order.
 
-    Of a single task, `best` and `records` are the entry's. `reason` says why the run ended;
-    `interrupted` is True when that was Ctrl-C. `file` is where the records were written.
+    For a single task, `best` and `records` are the entry's. `reason` says why the run ended;
+    `interrupted` is True when that was Ctrl-C. `file` is the file that records were written to.
     """
 
     tasks: tuple[TunedTask, ...]
@@ -235,9 +235,9 @@ class Tuned:
         finals: Mapping[str, Final | None] | None = None,
         known: Mapping[str, Yardsticks] | None = None,
     ) -> Tuned:
-        """From what a session returned; `interrupted` after it had ended.
+        """Make the results from those of a session; `interrupted` says it was, after its run.
 
-        `finals`: the races of the tasks, by their keys; `known`: what they were compared with.
+        `finals` are the races of the tasks, by their keys, and `known` their comparisons.
         """
         raced, compared = finals or {}, known or {}
         tasks = tuple(
@@ -267,7 +267,7 @@ class Tuned:
 
     @property
     def objective(self) -> float | None:
-        """What the run made small, by default the weighted sum of the best times in seconds.
+        """The value that the run minimised, by default the weighted sum of best times in seconds.
 
         None while a task has none.
         """

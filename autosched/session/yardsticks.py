@@ -1,4 +1,4 @@
-"""What the best kernel is held against: the machine's peak and NumPy."""
+"""Compare the best kernel with the machine's peak and with NumPy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Yardsticks:
 
 
 def compare(task: Task, measurer: Measurer, best: Record, final: Final | None) -> Yardsticks:
-    """What is known of the best when Ctrl-C or a failure cuts this short: tuning is complete."""
+    """Compare the best of a task. Ctrl-C or a failure ends this with what is known by then."""
     if task.target.is_gpu:
         return Yardsticks(missing=_ON_GPU, final=final)
     peak = peer = None
@@ -47,6 +47,6 @@ def compare(task: Task, measurer: Measurer, best: Record, final: Final | None) -
 
 
 def compare_alone(task: Task, measurer: Measurer, best: Record, final: Final | None) -> Yardsticks:
-    """Of a task that is tuned together with others: no comparison with NumPy."""
+    """The comparison of a task that is tuned together with others: without NumPy."""
     peak = measurer.peak(task, task.dag.flop_count / best.result.cost)
     return Yardsticks(peak, missing=NO_PEER, final=final)

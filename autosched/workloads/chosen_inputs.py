@@ -40,12 +40,12 @@ _INT64 = np.iinfo(np.int64)
 class ChosenInput:
     """How one tensor is filled.
 
-    `form`: one of FORMS.
-    `value`: a pair of numbers, a number, a file name or file.py:function, as the form requires.
-    `digest`: identifies the contents of a file or the source of a function, so that a changed one
-        makes another task.
-    `trusted`: False where it was read from a record only to describe the task; a function's file
-        then needs trust before it runs.
+    - `form`: one of FORMS.
+    - `value`: a pair of numbers, a number, a file name or file.py:function, as the form requires.
+    - `digest`: identifies the contents of a file or the source of a function, so that a changed one
+      makes another task.
+    - `trusted`: False where it was read from a record only to describe the task; a function's file
+      then needs trust before it runs.
     """
 
     form: str

@@ -13,8 +13,8 @@ import numpy.typing as npt
 class NumpyVersion:
     """NumPy code for the same computation as a kernel, in the types of the inputs.
 
-    `name`: its name in reports.
-    `call`: computes the outputs from a list of the inputs.
+    - `name`: its name in reports.
+    - `call`: computes the outputs from a list of the inputs.
     """
 
     name: str

@@ -27,12 +27,12 @@ _NAMES = ("dtype", "in_dtype", "weight_dtype", "acc_dtype", "out_dtype")
 class TypeRules:
     """The types that one built-in accepts.
 
-    `dtypes`: the types that `dtype`, for everything, may have. Empty for requantised operators,
-        whose inputs and outputs have 8 bits and whose sums are int32.
-    `floats`: it computes with floats, whatever its inputs are.
-    `moves`: it adds nothing up, so nothing is widened.
-    `weights`: it has a second operand, which may have another type.
-    `sums`: the allowed types of sums, for operators where fewer bits would be wrong.
+    - `dtypes`: the types that `dtype`, for everything, may have. Empty for requantised operators,
+      whose inputs and outputs have 8 bits and whose sums are int32.
+    - `floats`: it computes with floats, whatever its inputs are.
+    - `moves`: it adds nothing up, so nothing is widened.
+    - `weights`: it has a second operand, which may have another type.
+    - `sums`: the allowed types of sums, for operators where fewer bits would be wrong.
     """
 
     dtypes: tuple[str, ...] = NUMBERS

@@ -20,11 +20,11 @@ from autosched.tir.op import cast, const, max_, min_
 class Types:
     """The types with which a built-in computes, by name.
 
-    `inputs`: of values that are multiplied or reduced.
-    `weights`: of the second operand of a product.
-    `acc`: of sums, of what is computed from them, and of vectors that are added to them (bias,
-        scale, offset).
-    `out`: of outputs.
+    - `inputs`: of values that are multiplied or reduced.
+    - `weights`: of the second operand of a product.
+    - `acc`: of sums, of what is computed from them, and of vectors that are added to them (bias,
+      scale, offset).
+    - `out`: of outputs.
     """
 
     inputs: str

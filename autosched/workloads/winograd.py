@@ -79,9 +79,9 @@ def winograd_weights(weights: Array, tile: int = 4) -> Array:
 class _Sizes:
     """The arguments, and sizes that follow from them.
 
-    `side`: of the part of the input that a tile needs.
-    `height`, `width`: of the result.
-    `rows`, `columns`: numbers of tiles.
+    - `side`: of the part of the input that a tile needs.
+    - `height`, `width`: of the result.
+    - `rows`, `columns`: numbers of tiles.
     """
 
     N: int

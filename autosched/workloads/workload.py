@@ -34,14 +34,14 @@ def normalised(name: str) -> str:
 class Workload:
     """A named computation with its NumPy reference.
 
-    `args`: the integer arguments, in the positional order of Ansor's workload keys, with their
-        defaults (None: required). They are at least 1, or what `least` says.
-    `define`: `define(types=..., **args)` returns the tensors.
-    `compute`: `compute(inputs, **args)` returns the results in float64 or int64.
-    `types`: the rules for the arguments that name types.
-    `check`: says what is wrong with the integer arguments.
-    `draw`: `draw(rng, inputs)` replaces random inputs for which a check would show little.
-    `n_outputs`: how many of the last tensors are results.
+    - `args`: the integer arguments, in the positional order of Ansor's workload keys, with their
+      defaults (None: required). They are at least 1, or what `least` says.
+    - `define`: `define(types=..., **args)` returns the tensors.
+    - `compute`: `compute(inputs, **args)` returns the results in float64 or int64.
+    - `types`: the rules for the arguments that name types.
+    - `check`: says what is wrong with the integer arguments.
+    - `draw`: `draw(rng, inputs)` replaces random inputs for which a check would show little.
+    - `n_outputs`: how many of the last tensors are results.
     """
 
     name: str

@@ -24,13 +24,13 @@ _SAME = ("autosched", "numpy", "llvmlite")
 class NodeFacts:
     """What a node reports about itself.
 
-    `environment`: its fingerprint, like that of a record's machine.
-    `code`: what LLVM compiles for there (triple, cpu, features).
-    `caches`: the sizes of its caches in bytes.
-    `threads`: its hardware threads.
-    `versions`: the versions that must be equal on all nodes; `source` identifies autosched's own
-        code.
-    `pid`: the process that answers for it.
+    - `environment`: its fingerprint, like that of a record's machine.
+    - `code`: what LLVM compiles for there (triple, cpu, features).
+    - `caches`: the sizes of its caches in bytes.
+    - `threads`: its hardware threads.
+    - `versions`: the versions that must be equal on all nodes; `source` identifies autosched's own
+      code.
+    - `pid`: the process that answers for it.
     """
 
     environment: Mapping[str, Any]

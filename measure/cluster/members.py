@@ -28,8 +28,8 @@ _MOST_LOSSES = 3  # losses of a node after which it is not asked again
 class Member:
     """A node and the process that works there.
 
-    `measures`: it measures; otherwise it only builds.
-    `task`: the key of the task for which it is prepared.
+    - `measures`: it measures; otherwise it only builds.
+    - `task`: the key of the task for which it is prepared.
     """
 
     node: Node
@@ -57,7 +57,7 @@ class _Coming:
 class Cluster:
     """The nodes of a `link`; `warning` is told when a node leaves or cannot be used.
 
-    `environments`: the fingerprints of the nodes that measured, by their names.
+    - `environments`: the fingerprints of the nodes that measured, by their names.
     """
 
     link: Link

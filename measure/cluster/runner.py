@@ -34,11 +34,11 @@ _NEWS_SECONDS = 0.25  # between two requests for news
 class _Part:
     """A node's part of a batch: `indices` are its candidates.
 
-    `ticket`: that of the request that runs the part.
-    `news`: the ticket of the request for news under way, if any.
-    `next_news`: when to ask for news again.
-    `known`: how many items of news were received.
-    `done`: the finished work, counted in candidates.
+    - `ticket`: that of the request that runs the part.
+    - `news`: the ticket of the request for news under way, if any.
+    - `next_news`: when to ask for news again.
+    - `known`: how many items of news were received.
+    - `done`: the finished work, counted in candidates.
     """
 
     member: Member

@@ -19,7 +19,7 @@ def pretrained_model(kind: str, features: str) -> Path | None:
 
 
 def start_pretrained(model: CostModel, kind: str, features: str) -> bool:
-    """Load the model that comes with autosched, if there is one; whether there was."""
+    """Load the model that comes with autosched, if there is one; returns whether it was loaded."""
     path = pretrained_model(kind, features)
     if path is None or not isinstance(model, XGBoostModel):
         return False

@@ -1,4 +1,4 @@
-"""Sketch rules beyond Ansor's, of the search space `autosched`: reductions with reuse, in blocks.
+"""Sketch rules of the space `autosched`, beyond Ansor's: reductions with data reuse, in blocks.
 
 C[i, j] = sum(k, A[i, k] * B[k, j])          for i.0, j.0:                    blocks, in parallel
                                         ->     for k.0:
@@ -7,15 +7,16 @@ C[i, j] = sum(k, A[i, k] * B[k, j])          for i.0, j.0:                    bl
                                                    for i.1.0, j.1.1, k.1, i.1.1, j.1.2:
                                                      C[i, j] += A[i, k] * B.global[k, j]
 
-BlockReduction makes these loops, PackOperand also copies what vectors are loaded from into memory
-of the thread's own, one panel after the other: a panel is read in order and by all rows, where
-rows of the operand itself lie pages apart (and those of a power of two in few sets of a cache). An
-operand whose rows are read across, one number of each (A[k, i]), is copied too, for all panels of a
-block of k at once. An operand that goes element by element (weights that are converted) is computed
-into the copy.
+BlockReduction makes these loops. PackOperand also copies the operand that vectors are loaded from
+into memory private to the thread, one panel after the other. A packed panel is read in order and by
+all rows, whereas the rows of the operand itself lie pages apart (and rows whose length is a power
+of two lie in few sets of a cache). An operand that is read across its rows, one number of each
+(A[k, i]), is copied too, for all panels of a block of k at once. An operand that is computed
+element by element (converted weights) is computed into the copy.
 
-Block sizes need not divide: `search/blocks.py` draws them. Of each spatial axis two SP steps tell
-the blocks and what is inside apart, so that the rest of a block is as good as the rest of the axis.
+Block sizes need not divide extents; `search/blocks.py` draws them. Two SP steps split each spatial
+axis, one into blocks and one inside a block, so that the remainder of a block is treated like the
+remainder of the axis.
 """
 
 from __future__ import annotations
@@ -36,44 +37,44 @@ from autosched.tir.walk import free_vars
 Next = list[tuple[State, int]]
 
 PACKED_SCOPE = "global"
-"""That of a packed panel. What is allocated inside a parallel loop belongs to one thread."""
+"""The scope of a packed panel. A buffer allocated inside a parallel loop belongs to one thread."""
 
 LEAST_BYTES = 2**15
-"""An operand that fits the nearest cache as it is gains nothing."""
+"""Only larger operands are packed: one that fits the nearest cache as it is gains nothing."""
 
 LEAST_REUSE = 8
-"""How often an element must be read at least: packing costs about two reads of it."""
+"""An element must be read at least so often: packing it costs about two reads of it."""
 
 LEAST_ROW = 1024
-"""Bytes of a row from which an operand that is read across its rows is copied: products of 1000 and
-1024 take 0.83 to 0.93 of the time, those with rows of 256 numbers 0.91 to 0.99, of 64 and 128 no
-less (an Emerald Rapids)."""
+"""An operand that is read across its rows is copied if a row has so many bytes or more: products of
+1000 and 1024 take 0.83 to 0.93 of the time, those with rows of 256 numbers 0.91 to 0.99, of 64 and
+128 no less (an Emerald Rapids)."""
 
 _OWN_LOOPS = (queries.NO_SPLIT_AT_INNER, queries.ALWAYS_UNROLL_INNER, CONST_TENSOR_ATTR)
 
 
 def blockable(state: State, stage_id: int) -> ComputeOp | None:
-    """The operation of a stage that reduces with reuse, if no other rule has changed its loops."""
+    """The operation of a reduction with data reuse whose loops no rule has changed; else None."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or not queries.needs_multi_level_tiling(state, stage_id):
         return None
     if not op.reduce_axis or not op.axis or any(name in op.attrs for name in _OWN_LOOPS):
         return None
     touched = queries.is_tiled(state, stage_id) or queries.has_cache_write(state, stage_id)
-    # Those of a factored reduction were split, and its stages may be fused into each other.
+    # The loops of a factored reduction are split, and its stages may be fused into each other.
     return None if touched or any(isinstance(s, RfactorStep) for s in state.steps) else op
 
 
 def extent_of(extent: object) -> int:
-    """The value of a constant extent, 0 of others."""
+    """The value of a constant extent; 0 if it is not constant."""
     return extent.value if isinstance(extent, IntImm) else 0
 
 
 def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
-    """The stage of the operand worth packing for the stage, and the spatial axes that index it.
+    """The stage id of the operand that is worth packing, and the spatial axes that index it.
 
-    It can be copied, is read once in the body and in order along the last axis, and elements are
-    read for several values of other axes. None when there is no such operand.
+    The operand can be copied, is read once in the body and in order along the last axis, and its
+    elements are read for several values of other axes. None when there is no such operand.
     """
     op = blockable(state, stage_id)
     if op is None:
@@ -94,7 +95,10 @@ def packable(state: State, stage_id: int) -> tuple[int, frozenset[Var]] | None:
 
 
 def _copyable(state: State, load: ProducerLoad, loads: Sequence[ProducerLoad]) -> int | None:
-    """The stage that is read, if once: an argument, or what is inlined where it is read."""
+    """The stage id of the operand, if it can be copied; else None.
+
+    It can if only this load reads it, and it is an argument or a stage that is inlined anyway.
+    """
     if sum(other.producer is load.producer for other in loads) > 1:
         return None
     operand = [s.op for s in state.stages].index(load.producer.op)
@@ -103,15 +107,15 @@ def _copyable(state: State, load: ProducerLoad, loads: Sequence[ProducerLoad]) -
 
 
 def _along(load: ProducerLoad, axis: Var) -> bool:
-    """Neighbours along `axis` are neighbours in the operand."""
+    """Whether neighbours along `axis` are neighbours in the operand's memory."""
     return bool(load.indices) and load.indices[-1] is axis
 
 
 def read_across(state: State, stage_id: int) -> int | None:
-    """The stage of the other operand, if what the tiles of a block read of it lies far apart.
+    """The stage id of the other operand, if the tiles of a block read it far apart; else None.
 
-    It can be copied, and its rows go along an axis of the result that is not the last one, as in
-    `sum(k, A[k, i] * B[k, j])`.
+    It can be copied, and its rows, of LEAST_ROW bytes or more, run along an axis of the result that
+    is not the last one, as in `sum(k, A[k, i] * B[k, j])`.
     """
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
@@ -128,7 +132,7 @@ def read_across(state: State, stage_id: int) -> int | None:
 
 
 def block(state: State, stage_id: int, panel: frozenset[Var]) -> tuple[State, list[int], Iterator]:
-    """Block the loops of the stage: those over `panel`, some of its axes, come first in a block.
+    """Block the loops of the stage; in a block, the loops over the axes `panel` come first.
 
     Returns the state, the ids of the SP steps that make the blocks, and the loop over panels.
     """
@@ -162,7 +166,7 @@ def block(state: State, stage_id: int, panel: frozenset[Var]) -> tuple[State, li
 
 
 def _finished(state: State, stage_id: int, split_ids: list[int]) -> State:
-    """The blocked stage inside the blocks of its consumer, where that goes element by element."""
+    """Compute the blocked stage in the blocks of its element-by-element consumer, if it has one."""
     target = queries.has_single_elementwise_matched_consumer(state, stage_id)
     if target < 0:
         return state
@@ -175,7 +179,7 @@ def _finished(state: State, stage_id: int, split_ids: list[int]) -> State:
 
 
 def _vector_axes(op: ComputeOp) -> frozenset[Var]:
-    """The axes that index what vectors are loaded from: along the others, they are used again."""
+    """The axes that index the operand of vector loads; along the others vectors are reused."""
     last = op.axis[-1].var
     axes = {axis.var for axis in op.axis}
     found = [
@@ -215,7 +219,7 @@ def _pack(context: Context, state: State, stage_id: int) -> Next:
 def _packed(
     state: State, stage_id: int, operand: int, axes: frozenset[Var], other: int | None
 ) -> tuple[State, int]:
-    """The stage in blocks that read copies: of the operand by panels, of the `other` as a whole."""
+    """Block the stage to read copies: of `operand` by panels, of `other` for all panels at once."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     copied = [operand] if other is None else sorted((operand, other))

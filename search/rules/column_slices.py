@@ -1,14 +1,14 @@
-"""SliceColumns: long sums of few columns in slices, for CPUs in the space `autosched`.
+"""SliceColumns: cut long sums of few columns into slices, for CPUs in the space `autosched`.
 
 d[j] = sum(i, A[i, j])    ->    d.rf.rf[p, r, j] = sum(m, A[(p * M + m) * R + r, j])
                                 d.rf[r, j] = sum(p, d.rf.rf[p, r, j])
                                 d[j] = sum(r, d.rf[r, j])
 
-Few columns are few tasks, and short rows fill no vector: gradients of a bias, statistics of a batch
-or of the channels of an image, `X.T @ X` of a tall matrix. Each slice p is summed up by a thread of
-its own. Where rows are short, R of them that lie in memory one after another are one row of
-vectors; a product, which reads what it multiplies by itself, has no such rows but a tile of its
-sums. search/column_slices.py draws the numbers, which need not divide.
+Few columns make few parallel tasks, and short rows fill no vector. Such sums are the gradients of a
+bias, the statistics of a batch or of the channels of an image, and `X.T @ X` of a tall matrix. Each
+slice p is summed up by one thread. Where rows are short, R rows that are neighbours in memory are
+joined to one row of vectors. A product, such as `X.T @ X`, has tiles of its sums instead of joined
+rows. search/column_slices.py draws the numbers, which need not divide extents.
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ Next = list[tuple[State, int]]
 
 _LEAST_TERMS = 256
 _LEAST_OF_PRODUCTS, _MOST_PRODUCTS = 1024, 4096
-"""Terms that are worth slices, and products whose sums stay in the nearest cache."""
+"""The fewest terms of a product that are worth slices, and the most results of a product, whose
+sums then stay in the nearest cache."""
 
 _SHORT_ROW = 4
-"""Vectors of a row from which on joining rows gains nothing."""
+"""Joining rows of so many vectors or more gains nothing."""
 
 _MOST_SERIAL = 1024
-"""Results of which the sums of the slices are not worth to be shared among threads."""
+"""With so few results, adding up the slices is not worth sharing among threads."""
 
 _TASKS_OF_A_THREAD = 16
-"""Vectors of results for each thread that keep it busy without slices."""
+"""With so many vectors of results for each thread, threads are busy without slices."""
 
 _LEAST_ALONE = 1 << 18
-"""Elements to sum up from which on slices were always as fast as all else, or faster."""
+"""With so many elements to sum up, slices were always as fast as all other sketches, or faster."""
 
 
 class _Columns(NamedTuple):
-    """A sum of columns: whether its terms lie in order, and rows of them side by side.
+    """A long sum of few columns.
 
-    With `alone` nothing else is worth a trial.
+    `in_order` says that its terms lie in memory at equal distances, in the order of the reduction;
+    `joined` that its rows are joined; `alone` that no other sketch is worth a trial.
     """
 
     in_order: bool
@@ -60,13 +62,13 @@ class _Columns(NamedTuple):
 
 
 def most_lanes(context: Context, element_bytes: int) -> int:
-    """Sums that three quarters of the vector registers hold."""
+    """The number of sums that three quarters of the vector registers hold."""
     core = context.core
     return core.registers * 3 // 4 * core.lanes(element_bytes)
 
 
 def _columns(context: Context, state: State, stage_id: int) -> _Columns | None:
-    """What the stage is, if it is a long sum of few columns that no other rule has tiled."""
+    """Describe the stage if it is a long sum of few columns that no rule has tiled; else None."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or not op.reduce_axis or not op.axis:
         return None
@@ -105,13 +107,13 @@ def _uses(load: ProducerLoad, variables: Sequence[Var]) -> bool:
 
 
 def _runs_along(load: ProducerLoad, reduced: Sequence[Var]) -> bool:
-    """Whether terms are neighbours in memory in rows of their own."""
+    """Whether the tensor has several axes, and terms are neighbours along the last one."""
     return len(load.indices) > 1 and any(v in reduced for v in free_vars(load.indices[-1]))
 
 
 def _in_order(load: ProducerLoad, reductions: Sequence[IterVar]) -> bool:
-    """Whether the tensor is read by the reduction's axes in their order, whole but for the first:
-    the terms are then as far apart as the first two."""
+    """Whether the reduction's axes index the tensor in their order and, but for the first one, as a
+    whole: all neighbouring terms then have the same distance in memory."""
     variables = [axis.var for axis in reductions]
     if len(variables) == 1:
         return any(index is variables[0] for index in load.indices)
@@ -151,23 +153,23 @@ def _slice(context: Context, state: State, stage_id: int) -> Next:
 
 
 def _terms(state: State, stage_id: int) -> list[Iterator]:
-    """The reductions of a slice, what is left of the axis that was cut first: it is the first."""
+    """The reduction loops of a slice: first what is left of the axis that was cut."""
     *others, left = iters_of(state, stage_id, IterKind.REDUCTION)
     return [left, *others]
 
 
 def _longest(context: Context, reductions: Sequence[Iterator]) -> Iterator:
-    """The first one that makes a slice for each thread, or else the longest."""
+    """The first reduction loop that has a slice for each thread, or else the longest one."""
     threads = max(1, context.hardware.num_cores)
     enough = [it for it in reductions if it.extent_or_unknown >= threads]
     return enough[0] if enough else max(reductions, key=lambda it: it.extent_or_unknown)
 
 
 def _around_rows(state: State, stage_id: int, joined: bool, serial: bool = False) -> State:
-    """The terms around a row of results, or several that are `joined`.
+    """Reorder loops: the terms go around a row of results, or around the rows that are `joined`.
 
-    Slices, and what else comes before the rows, stay outside, where threads share them, or, if
-    `serial`, go inside.
+    Slices, and other loops before the rows, stay outermost, where threads share them; if `serial`,
+    they go inside the terms.
     """
     *outer, row = iters_of(state, stage_id, IterKind.SPATIAL)
     terms = _terms(state, stage_id)
@@ -178,7 +180,7 @@ def _around_rows(state: State, stage_id: int, joined: bool, serial: bool = False
 
 
 def _tiled(state: State, stage_id: int) -> State:
-    """Slices, parts of their terms, tiles of results; terms of a part around each tile."""
+    """Reorder loops: slices, parts of their terms, tiles of results, terms of a part, a tile."""
     slices, *space = iters_of(state, stage_id, IterKind.SPATIAL)
     *others, last = _terms(state, stage_id)
     state, (parts, terms) = state.split(stage_id, last, [None])
@@ -191,7 +193,7 @@ def _tiled(state: State, stage_id: int) -> State:
 
 
 def _decision(context: Context, state: State, stage_id: int) -> Decision:
-    """Products, and small sums whose rows fill vectors, have other sketches beside it."""
+    """Exclude other sketches, but not for products and for small sums whose rows fill vectors."""
     columns = _columns(context, state, stage_id)
     if columns is None:
         return Decision.SKIP

@@ -13,17 +13,17 @@ from autosched.te.operations.operation import CONST_TENSOR_ATTR
 Next = list[tuple[State, int]]
 
 MOST_READS = 64
-"""A chain of stencils, each inlined into the next, reads its input as often as all of them together
-multiply: eight of five points 390,625 times for each result."""
+"""The most reads that inlining a stage may cause. In a chain of stencils, each inlined into the
+next, reads multiply: eight stencils of five points read an input 390,625 times for each result."""
 
 FEW_BLOCKS = 128
-"""Fewer leave multiprocessors of a large GPU (108 of an A100, 132 of an H100) without work."""
+"""Fewer blocks leave multiprocessors of a large GPU (an A100 has 108, an H100 132) without work."""
 
 
 def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
-    """The stage costs nothing to repeat, so it is inlined wherever it stands.
+    """Whether the stage is inlined wherever it is read, because it costs nothing to repeat.
 
-    Except in Ansor's space, that ends at MOST_READS.
+    Outside of Ansor's space, inlining must not cause more than MOST_READS reads.
     """
     return (
         not state.stages[stage_id].is_placeholder
@@ -35,14 +35,14 @@ def always_inlinable(context: Context, state: State, stage_id: int) -> bool:
 
 
 def _reads_if_inlined(state: State, stage_id: int) -> int:
-    """How many reads the stage's own become in all that it is inlined into; 0 of a single place."""
+    """How many reads inlining the stage causes in total; 0 if it is read in a single place."""
     places = _places(state, stage_id)
     reads = sum(map(len, state.access_dag.access.read_from[stage_id].values()))
     return places * reads if places > 1 else 0
 
 
 def _places(state: State, stage_id: int) -> int:
-    """How often the stage is read, through readers that are inlined themselves, too."""
+    """In how many places the stage is read, with those of readers that are inlined themselves."""
     readers = state.access_dag.access.read_by[stage_id].items()
     return sum(
         len(accesses) * (_places(state, k) if state.stages[k].is_inlined else 1)
@@ -51,7 +51,7 @@ def _places(state: State, stage_id: int) -> int:
 
 
 def structure(context: Context) -> str:
-    """The tiling structure of the task's kind of device."""
+    """The multi-level tiling structure for the task's kind of device."""
     options = context.options
     if context.is_gpu:
         return options.gpu_multi_level_tiling_structure

@@ -1,4 +1,4 @@
-"""Sketch rules of the user: loaded from a file, and watched while they run."""
+"""Sketch rules of the user: load them from a file, and check their answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from autosched.state.state import State
 from autosched.user_file import load_object
 from autosched.words import told
 
-# More steps than any sketch has: a rule that is applied for ever is stopped there.
+# More steps than any sketch has: a rule that would be applied for ever is stopped there.
 _MAX_STEPS = 500
 
 
 def load_rules(specs: Sequence[str]) -> tuple[SketchRule, ...]:
-    """The rules that `specs` (file.py:name, of a rule or a list of rules) mean, in order.
+    """Load the rules that `specs` name (file.py:name, of a rule or a list of rules), in order.
 
     Running the user's file executes whatever it contains. Raises ConfigError when there is no
     such file or name, or what it names is not a sketch rule.
@@ -49,7 +49,7 @@ def require_rule(rule: object, where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRule:
-    """A user's rule; what goes wrong in it is a ConfigError that names it and the stage."""
+    """A user's rule whose failures and wrong answers are ConfigErrors naming rule and stage."""
 
     rule: SketchRule
 
@@ -70,7 +70,7 @@ class CheckedRule:
         return decision
 
     def apply(self, context: Context, state: State, stage_id: int) -> list[tuple[State, int]]:
-        """The rule's results, each a state and a stage to go on with."""
+        """The rule's results, each a state and the id of the stage to go on with."""
         with self._watched("apply", state, stage_id):
             given = self.rule.apply(context, state, stage_id)
             results = list(given) if isinstance(given, Iterable) else None

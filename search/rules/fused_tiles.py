@@ -1,4 +1,4 @@
-"""FuseTiles: a convolution by Winograd's algorithm, tile row by tile row, in the space `autosched`.
+"""FuseTiles: compute Winograd convolutions tile row by tile row, in the space `autosched`.
 
 Y = inverse(M), M = V * U, V = transformed(X)    ->    for n, th.0:         parallel
                                                          pad, R, V          of these rows of tiles
@@ -6,10 +6,10 @@ Y = inverse(M), M = V * U, V = transformed(X)    ->    for n, th.0:         para
                                                          S, T
                                                          for th.1, tw, co: Y = ...
 
-Where channels come before rows and columns, Y is stored along these. Ansor computes each of these
-stages whole before the next one: what they hand on is several times as large as the image, and
-leaves the caches. A transform runs along vectors of channels here, its constants unrolled around
-them.
+Where channels come before rows and columns, Y is stored along columns instead. Ansor computes each
+of these stages as a whole before the next one: their results are several times as large as the
+image, and leave the caches. Here a transform is computed in vectors of channels, with the loops of
+its constants unrolled around them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ from autosched.tir.expr import FloorDiv, IntImm, Var
 Next = list[tuple[State, int]]
 
 _PRODUCT_AXES = 3
-"""Of a product at least: rows and columns of tiles, and channels."""
+"""The fewest spatial axes of the product: rows of tiles, columns of tiles, and channels."""
 
 
 @dataclass(frozen=True)
 class _Tiles:
-    """The axes of an output that run through tiles, with the elements of a tile along each, and the
-    axis of channels; the stages on the way to it, the last first: the `product`, the transforms
-    around it, the `reader` of these, and others."""
+    """A convolution in tiles, seen from its output.
+
+    `sizes` maps each axis of the output that runs through tiles to the elements of a tile along it.
+    `channels` is the axis of channels. `stages` are all stages before the output, the last first:
+    the `product`, the `transforms` around it, the `reader` of the transformed tiles (which may be
+    the output instead), and others.
+    """
 
     sizes: dict[int, int]
     channels: int
@@ -62,7 +66,7 @@ def _tiles(state: State, stage_id: int) -> _Tiles | None:
                 work.append(producer)
     inside = found | {stage_id}
     if any(not inside.issuperset(queries.consumers(state, k)) for k in found):
-        return None  # something else reads what would be computed for some rows only
+        return None  # another stage reads a result that would be computed for some rows only
     transforms = {k for k in found if _is_transform(state, k)}
     products = [k for k in found - transforms if queries.has_reduce_iter(state, k)]
     readers = [
@@ -86,7 +90,10 @@ def _tiles(state: State, stage_id: int) -> _Tiles | None:
 
 
 def _channels(sizes: dict[int, int], axes: int) -> int | None:
-    """The axis of channels: the last one, or the one before tiles that are last; None without."""
+    """The axis of channels: the last one, or the one before the tiled axes if those are last.
+
+    None if there is neither.
+    """
     if not sizes:
         return None
     last = axes - 1
@@ -97,7 +104,7 @@ def _channels(sizes: dict[int, int], axes: int) -> int | None:
 
 
 def _is_transform(state: State, stage_id: int) -> bool:
-    """Whether it is a product with constants that has an axis beside those of the constants."""
+    """Whether the stage is a product with constants whose last axis is not one of theirs."""
     constants = queries.stage_attr_names(state, stage_id, CONST_TENSOR_ATTR)
     spatial = iters_of(state, stage_id, IterKind.SPATIAL)
     return bool(constants) and spatial[-1].name not in constants
@@ -109,7 +116,7 @@ def _computed_producers(state: State, stage_id: int) -> list[int]:
 
 
 def _tile_sizes(op: Operation) -> dict[int, int]:
-    """By axis: what it is divided by wherever the operation reads a tile."""
+    """The tile size by axis: the divisor of the axis in the indices of reads."""
     assert isinstance(op, ComputeOp)
     found: dict[int, int] = {}
     axes = {axis.var: k for k, axis in enumerate(op.axis)}
@@ -137,7 +144,7 @@ def _fuse(context: Context, state: State, stage_id: int) -> Next:
     state, (blocks, channels) = state.split(stage_id, outer[own], [None])
     if own > first:  # vectors run along channels
         order = [*outer[:first], row, rows, *outer[first + 1 : own], blocks, *inside, channels]
-    else:  # along columns: the elements of a row are one after the other
+    else:  # vectors run along columns, in which the elements of a row are contiguous
         *upper, last = inside
         columns = outer[first + 1 :]
         order = [*outer[:own], row, rows, blocks, channels, *upper, *columns, last]
@@ -155,7 +162,7 @@ def _fuse(context: Context, state: State, stage_id: int) -> Next:
 
 
 def _transform(state: State, stage_id: int) -> State:
-    """Vectors of channels, and around them the loops of the constants, unrolled."""
+    """Split the channels into vectors, and unroll the loops of the constants around them."""
     constants = queries.stage_attr_names(state, stage_id, CONST_TENSOR_ATTR)
     iters = state.stages[stage_id].iters
     unrolled = [it for it in iters if it.name in constants]
@@ -168,7 +175,7 @@ def _transform(state: State, stage_id: int) -> State:
 
 
 def _product(state: State, stage_id: int) -> State:
-    """Of each element of the tiles, a product of matrices: tiles by channels."""
+    """Block the product: for each element of a tile it is a matrix product, tiles by channels."""
     spatial = iters_of(state, stage_id, IterKind.SPATIAL)
     terms = iters_of(state, stage_id, IterKind.REDUCTION)
     elements, rows, columns, channels = spatial[:-3], spatial[-3], spatial[-2], spatial[-1]
@@ -178,8 +185,10 @@ def _product(state: State, stage_id: int) -> State:
 
 
 def tile_splits(steps: Sequence[Step]) -> frozenset[int]:
-    """The splits of axes in tiles, which other lengths would only spoil: the step behind one of
-    them unrolls its inner loop."""
+    """The indices of the splits into tiles, whose lengths must not change.
+
+    The step after such a split unrolls its inner loop.
+    """
     return frozenset(
         k
         for k, (step, following) in enumerate(pairwise(steps))

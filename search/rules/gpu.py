@@ -1,4 +1,4 @@
-"""Sketch rules for GPUs alone."""
+"""Sketch rules for GPUs only."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from autosched.transform.device.alignment import WIDEST
 
 
 def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
-    """The consumers whose threads fetch the stage together: they are tiled, over a reduction.
+    """The consumers that fetch the stage to shared memory, by all threads of a block.
 
-    Others, such as D in C = A @ B, D = C + A or the sums of A's rows, have no loop to fetch in, or
-    one that each thread is in by itself: Ansor fails on them, or has no legal candidate. They go on
-    reading the tensor itself, as does what would fetch a table that shared memory has no room for.
-    Where the first consumer is one of them, Ansor fetches for none. What reads the stage in two
-    roles fetches nothing in the space `autosched`: of A[i, k] * A[j, k] it would be all rows that
-    are between those of i and of j.
+    They are tiled reductions. Other consumers, such as D in C = A @ B, D = C + A or the sums of A's
+    rows, have no loop to fetch in, or only one that each thread runs by itself: Ansor fails on
+    them, or has no legal candidate. They go on reading the tensor itself, as do consumers that
+    would fetch a table too large for shared memory. If the first consumer does not fetch, none does
+    in Ansor's space. In the space `autosched`, a consumer that reads the stage in two roles does
+    not fetch: for A[i, k] * A[j, k] it would fetch all rows between those of i and of j.
     """
     as_ansor = context.options.space == "ansor"
     found = [
@@ -47,8 +47,11 @@ def _fetchers(context: Context, state: State, stage_id: int) -> list[int]:
 
 
 def _looked_up_bytes(state: State, stage_id: int, reader: int) -> int:
-    """The least bytes of the stage that a block of the reader fetches, which has all along axes
-    whose index is data or a product of axes, as in T[I[n], k] and A[i * j]; 0 without such."""
+    """The least bytes of the stage that a block of the reader fetches.
+
+    A block fetches whole axes whose index is data or a product of axes, as in T[I[n], k] and
+    A[i * j]. 0 if there is no such axis.
+    """
     op, source = state.stages[reader].op, state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     table = source.output(0)
@@ -62,7 +65,7 @@ def _looked_up_bytes(state: State, stage_id: int, reader: int) -> int:
 
 
 def _goes_anywhere(index: Expr) -> bool:
-    """Whether no bounds follow from those of the axes, or none that are constants."""
+    """Whether the bounds of the axes give an index no constant bounds: it has data or a product."""
     return any(
         isinstance(e, ProducerLoad)
         or (isinstance(e, Mul) and bool(free_vars(e.a)) and bool(free_vars(e.b)))
@@ -76,7 +79,10 @@ def _cache_read_condition(context: Context, state: State, stage_id: int) -> Deci
 
 
 def _cache_read(context: Context, state: State, stage_id: int) -> Next:
-    """One cache for each consumer that fetches; in the space `autosched` turned ones, too."""
+    """Make one cache for each consumer that fetches.
+
+    In the space `autosched` a second sketch has turned (transposed) caches.
+    """
     readers = _fetchers(context, state, stage_id)
     found = [(_fetched(state, stage_id, readers, []), stage_id)]
     if context.options.space == "autosched":
@@ -100,10 +106,11 @@ def _fetched(state: State, stage_id: int, readers: list[int], turned: list[list[
 
 
 def _summed_axes(state: State, stage_id: int, reader: int) -> list[int]:
-    """The axes of the stage along which its reader adds up, where rows are among them.
+    """The axes of the stage along which its reader sums, if the last axis is one; else empty.
 
-    In each step of the sum a thread has elements of several rows, which are neighbours in a turned
-    tile: one access of 16 bytes has four. None where there is a window, or nothing but the sum.
+    In each step of the sum a thread reads elements of several rows. They are neighbours in a turned
+    tile, where one access of 16 bytes reads four. Empty where an index is a window, or all axes are
+    summed.
     """
     op = state.stages[reader].op
     assert isinstance(op, ComputeOp)
@@ -121,8 +128,8 @@ def _summed_axes(state: State, stage_id: int, reader: int) -> list[int]:
 
 
 def _within_slice(index: Expr, op: ComputeOp) -> Expr:
-    """The term's place in its slice, of the index of a term in a stage that sums up slices
-    (SliceProduct); other indices as they are."""
+    """The place of a term in its slice, for an index `slice * length + term` of a stage that sums
+    slices (SliceProduct); other indices as they are."""
     terms = linear(index)[1]
     for axis in op.reduce_axis if ".rf" in op.name and len(terms) == 2 else ():
         assert axis.dom is not None and isinstance(axis.dom.extent, IntImm)
@@ -132,8 +139,11 @@ def _within_slice(index: Expr, op: ComputeOp) -> Expr:
 
 
 def _turned(state: State, cache: int, sums: list[int]) -> tuple[State, int]:
-    """The cache with the axes of the sum first. Their rows are 16 bytes longer than a multiple of
-    all banks: neighbours along the sum, fetched by neighbouring threads, go to different banks."""
+    """Turn the cache: the axes `sums` come first.
+
+    Its rows are 16 bytes longer than a multiple of all banks: neighbours along the sum, fetched by
+    neighbouring threads, go to different banks.
+    """
     iters = state.stages[cache].iters
     others = [it for k, it in enumerate(iters) if k not in sums]
     state = state.reorder(cache, [*(iters[k] for k in sums), *others])
@@ -152,7 +162,7 @@ ADD_CACHE_READ = FunctionRule("AddCacheRead", _cache_read_condition, _cache_read
 
 _WARPS_OF_A_SUM = (4, 8)
 _LEAST_TERMS = 4
-"""Of each thread, where several warps share a sum."""
+"""The fewest terms of each thread where several warps share a sum."""
 
 
 def _cross_thread_condition(context: Context, state: State, stage_id: int) -> Decision:
@@ -193,7 +203,7 @@ def _cross_thread(context: Context, state: State, stage_id: int) -> Next:
 
 
 def _is_of_a_tile(state: State, stage_id: int) -> bool:
-    """Whether the threads of a tile compute the stage: it is fetched, or has a product inside."""
+    """Whether the threads of a tile compute the stage: it is a fetch, or has a product inside."""
     if state.stages[stage_id].name.endswith(".shared"):
         return True
     inside = (k for k in range(len(state.stages)) if queries.needs_multi_level_tiling(state, k))
@@ -202,8 +212,11 @@ def _is_of_a_tile(state: State, stage_id: int) -> bool:
 
 
 def _threads_of_a_sum(context: Context, state: State, stage_id: int) -> list[int]:
-    """How many threads share the terms: a warp, as in Ansor; in the space `autosched` also four or
-    eight of them, each thread with four terms or more. All sums of a candidate have as many."""
+    """The numbers of threads that may share the terms of a sum.
+
+    A warp, as in Ansor; in the space `autosched` also four or eight warps, if each thread has four
+    terms or more. All sums of a candidate have the same number.
+    """
     hardware = context.hardware
     warp = hardware.warp_size
     if context.options.space == "ansor":
@@ -224,7 +237,7 @@ def _by_threads(state: State, stage_id: int, it: Iterator, threads: int) -> Stat
 
 
 def _beside(state: State, stage_id: int, fused: Iterator, target: int, common: int) -> State:
-    """The sum by the threads of its reader, at the loop that both have in common."""
+    """Compute the sum by the threads of its reader, in the last loop that both have in common."""
     splits = queries.split_step_ids(state, target)
     if len(splits) != 1:
         raise ScheduleError(f"cross-thread reduction: stage {target} is split more than once")

@@ -1,4 +1,4 @@
-"""UseInstruction: reductions that a tensor instruction of the target multiplies.
+"""UseInstruction: compute reductions by a tensor instruction of the target.
 
 One sketch for each tile of accumulators that fits the registers. For C = A * B with the
 instruction vpdpbusd and a tile of 6 x 4 calls:
@@ -8,8 +8,9 @@ instruction vpdpbusd and a tile of 6 x 4 calls:
       for k: for 6 x 4: C.tile += vpdpbusd        unrolled: accumulators stay in registers
       for 6 x 4 x 16: C = C.tile                  and what is computed from C, element by element
 
-Of signed bytes A is packed with 128 more, and what that adds to the columns of a block is computed
-once before their rows; where images or batches are around the rows, once for all of them.
+Signed bytes of A are packed with 128 added. What this adds to the columns of a block is computed
+once before the rows of the block; where images or batches are around the rows, once for all of
+them.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ from autosched.tir.expr import IterVar, ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
 _LARGE = 1 << 16
-"""Products from which on nothing else is tried: an instruction does them several times as fast,
-which a cost model that has seen none does not foresee."""
+"""From so many multiply-adds on no other sketch is tried: an instruction does them several times as
+fast, which a cost model that has seen none does not predict."""
 _MANY_ROWS = 256
-"""Rows of a product from which on packing B once a thread pays for itself."""
+"""From so many rows of a product on, packing B in each thread pays for itself."""
 _STEPS = 2
-"""Steps of the reduction that are unrolled where tiles are small: what counts the steps takes a
-tenth of the instructions that one step begins."""
+"""Steps of the reduction that are unrolled where tiles are small: the loop takes a tenth of the
+instructions of one step."""
 _FEW_ROWS, _LARGE_B = 64, 1 << 18
-"""Rows of an image and bytes of B, see `_columns_first`."""
+"""Limits of `_columns_first`: rows of an image, and bytes of B."""
 
 
 def _product(context: Context, state: State, stage_id: int) -> tuple[Product, Instruction] | None:
@@ -70,7 +71,10 @@ def _product(context: Context, state: State, stage_id: int) -> tuple[Product, In
 
 
 def _widened_already(product: Product, it: Instruction) -> bool:
-    """Whether A is a copy that is float32 as it is: what is bfloat16 is computed and kept so."""
+    """Whether A is computed, and so float32 already, although the instruction reads bfloat16.
+
+    Stages of bfloat16 are computed and kept as float32.
+    """
     copied = isinstance(product.a.producer.op, ComputeOp)
     return copied and it.extent("k") == 1 and it.a.dtype.name == "bfloat16"
 
@@ -95,9 +99,9 @@ def _apply(context: Context, state: State, stage_id: int) -> Next:
     return [(made, stage_id - 1) for made in _states(context, state, stage_id)]
 
 
-@lru_cache(maxsize=1)  # the condition asks first, what applies the rule right after it
+@lru_cache(maxsize=1)  # `_condition` calls it first, `_apply` right after it
 def _states(context: Context, state: State, stage_id: int) -> tuple[State, ...]:
-    """The state with each tile of the instruction that its statements fit."""
+    """The sketches: one for each tile of the instruction, and way of packing A, that lowers."""
     found = _product(context, state, stage_id)
     if found is None:
         return ()
@@ -113,7 +117,7 @@ def _states(context: Context, state: State, stage_id: int) -> tuple[State, ...]:
 
 
 def _can_be_lowered(context: Context, state: State) -> bool:
-    """Whether the statements of the instruction match, with tiles of one call."""
+    """Whether the instruction matches the statements, if all open lengths are 1."""
     steps = [
         replace(step, lengths=tuple([length or 1 for length in step.lengths]))
         if isinstance(step, SplitStep)
@@ -131,7 +135,7 @@ USE_INSTRUCTION = FunctionRule("UseInstruction", _condition, _apply)
 
 
 def _packings(product: Product, it: Instruction, rows: int) -> list[bool]:
-    """Whether A is packed: as it must be, or both ways where rows of a tile lie far apart."""
+    """Whether A is packed: the only way possible, or both where rows of a tile lie far apart."""
     plain = isinstance(product.a.producer.op, PlaceholderOp)
     in_place = plain and reads_in_place(product, it, rows)
     both = it.extent("m") > 1 and can_pack(product, it)
@@ -194,20 +198,21 @@ def _tiled(
     elif height > 1:
         state = _tensorized(state, tiles + 1).compute_at(tiles + 1, target, outer[-1])
     else:
-        # Sums that are read at constant places stay in registers.
+        # Sums stay in registers if they are read at constant indices.
         for unrolled in (inner_m, inner_n[0]):
             state, _ = state.unroll(target, unrolled)
     if it.offset and math.prod(map(extent, product.others()[0])) == 1:
-        state = state.compute_at(tiles - 1, target, n0)  # of the columns of a block
+        state = state.compute_at(tiles - 1, target, n0)  # once for the columns of a block
     return state.compute_at(tiles, target, outer[-1])
 
 
 def _share_rows(product: Product, it: Instruction) -> bool:
-    """Whether the threads share rows of tiles, so that each packs what it reads of B for itself.
+    """Whether threads divide the rows of tiles among them, so that each packs B for itself.
 
-    Threads that share columns write parts of the same pages of the result, and each core fetches
-    ahead what the other writes: 0.057 ms instead of 0.038 for 512 x 512 x 512 bytes with B packed
-    ahead. Few rows do not pay for packing B once a thread, least of all where it is turned.
+    Threads that divide columns write parts of the same pages of the result, and each core
+    prefetches what the other one writes: 0.057 ms instead of 0.038 for 512 x 512 x 512 bytes with B
+    packed ahead. For few rows, packing B in each thread does not pay off, least of all where B is
+    turned.
     """
     if it.extent("m") == 1:
         return True
@@ -218,10 +223,10 @@ def _share_rows(product: Product, it: Instruction) -> bool:
 
 
 def _columns_first(product: Product, it: Instruction) -> bool:
-    """Whether a block of columns goes over all images and rows of these before the next one.
+    """Whether the loop over blocks of columns is around the loops over images and their rows.
 
-    Where rows are few and B is larger than half a second cache, the image's rows would read all of
-    B from the third cache again and again, half of it what the other core packed: on a Zen 4, whose
+    Otherwise, where rows are few and B is larger than half a second cache, the rows of each image
+    read all of B from the third cache again, half of it packed by the other core: on a Zen 4, whose
     second cache has 1 MiB, int8 conv2d 14x14x256 took 0.37 to 0.40 ms instead of 0.26.
     """
     if it.extent("m") > 1 or not product.others()[0]:
@@ -237,7 +242,7 @@ def _indexes(load: ProducerLoad, var: Var) -> bool:
 
 
 def _border_inlined(state: State, product: Product, pack_a: bool) -> State:
-    """A that is a copy with a border is copied once, as it is packed."""
+    """Inline A into its packing, if it is a copy with a border, so that it is copied once."""
     source = product.a.producer.op
     if not pack_a or not isinstance(source, ComputeOp) or source.reduce_axis:
         return state
@@ -250,7 +255,7 @@ def _border_inlined(state: State, product: Product, pack_a: bool) -> State:
 def _stores_whole(
     product: Product, it: Instruction, tile: tuple[int, int], above: IterVar | None
 ) -> bool:
-    """Whether tiles are stored right to where the result is: its rows and columns are whole."""
+    """Whether tiles are stored to the result directly: they divide its rows and columns."""
     sizes = extent(product.m), extent(product.n)
     calls = it.extent("m"), it.extent("n")
     if above is not None:
@@ -264,7 +269,7 @@ def _stores_whole(
 
 
 def _in_words(state: State, stage_id: int, it: Instruction, columns: int) -> State:
-    """B's packing with its steps sixteen at a time, where vectors of words are turned."""
+    """Split the steps of B's packing by sixteen, if it turns (transposes) vectors of words."""
     stage = state.stages[stage_id]
     turn = statements(it.name).get(turn_of(columns))
     if turn is None or instruction_of(stage.op) is not turn:
@@ -273,9 +278,9 @@ def _in_words(state: State, stage_id: int, it: Instruction, columns: int) -> Sta
 
 
 def _tensorized(state: State, stage_id: int, steps: int = 1) -> State:
-    """The stage with its innermost loops done by its instruction, those of a tile unrolled.
+    """Tensorize the innermost loops of the stage by its instruction, and unroll those of a tile.
 
-    So are `steps` of the reduction, where they divide it.
+    `steps` of the reduction are unrolled, too, where they divide it.
     """
     op = state.stages[stage_id].op
     intrin = instruction_of(op)
@@ -301,15 +306,15 @@ def _tensorized(state: State, stage_id: int, steps: int = 1) -> State:
 
 
 def _annotated(state: State, stage_id: int, name: str) -> State:
-    """The stage with the loop of this name tensorized."""
+    """Tensorize the loop of the stage that is called `name`."""
     names = [it.name for it in state.stages[stage_id].iters]
     return state.apply(AnnotationStep(stage_id, names.index(name), Annotation.TENSORIZE))
 
 
 def fixed_splits(steps: Sequence[Step]) -> frozenset[int]:
-    """The splits by the tile of an instruction, which other lengths would only spoil.
+    """The indices of splits by the tile of an instruction, whose lengths must not change.
 
-    They stand between its step and the first tensorized loop.
+    They stand between its InstructionStep and the first tensorized loop.
     """
     fixed: set[int] = set()
     inside = False

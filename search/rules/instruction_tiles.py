@@ -1,4 +1,4 @@
-"""How many calls of a tensor instruction accumulate at a time: tiles that suit its registers."""
+"""Choose tiles of calls of a tensor instruction whose accumulators suit its registers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ VECTOR_TILES = (
     *((6, 4), (4, 4), (14, 2), (12, 2), (8, 2), (7, 2), (14, 1)),
     *((1, 8), (1, 4), (1, 2)),
 )
-"""Calls down and across whose accumulators, a row of B and an element of A fit 32 registers.
+"""Tiles (calls down, calls across) whose accumulators fit 32 registers, with a row of B and an
+element of A.
 
-Those for more than one row have fourteen or more products under way, one or two begun a cycle and
-done some five later. Seven and fourteen rows divide the images of usual networks."""
+Tiles of more than one row have fourteen or more products in flight: one or two begin in a cycle and
+are complete some five cycles later. Seven and fourteen rows divide the images of usual networks."""
 
 FEW_REGISTERS = (
     *((6, 2), (4, 3), (5, 2), (4, 2), (2, 4), (14, 1), (12, 1), (7, 1)),
     *((1, 8), (1, 4), (1, 2)),
 )
-"""The same for 16 registers: seven products or more, but for one row."""
+"""The same for 16 registers: seven products or more in flight, but for tiles of one row."""
 
 _MOST = 4
-"""Tiles of one instruction that are tried."""
+"""The most tiles of one instruction that are tried."""
 
 
 def tiles_of(product: Product, it: Instruction) -> list[Tile]:
-    """The tiles that take the least: at most four, without those larger than the result."""
+    """The tiles of the least cost, ascending: at most _MOST, none of which is the whole result."""
     tiles, cost = _kind(it)
     scored: list[tuple[float, Tile]] = []
     for tile in tiles:
@@ -48,14 +49,14 @@ def tiles_of(product: Product, it: Instruction) -> list[Tile]:
 
 
 def _kind(it: Instruction) -> tuple[Sequence[Tile], Callable[[Tile], float]]:
-    """The tiles of such an instruction, and what a product in each costs."""
+    """The tiles for an instruction of this kind, and the cost of a product in a tile."""
     if it.extent("m") > 1:
         return BLOCKS, lambda tile: 1.0
     return (FEW_REGISTERS, _cost_of_few) if few_registers(it) else (VECTOR_TILES, _cost)
 
 
 def _needed(product: Product, it: Instruction, tile: Tile) -> tuple[int, int]:
-    """How many tiles there are, and the elements that they have together."""
+    """How many tiles cover the result, and how many elements they have together."""
     sizes = extent(product.m), extent(product.n)
     number = work = 1
     for size, axis, count in zip(sizes, "mn", tile, strict=True):
@@ -66,14 +67,14 @@ def _needed(product: Product, it: Instruction, tile: Tile) -> tuple[int, int]:
 
 
 def few_registers(it: Instruction) -> bool:
-    """Whether it has sixteen vector registers, not tiles of its own."""
+    """Whether the instruction has sixteen vector registers at most, and no tile registers."""
     return it.extent("m") == 1 and it.registers <= 16
 
 
 def _operands(tile: Tile, it: Instruction) -> int:
-    """Registers besides the accumulators: of vectors a row of B, or A's elements, and one more.
+    """The registers besides the accumulators: of vectors a row of B, or A's elements, and one more.
 
-    What is between two instructions takes the place of an operand that is used once.
+    An intermediate value between two instructions takes the place of an operand that is used once.
     """
     if it.extent("m") > 1:
         return sum(tile)
@@ -81,21 +82,23 @@ def _operands(tile: Tile, it: Instruction) -> int:
 
 
 def _cost(tile: Tile) -> float:
-    """Of one product in a tile of vectors, as a share of that of the best.
+    """The cost of one product in a tile of vectors, relative to that of the best.
 
-    One or two products and as many loads begin a cycle, and a sum is there some five later. On a
-    Zen 4 the best of sixteen random candidates of bfloat16 512 took 590 us with 4x4, 613 with 14x2,
-    609 with 7x2, 793 with 12x1; of conv2d 14x14x256 648, 565, 560 and 1075 (14x1: 778).
+    One or two products and as many loads begin in a cycle, and a sum is complete some five cycles
+    later. On a Zen 4 the best of sixteen random candidates of bfloat16 512 took 590 us with 4x4,
+    613 with 14x2, 609 with 7x2, 793 with 12x1; of conv2d 14x14x256 648, 565, 560 and 1075 (14x1:
+    778).
     """
     loads, products = sum(tile), math.prod(tile)
     return max(1.0, loads / products, 8 / products) + 0.1 * loads / products
 
 
 def _cost_of_few(tile: Tile) -> float:
-    """The same with sixteen registers.
+    """The cost of one product in a tile of vectors with sixteen registers.
 
-    Two products and two loads begin a cycle, and a sum is there four cycles later. Fewer loads
-    still take their share: most those of B, which comes from the second cache once for each tile.
+    Two products and two loads begin in a cycle, and a sum is complete four cycles later. Fewer
+    loads still add to the cost, most of all those of B, which comes from the second cache once for
+    each tile.
     """
     rows, columns = tile
     products = rows * columns
@@ -103,7 +106,7 @@ def _cost_of_few(tile: Tile) -> float:
 
 
 def tiles_over_rows(product: Product, it: Instruction) -> list[Tile]:
-    """The largest tiles whose rows are steps of another axis, which a short row leaves unused."""
+    """The largest tiles whose rows run along another axis, for rows too short to fill a tile."""
     if not can_pack(product, it):
         return []
     calls = -(-extent(product.n) // it.extent("n"))

@@ -1,12 +1,12 @@
-"""KeepOperand: what a product reads is computed once, in the space `autosched` on CPUs.
+"""KeepOperand: compute the operand of a product once, in the space `autosched` on CPUs.
 
 R[i, k] = gelu(X[i, k])                         for i, k: R[i, k] = gelu(X[i, k])
 Y[i, j] = sum(k, R[i, k] * B[k, j])      ->     for i.0, j.0, k.0, i.1, j.1 ...:
                                                   Y[i, j] += R[i, k] * B[k, j]
 
-Ansor inlines all stages but exponentials that go element by element: each tile of Y then computes
-its functions, quotients and conversions of X anew. Kept, it is also what is computed from the tiles
-of a product before it, and stored in that one's place.
+Ansor inlines all element-by-element stages but exponentials: each tile of Y then computes the
+functions, quotients and conversions of X again. An operand that is kept can also be computed from
+the tiles of a product before it, and be stored instead of that product.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ def is_operand(state: State, stage_id: int) -> bool:
 
 
 def _is_worth_keeping(context: Context, state: State, stage_id: int) -> Decision:
-    """An operand that would be inlined, of floats: made of a product's results, or with arithmetic
-    that is done anew LEAST_REUSE times or more."""
+    """Apply to an operand of floats that would be inlined, if it is worth keeping.
+
+    It is if it is computed from the results of a product, or if it has arithmetic that would be
+    repeated LEAST_REUSE times or more.
+    """
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or op.reduce_axis or not op.output(0).dtype.is_float:
         return Decision.SKIP
@@ -48,14 +51,14 @@ def _is_worth_keeping(context: Context, state: State, stage_id: int) -> Decision
 
 
 def _computes(e: Expr) -> bool:
-    """Whether there is arithmetic outside of indices."""
+    """Whether an expression has arithmetic outside of indices."""
     if isinstance(e, ProducerLoad):
         return False
     return isinstance(e, BinaryExpr | Call) or any(map(_computes, e.children()))
 
 
 def _reuse(state: State, stage_id: int) -> int:
-    """For how many results each element is read by the stage that needs it least."""
+    """For how many results a reader reads each element; the least number over all readers."""
     op = state.stages[stage_id].op
     return min(_times(state.stages[k].op, op) for k in queries.consumers(state, stage_id))
 

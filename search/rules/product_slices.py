@@ -1,12 +1,12 @@
-"""SliceProduct: products with few results and many terms in slices, for GPUs in `autosched`.
+"""SliceProduct: cut products with few results and many terms into slices, for GPUs in `autosched`.
 
 C = sum(A * B)      ->    C.rf[n] = sum(A * B) of slice n     blocks of their own for each slice
                           C = sum(n, C.rf[n]), what reads C   a second kernel
 
 A convolution of 7x7 positions and 512 filters has seven tiles of 64x64: Ansor leaves all other
 multiprocessors idle, or gives each thread so little that it waits for memory. Slices are tiled like
-the images of a batch. How many there are is drawn first (search/product_slices.py). Products on
-tensor cores have slices of their own (rules/tensor_core.py).
+the images of a batch. Their number is drawn before tile sizes (search/product_slices.py). Products
+on tensor cores have slices of their own (rules/tensor_core.py).
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from autosched.state.iterator import Iterator, IterKind
 from autosched.state.state import State
 
 _TILE = 64 * 64
-"""Results of a block that reads each value often enough."""
+"""Results of a block that reuses each value often enough."""
 _LONG_SUM = 1024
 _LEAST_TERMS = 64
-"""Of a slice: with fewer, writing its sums and reading them takes longer than the products."""
+"""The fewest terms of a slice: with fewer, writing and reading its sums takes longer than the
+products."""
 _BLOCKS = (FEW_BLOCKS // 2, 4 * FEW_BLOCKS)
-"""Tiles of all slices that are worth drawing, where there are such."""
+"""The range of tiles in all slices that is worth drawing, if a number of slices is within it."""
 
 
 def slice_counts(elements: int, terms: int, axis: int) -> tuple[int, ...]:
-    """How many slices an axis of so many of the `terms` may be cut into: they divide it.
+    """The numbers of slices that an axis of length `axis`, of all `terms`, may be cut into.
 
     >>> slice_counts(49 * 512, 9 * 512, 512)
     (16, 32, 64)
@@ -58,7 +59,7 @@ def _condition(context: Context, state: State, stage_id: int) -> Decision:
 
 
 def _longest(state: State, stage_id: int) -> Iterator:
-    """The axis of the sum that is cut."""
+    """The axis of the sum that is cut: the longest one."""
     terms = iters_of(state, stage_id, IterKind.REDUCTION)
     return max(terms, key=lambda it: it.extent_or_unknown)
 

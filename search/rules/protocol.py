@@ -1,4 +1,4 @@
-"""What a sketch rule is, and what it gets."""
+"""The interface of sketch rules, and the context in which they see a task."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Context:
     second_cache: int = TYPICAL[1]
     """Bytes of the CPU's second cache."""
     copies_ahead: bool = False
-    """Whether a GPU copies to shared memory while its threads go on."""
+    """Whether a GPU copies to shared memory asynchronously, while its threads go on."""
     shared_bytes: int = 48 << 10
     """Bytes of shared memory that the space `autosched` gives a block."""
     vector_registers: int = 0
     """How many vector registers the CPU has; 0 for as many as their width usually has."""
     fitting: bool = False
-    """Whether tiles are drawn that fit a GPU in Ansor's space, too, which leaves that to chance."""
+    """Whether tiles that fit a GPU are drawn in Ansor's space, too; Ansor leaves that to chance."""
 
     @property
     def fits_tiles(self) -> bool:
@@ -69,7 +69,7 @@ class Context:
 
 
 class SketchRule(Protocol):
-    """A rule for the stage `stage_id` of a state; user-defined ones look the same.
+    """A rule that changes the stage `stage_id` of a state, built-in or user-defined.
 
     `apply` returns pairs of a new state and the stage to work on next.
     """

@@ -1,10 +1,10 @@
-"""SliceReduction: long sums of few elements in slices, for GPUs in the space `autosched`.
+"""SliceReduction: cut long sums with few results into slices, for GPUs in the space `autosched`.
 
 S[i] = sum(k, A[i, k])    ->    S.rf[n, i] = sum(k', A[i, n * K' + k'])      blocks of slices
                                 S[i] = sum(n, S.rf[n, i])
 
-Ansor gives each element a thread or a warp: the sum of a whole matrix is then one warp's work. How
-many slices is drawn like the lengths of other splits; the sums of slices have a thread or a warp.
+Ansor gives each result a thread or a warp: a single warp then sums up a whole matrix. The number of
+slices is drawn like the lengths of other splits. A thread or a warp computes each sum of a slice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Next = list[tuple[State, int]]
 
 LEAST_TERMS = 1024
 FEW, FEW_ROWS = 4096, 64
-"""Elements that leave a GPU idle: with a thread each, and, where terms are neighbours in memory,
+"""So few results leave a GPU idle: with a thread each, and, where terms are neighbours in memory,
 with a warp each (chosen, not measured)."""
 
 
 def is_sliced(state: State, stage_id: int) -> bool:
-    """Whether the stage has few elements and many terms of each, and at least two slices."""
+    """Whether the stage has few results of many terms each, which can be cut into slices."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or not op.reduce_axis:
         return False
@@ -43,19 +43,19 @@ def is_sliced(state: State, stage_id: int) -> bool:
 
 
 def _least(terms: int) -> int:
-    """The smallest number of slices."""
+    """The smallest number of slices; 1 if the terms cannot be cut."""
     return next((d for d in divisors(terms) if 1 < d < terms), 1)
 
 
 def _slice(context: Context, state: State, stage_id: int) -> Next:
     state, fused = fuse_reductions(state, stage_id)
     least = _least(fused.extent_or_unknown)
-    if least == 1:  # more terms than one loop may have, of which no part can be cut
+    if least == 1:  # too many terms for one loop: a part of them was fused, which cannot be cut
         return []
     state, (outer, _) = state.split(stage_id, fused, [least], inner_to_outer=False)
     state, sums = state.rfactor(stage_id, outer, 0)
     results: Next = []
-    if not queries.needs_multi_level_tiling(state, sums):  # of what is the same in all slices
+    if not queries.needs_multi_level_tiling(state, sums):  # it is tiled if slices share an operand
         results.append((state, sums - 1))
     if CROSS_THREAD_REDUCTION.condition(context, state, sums) is Decision.APPLY:
         results += CROSS_THREAD_REDUCTION.apply(context, state, sums)

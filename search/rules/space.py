@@ -1,16 +1,16 @@
-"""Sketch rules beyond Ansor's, of the search space `autosched`: operators without data reuse.
+"""Sketch rules of the space `autosched`, beyond Ansor's: operators without data reuse.
 
-Softmax, layer norm and the like go through each row several times: FuseRows computes all stages of
-a few rows before the next ones, while they are in the nearest cache. What one row waits for at the
-end of its sum is hidden by the others.
+Softmax, layer norm and the like read each row several times. FuseRows computes all stages of a few
+rows before the next rows, while these are in the nearest cache. The latency at the end of the sum
+of one row is hidden by the other rows.
 
-A pooling or depthwise convolution reads its padded input through a copy in Ansor's sketches;
-InlineBorder lets its window ask for the border itself, and the code generator leaves those
+In Ansor's sketches, a pooling or depthwise convolution reads its padded input through a copy.
+InlineBorder inlines the border, so that the window checks for it; the code generator leaves these
 conditions to the ends of loops.
 
-Ansor tiles a stage only where it reads something more than once. A sum over rows, a transposition
-or a copy then has a single loop structure, in which vectors run along the reduction or against the
-order of memory. These rules add a tiled one beside it:
+Ansor tiles a stage only if it reads elements more than once. A sum over rows, a transposition or a
+copy then has a single loop structure, in which vectors run along the reduction or against the order
+of memory. TileReduction and TileElements add a tiled structure:
 
 C[j] = sum(i, A[i, j])        for j.0:              C[j, i] = A[i, j]      for j.0, i.0:
                           ->    for i:                                 ->    for j.1, i.1:
@@ -38,7 +38,7 @@ Next = list[tuple[State, int]]
 
 
 def _innermost_indices(op: ComputeOp) -> Iterating[tuple[tuple[Expr, ...], set[Var]]]:
-    """Each read with several indices, and the variables of the last one."""
+    """Yield the indices of each read, and the variables of the last one."""
     for body in op.body:
         for node in pre_order(body):
             if isinstance(node, ProducerLoad) and node.indices:
@@ -46,7 +46,7 @@ def _innermost_indices(op: ComputeOp) -> Iterating[tuple[tuple[Expr, ...], set[V
 
 
 def _untouched(state: State, stage_id: int) -> ComputeOp | None:
-    """The operation of a stage that no other rule has tiled or is to tile."""
+    """The operation of a stage that no other rule has tiled or will tile; else None."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or queries.needs_multi_level_tiling(state, stage_id):
         return None
@@ -55,9 +55,9 @@ def _untouched(state: State, stage_id: int) -> ComputeOp | None:
 
 
 def _sums_across_rows(context: Context, state: State, stage_id: int) -> Decision:
-    """A reduction whose operands are contiguous along an axis of the result.
+    """Apply to a reduction with an operand that is contiguous along an axis of the result.
 
-    So are those of a window that slides along rows, one element for each result: X[i + r].
+    The operand of a window that slides along rows by one element for each result is, too: X[i + r].
     """
     op = _untouched(state, stage_id)
     if op is None or not op.reduce_axis or not op.axis:
@@ -75,7 +75,7 @@ def _sums_across_rows(context: Context, state: State, stage_id: int) -> Decision
 
 
 def _tile_reduction(context: Context, state: State, stage_id: int) -> Next:
-    """What is computed from the sums element by element follows each tile."""
+    """Tile the reduction; an element-by-element consumer follows each tile."""
     target = queries.has_single_elementwise_matched_consumer(state, stage_id)
     state, split_ids = multi_level_tile(state, stage_id, "SRS")
     if target >= 0:
@@ -88,7 +88,7 @@ TILE_REDUCTION = FunctionRule("TileReduction", _sums_across_rows, _tile_reductio
 
 
 def _moves_data(context: Context, state: State, stage_id: int) -> Decision:
-    """A result with no reduction on the way from the inputs: a copy, a transposition."""
+    """Apply to an output without a reduction between inputs and it: a copy, a transposition."""
     op = _untouched(state, stage_id)
     if op is None or op.reduce_axis or not op.axis or not queries.is_output(state, stage_id):
         return Decision.SKIP
@@ -109,10 +109,11 @@ TILE_ELEMENTS = FunctionRule("TileElements", _moves_data, _tile_elements)
 
 
 def _row_stages(state: State, stage_id: int) -> list[int]:
-    """The stages on the way to the output `stage_id`, the last first, as far as the stages that are
-    to be tiled, which have no rows; or none.
+    """The stages on the way to the output `stage_id`, the last first, that may be fused by rows.
 
-    Without a reduction nothing is read again. What else is to be computed must come before them.
+    Stages that are to be tiled have no rows: the way ends there. The result is empty if there is no
+    reduction on the way, because then nothing is read twice, and unless all other stages come
+    before those found.
     """
     found: set[int] = set()
     work = [stage_id]
@@ -132,8 +133,8 @@ def _row_stages(state: State, stage_id: int) -> list[int]:
 
 
 def _read_elsewhere(state: State, stage_id: int, inside: set[int], last: int) -> bool:
-    """True when a stage that is neither inside nor `last` needs the stage, directly or through
-    those inside."""
+    """Whether a stage that is neither in `inside` nor `last` reads the stage, directly or through
+    stages in `inside`."""
     work, seen = [stage_id], {stage_id, last}
     while work:
         for consumer in queries.consumers(state, work.pop()):
@@ -146,12 +147,12 @@ def _read_elsewhere(state: State, stage_id: int, inside: set[int], last: int) ->
 
 
 def _kept_axes(state: State, last: int, stages: Sequence[int]) -> list[int]:
-    """The axes of the stage `last` that none of the reductions among `stages` goes through.
+    """The axes of the stage `last` that all reductions among `stages` have: none sums over them.
 
     A reduction that is read along two axes (s[i] and s[j]) keeps neither.
     """
     kept = set(range(len(state.stages[last].iters)))
-    places: dict[int, list[int | None]] = {last: [*kept]}  # of the axes of a stage in `last`
+    places: dict[int, list[int | None]] = {last: [*kept]}  # the axis of `last` for each axis
     for producer in sorted(stages, reverse=True):
         found = [
             [_place(state, reader, e, places[reader]) for e in indices]
@@ -166,7 +167,7 @@ def _kept_axes(state: State, last: int, stages: Sequence[int]) -> list[int]:
 
 
 def _place(state: State, stage_id: int, e: Expr, places: list[int | None]) -> int | None:
-    """Which of the stage's axes the index is, where that is in another stage; or None."""
+    """The entry in `places` of the stage's axis that `e` is; None if it is no axis."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     number = next((n for n, axis in enumerate(op.axis) if axis.var is e), None)
@@ -174,16 +175,19 @@ def _place(state: State, stage_id: int, e: Expr, places: list[int | None]) -> in
 
 
 def _rows_of(state: State, stage_id: int) -> tuple[list[int], list[int]]:
-    """What FuseRows computes together with the stage, the last first, and the axes of the rows."""
+    """The stages that FuseRows computes with the stage, the last first, and the axes of the rows.
+
+    Both are empty if there is nothing to fuse.
+    """
     stages = _row_stages(state, stage_id)
     kept = _kept_axes(state, stage_id, stages) if stages else []
     return (stages, kept) if len(kept) < len(state.stages[stage_id].iters) else ([], [])
 
 
 def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
-    """An output with axes that only reductions on the way to it go through, and others.
+    """Apply to an output with rows: some axes, but not all, are axes of all reductions before it.
 
-    Behind a stage that is to be tiled there are no other sketches: rows in blocks are the best end
+    After a stage that is to be tiled other sketches are excluded: rows in blocks are the best end
     of each tiling, and the trials are needed for the tiling (docs/searching.md has figures).
     """
     op = state.stages[stage_id].op
@@ -197,7 +201,7 @@ def _has_rows(context: Context, state: State, stage_id: int) -> Decision:
 
 
 def _has_inner_rows(context: Context, state: State, stage_id: int) -> Decision:
-    """As `_has_rows`, of what a stage to be tiled reads: the probabilities of an attention."""
+    """As `_has_rows`, for a stage that a stage to be tiled reads: an attention's probabilities."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or op.reduce_axis or not is_operand(state, stage_id):
         return Decision.SKIP
@@ -205,8 +209,11 @@ def _has_inner_rows(context: Context, state: State, stage_id: int) -> Decision:
 
 
 def _fuse_rows(context: Context, state: State, stage_id: int) -> Next:
-    """The axes of the rows come first. Where the last axis is one of them, rows are columns: some
-    beside one another are innermost, for vectors, in the reductions as well."""
+    """Fuse the stages by rows: the axes of the rows come first.
+
+    If the last axis is one of them, the rows are columns: some neighbouring ones are innermost, for
+    vectors, in the reductions as well.
+    """
     found, kept = _rows_of(state, stage_id)
     iters = list(state.stages[stage_id].iters)
     across = kept[-1] == len(iters) - 1
@@ -234,7 +241,7 @@ FUSE_INNER_ROWS = FunctionRule("FuseInnerRows", _has_inner_rows, _fuse_rows)
 
 
 def _borders(state: State, stage_id: int) -> list[int]:
-    """The padded inputs that the stage alone reads, and that nothing else would inline."""
+    """The padded inputs that only this stage reads, and that no other rule would inline."""
     return [
         k
         for k in queries.direct_producers(state, stage_id)
@@ -247,7 +254,7 @@ def _borders(state: State, stage_id: int) -> list[int]:
 
 
 def _reads_border(context: Context, state: State, stage_id: int) -> Decision:
-    """A reduction of a padded input whose elements are used by the outputs around them alone."""
+    """Apply to a reduction of a padded input that uses each element only for outputs around it."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or not op.reduce_axis or not op.axis:
         return Decision.SKIP
@@ -260,7 +267,7 @@ def _reads_border(context: Context, state: State, stage_id: int) -> Decision:
 
 
 def _is_local(op: ComputeOp, border: Operation) -> bool:
-    """Whether every read of the padded input moves along all axes of the result."""
+    """Whether every read of the padded input moves along all axes of the result (longer than 1)."""
     axes = {axis.var for axis in op.axis if axis.dom and axis.dom.extent is not IntImm(1)}
     loads = op.loads
     return all(

@@ -1,10 +1,10 @@
-"""Matrix products on tensor cores, in the search space `autosched` for NVIDIA GPUs.
+"""TensorCore: matrix products on tensor cores, in the space `autosched` for NVIDIA GPUs.
 
 C = sum(A * B)      ->    blocks, warps, fragments by `Schedule.matrix_tiles`, and what reads C
 
-A sketch has the instruction (on sm_90 there is one with wgmma and one with mma.sync); sizes, stages
-and layout are drawn (`draw_tiles`) and mutated (`change_tiles`). Long sums of few elements have
-another one, in which blocks share the terms:
+A sketch fixes the instruction (on sm_90 one sketch has wgmma and one mma.sync); sizes and stages
+are drawn (`draw_tiles`) and mutated (`change_tiles`). Long sums with few results have another
+sketch, in which blocks share the terms:
 
 C.rf[s] = sum(A * B) of slice s         ->    blocks of their own for each slice
 C = sum over s of C.rf[s], what reads C ->    a second kernel
@@ -43,7 +43,7 @@ _MOST_SUMS = 128
 _LEAST_SUMS = 8
 _TILE = 64
 _LONG_SUM = 1024
-"""Terms from which on half of them pay for another kernel and for partial sums in memory."""
+"""From so many terms on, half of them pay for another kernel and for partial sums in memory."""
 
 _ROWS_OF_WARPGROUPS = (64, 128, 256)
 _COLUMNS_OF_WARPGROUPS = (64, 128, 192, 256)
@@ -51,9 +51,10 @@ _STEPS_OF_WARPGROUPS = (1, 2)
 _MOST_STAGES = 6
 _MOST_REGISTERS = 65536
 _OTHER_REGISTERS = 40
-"""Of a thread, beside its sums."""
+"""Registers of a thread beside its sums."""
 _MOST_TILE_BYTES = 224 << 10
-"""Of all stages of both tiles: sm_90, the only one with wgmma, gives a block 227 KiB."""
+"""The most bytes of all stages of both tiles: sm_90, the only one with wgmma, gives a block 227
+KiB."""
 
 
 def fitting_instructions(context: Context, state: State, stage_id: int) -> list[Instruction]:
@@ -78,7 +79,7 @@ def is_untouched(state: State, stage_id: int) -> bool:
 
 
 def writer_of(state: State, stage_id: int) -> int:
-    """The stage that reads the stage element by element, if its loops are as they were; else it."""
+    """The element-by-element consumer of the stage, if it is untouched; else the stage itself."""
     reader = queries.has_single_elementwise_matched_consumer(state, stage_id)
     return reader if reader >= 0 and is_untouched(state, reader) else stage_id
 
@@ -107,7 +108,7 @@ def _apply(context: Context, state: State, stage_id: int) -> list[tuple[State, i
 
 
 def _long_sum(state: State, stage_id: int, it: Instruction) -> int | None:
-    """The loop whose terms blocks should share, where tiles are fewer than multiprocessors."""
+    """The index of the loop whose terms blocks should share; None if tiles are enough for a GPU."""
     view = matrix_view(state.stages[stage_id].op, it)
     assert isinstance(view, MatrixView)
     rows, columns, terms = view.sizes()
@@ -123,7 +124,10 @@ TENSOR_CORE = FunctionRule("TensorCore", _condition, _apply)
 
 @lru_cache(maxsize=64)
 def _choices(name: str, rows: int, columns: int, terms: int) -> tuple[tuple[int, ...], ...]:
-    """The sizes worth trying for a product: no tile much larger than it, no warp idle."""
+    """The sizes (m, n, k, warp m, warp n) worth trying for a product.
+
+    No tile is much larger than the product, and no warp is idle.
+    """
     step = instruction(name).extent("k")
     if is_of_warpgroup(instruction(name)):
         return tuple(_of_warpgroups(step, rows, columns, terms))
@@ -152,7 +156,7 @@ def _of_warpgroups(step: int, rows: int, columns: int, terms: int) -> Iterator[t
         for n in _COLUMNS_OF_WARPGROUPS:
             if (m > least_m and m >= 2 * rows) or (n > least_n and n >= 2 * columns):
                 continue
-            if n & (n - 1) and columns % n:  # others are no better at columns that are left over
+            if n & (n - 1) and columns % n:  # 192 gains nothing if it leaves columns over
                 continue
             if WARP * m // ROWS_OF_WARP * (n // 2 + _OTHER_REGISTERS) > _MOST_REGISTERS:
                 continue
@@ -162,7 +166,7 @@ def _of_warpgroups(step: int, rows: int, columns: int, terms: int) -> Iterator[t
 
 
 def _stages_for(step: MatrixTilesStep) -> tuple[int, ...]:
-    """How many stages may be tried for the sizes of a step."""
+    """The numbers of stages that may be tried for the sizes of a step."""
     if not is_of_warpgroup(instruction(step.instruction)):
         return _STAGES
     m, n, k, *_ = step.sizes
@@ -181,7 +185,7 @@ def _sizes_for(state: State, step: MatrixTilesStep) -> tuple[tuple[int, ...], ..
 
 
 def draw_tiles(state: State, step: MatrixTilesStep, rng: np.random.Generator) -> MatrixTilesStep:
-    """`step`, the next one of `state`, with sizes, stages and a layout drawn."""
+    """`step`, the next step of `state`, with sizes and stages drawn, and a swizzled layout."""
     choices = _sizes_for(state, step)
     sizes = choices[int(rng.integers(len(choices)))]
     step = replace(step, sizes=sizes, swizzle=True)
@@ -192,7 +196,10 @@ def draw_tiles(state: State, step: MatrixTilesStep, rng: np.random.Generator) ->
 def change_tiles(
     state: State, step: MatrixTilesStep, rng: np.random.Generator
 ) -> MatrixTilesStep | None:
-    """`step` with one thing changed: the stages, or sizes that differ in at most two places."""
+    """`step` with one thing changed: the stages, or sizes that differ in at most two places.
+
+    None when nothing else is possible.
+    """
     if rng.random() < 0.25:
         others = [n for n in _stages_for(step) if n != step.stages]
         return replace(step, stages=others[int(rng.integers(len(others)))]) if others else None

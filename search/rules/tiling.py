@@ -133,8 +133,8 @@ def fuse_reductions(
 ) -> tuple[State, Iterator]:
     """Fuse the reduction iterators of the stage, if more than one; returns the result.
 
-    Where they have too many iterations for one loop, neighbours are fused that have the most of
-    those that have not, and the others stay. Ansor fuses all: there that is a ScheduleError.
+    If all have too many iterations for one loop, the neighbours with the most iterations that fit
+    are fused, and the others stay. Ansor fuses all, which then is a ScheduleError.
     """
     reductions = iters_of(state, stage_id, IterKind.REDUCTION)
     run = reductions if as_ansor else _longest_run(reductions)
@@ -142,9 +142,9 @@ def fuse_reductions(
 
 
 def _longest_run(iters: list[Iterator]) -> list[Iterator]:
-    """The neighbours that have the most iterations in all that one loop may have."""
+    """The neighbouring iterators with the most iterations in all that fit one loop."""
     ends = range(len(iters), 0, -1)
-    runs = [iters[start:end] for end in ends for start in range(end)]  # all of them is the first
+    runs = [iters[start:end] for end in ends for start in range(end)]  # the first one has all
     fitting = [run for run in runs if _iterations(run) <= MOST_ITERATIONS]
     return max(fitting, key=_iterations)
 
@@ -154,10 +154,10 @@ def _iterations(iters: list[Iterator]) -> int:
 
 
 def in_slices(state: State, stage_id: int, axis: Iterator, writer: int) -> State:
-    """The sums of slices of an axis as a stage of their own, and what adds them up beside `writer`,
-    its reader, if that is another stage.
+    """Sum slices of an axis in a stage of their own, the number of slices to be drawn later.
 
-    How many slices is drawn later.
+    The stage that adds them up goes into the innermost loop of its reader `writer`, unless it is
+    `writer` itself.
     """
     least = divisors(axis.extent_or_unknown)[1]
     state, (outer, _) = state.split(stage_id, axis, [least], inner_to_outer=False)
@@ -168,7 +168,7 @@ def in_slices(state: State, stage_id: int, axis: Iterator, writer: int) -> State
 
 
 def with_sampled_rfactor(state: State) -> State:
-    """The split before every rfactor with its length left open, to be sampled later."""
+    """Open the length of the split before every rfactor step, to be drawn later."""
     steps = list(state.steps)
     opened = False
     for k, step in enumerate(steps):

@@ -8,12 +8,13 @@ D[i, j] = max(T[i, j], 0)                     A.t[k, i] = A[i, k]
                                               for i.1, j.1:
                                                 D[i, j] = max(T.t[j, i], 0)
 
-No read of such a sum has neighbours along an axis of the result; in an NCHW convolution only along
-rows of the image, whose last vector is mostly part of one. The operand that is read most often is
-copied with an axis of the result innermost, once, by all threads. The sums have that axis innermost
-until they are complete.
+In such a sum no operand is contiguous along an axis of the result; in an NCHW convolution it is
+only along rows of the image, whose last vector is mostly incomplete. The operand that is read most
+often is copied with an axis of the result innermost, once, by all threads. The sums have that axis
+innermost until they are complete.
 
-The steps are Ansor's: a CHW right after an RE makes a cache whose axes are in that order.
+The steps are Ansor's: a CHW (cache write) right after an RE (reorder) makes a cache whose axes are
+in that order.
 """
 
 from __future__ import annotations
@@ -43,25 +44,28 @@ from autosched.tir.expr import ProducerLoad, Var
 from autosched.tir.walk import free_vars
 
 MOST_BYTES, FAR_BYTES = TYPICAL[1], TYPICAL[2]
-"""Of the copied operand, and of one whose elements are read FAR_REUSE times or more."""
+"""The largest copied operand in bytes, and the largest whose elements are read FAR_REUSE times or
+more."""
 
 FAR_REUSE = 128
-"""What does not stay in the second cache takes a nanosecond an element to copy (two threads of a
-Zen 3), and 0.02 for each time it is read: 49 times are no bargain (a convolution of 7x7x512, where
-other sketches take half of the time), 196 times are (docs/searching.md)."""
+"""An operand that does not stay in the second cache takes a nanosecond an element to copy (two
+threads of a Zen 3), and 0.02 for each time it is read. The copy does not pay off for 49 reads (a
+convolution of 7x7x512, where other sketches take half of the time); it does for 196 reads
+(docs/searching.md)."""
 
 LINE = 64
-"""Bytes of a cache line. Such a copy reads as many rows at once as fill one: rows of all channels
-would lie in a few sets of the first cache, which loses lines before their next element is read."""
+"""Bytes of a cache line. The copy of an operand larger than MOST_BYTES reads as many rows at once
+as fill a line: rows of all channels would lie in a few sets of the first cache, which evicts lines
+before their next element is read."""
 
 FULL = 0.95
-"""Share of the lanes in use along the last axis from which another axis is not tried: it could save
-a twentieth of the vectors at most, for which the copy is no bargain (chosen, not measured)."""
+"""If this share of the lanes is in use along the last axis, no other axis is tried: it could save a
+twentieth of the vectors at most, which is not worth the copy (chosen, not measured)."""
 
 
 class Turned(NamedTuple):
-    """The stage of the operand, which of its indices becomes the last, and which of the axes of
-    the result."""
+    """A copy to make: the stage id of the operand, the `place` of the index that becomes its last
+    one, and the number of the `axis` of the result that this index is."""
 
     operand: int
     place: int
@@ -69,12 +73,12 @@ class Turned(NamedTuple):
 
 
 def turned(context: Context, state: State, stage_id: int) -> Turned | None:
-    """What to copy for vectors along another axis; None when that is worth nothing."""
+    """The copy to make for vectors along another axis; None when none is worth making."""
     op = blockable(state, stage_id)
     if op is None:
         return None
-    # Of Ansor's 64 bytes, whatever the CPU: rows of 56 fill the vectors of AVX2, and a convolution
-    # of 56x56x64 gained all the same there (1.59 ms, and 1.72 without), by what is packed.
+    # Lanes of Ansor's 64 bytes, whatever the CPU has: rows of 56 fill the vectors of AVX2, and a
+    # convolution of 56x56x64 gained there nevertheless by packing (1.59 ms, and 1.72 without).
     lanes = core_of(context.hardware.vector_unit_bytes).lanes(op.output(0).dtype.bytes)
     loads = op.loads
     extents = [extent_of(axis.dom.extent) if axis.dom else 0 for axis in op.axis]
@@ -95,14 +99,14 @@ def turned(context: Context, state: State, stage_id: int) -> Turned | None:
                 found.append((reuse, Turned(operand, index, axis)))
     if not found:
         return None
-    # Of two that are read as often the first; results that go on (scores of an attention) are read
-    # by rows, and have the last axis innermost anyway.
+    # Of two operands that are read equally often, the first is copied. A result that other stages
+    # read (scores of an attention) is read by rows: there the last axis is preferred.
     inner = not queries.is_output(state, stage_id)
     return max(found, key=lambda pair: (pair[0], inner and pair[1].axis))[1]
 
 
 def _writer(state: State, stage_id: int) -> int:
-    """The stage that writes what the stage has summed up: element by element, or itself."""
+    """The stage that writes the sums: the element-by-element consumer, or the stage itself."""
     if queries.is_output(state, stage_id):
         return stage_id
     target = queries.has_single_elementwise_matched_consumer(state, stage_id)
@@ -110,7 +114,7 @@ def _writer(state: State, stage_id: int) -> int:
 
 
 def _filled(extent: int, lanes: int) -> float:
-    """The share of lanes that vectors along an axis have use for."""
+    """The share of the lanes in use in vectors along an axis of `extent`."""
     return extent / (-(-extent // lanes) * lanes) if extent else 0.0
 
 
@@ -128,10 +132,11 @@ def _bytes(tensor: Tensor) -> int:
 def _turnable(
     op: ComputeOp, load: ProducerLoad, loads: Sequence[ProducerLoad]
 ) -> Iterator[tuple[int, int]]:
-    """The indices but the last that are an axis of the result which only this load, of an
-    argument, moves along; with the number of that axis.
+    """Yield the places of indices of `load` that may become the last, each with a result axis.
 
-    Other loads of the argument read the copy, too: of A[i, k] * A[j, k] both do.
+    `load` reads an argument. The index is not the last one, and it is an axis of the result that
+    no other load and no other index uses. Other loads of the argument read the copy, too: of
+    A[i, k] * A[j, k] both do.
     """
     if not isinstance(load.producer.op, PlaceholderOp):
         return
@@ -150,7 +155,7 @@ def _turnable(
 
 
 def _with_last(state: State, stage_id: int, axis: int) -> State:
-    """A cache before the stage whose axis number `axis` is innermost; it takes the stage's id."""
+    """Insert a cache with axis number `axis` innermost before the stage, under the stage's id."""
     iters = list(state.stages[stage_id].iters)
     spatial = [it for it in iters if it.kind is IterKind.SPATIAL]
     rest = [it for it in iters if it.kind is not IterKind.SPATIAL]
@@ -160,7 +165,7 @@ def _with_last(state: State, stage_id: int, axis: int) -> State:
 
 
 def _a_line_at_a_time(state: State, copy: int) -> State:
-    """The copy of a large operand with as many rows innermost as fill a cache line, or half."""
+    """Split the copy of a large operand: rows that fill a cache line, or half, go innermost."""
     tensor = state.stages[copy].op.output(0)
     whole = LINE // tensor.dtype.bytes
     *others, last = state.stages[copy].iters

@@ -1,4 +1,4 @@
-"""TurnInShared: tiles that are turned in a GPU's shared memory, in the space `autosched`.
+"""TurnInShared: turn (transpose) tiles in a GPU's shared memory, in the space `autosched`.
 
 Y[.., j, i] = f(X[.., i, j])    ->    for .., j.0, i.0:             blocks
                                         X.shared[...] = X[...]      a tile, by all threads
@@ -6,9 +6,10 @@ Y[.., j, i] = f(X[.., i, j])    ->    for .., j.0, i.0:             blocks
                                           for j.2, i.1:             threads
                                             Y[.., j, i] = f(X.shared[.., i, j])
 
-What has its last axis elsewhere in an operand is read against the order of memory: each thread of a
-warp moves 32 bytes for one element. Threads fetch the tile along its rows instead. Its rows are
-padded by a bank, so that a column meets every bank once.
+If the last axis of the result is not the last axis of an operand, the operand is read against the
+order of memory: each thread of a warp moves 32 bytes for one element. Here threads fetch a tile of
+the operand along its rows instead. The rows of the tile are padded by a bank, so that the elements
+of a column lie in different banks.
 """
 
 from __future__ import annotations
@@ -29,15 +30,19 @@ from autosched.tir.gpu import BANK, BANKS
 Next = list[tuple[State, int]]
 
 THREADS = 256
-"""Of a block, at most."""
+"""The most threads of a block."""
 
 LEAST_EDGE = 8
-"""Of a tile: a sector of 32 bytes then has elements for several threads."""
+"""The least edge of a tile: a sector of 32 bytes then has elements for several threads."""
 
 
 class Read(NamedTuple):
-    """Bytes of an element, the stages that read and are read, and the axis of the reader that is
-    the operand's last, and the operand's that is the reader's last."""
+    """A read against the order of memory.
+
+    `width` is the bytes of an element, `reader` and `operand` are stage ids. `row` is the axis of
+    the reader that is the operand's last, `column` the axis of the operand that is the reader's
+    last.
+    """
 
     width: int
     reader: int
@@ -47,7 +52,7 @@ class Read(NamedTuple):
 
 
 def _chain(context: Context, state: State, stage_id: int) -> Iterator[int]:
-    """The stage, and those that will be inlined into it element by element."""
+    """Yield the stage, and the stages that will be inlined into it element by element."""
     yield stage_id
     for producer in queries.direct_producers(state, stage_id):
         target = queries.has_single_elementwise_matched_consumer(state, producer)
@@ -56,7 +61,7 @@ def _chain(context: Context, state: State, stage_id: int) -> Iterator[int]:
 
 
 def _turned_reads(context: Context, state: State, stage_id: int) -> Iterator[Read]:
-    """The reads that are permutations of the axes with another one last."""
+    """Yield the reads whose indices are a permutation of the axes with another axis last."""
     op = state.stages[stage_id].op
     assert isinstance(op, ComputeOp)
     sizes = {axis.var: extent_of(axis.dom.extent) if axis.dom else 0 for axis in op.axis}
@@ -79,7 +84,7 @@ def _turned_reads(context: Context, state: State, stage_id: int) -> Iterator[Rea
 
 
 def turned_read(context: Context, state: State, stage_id: int) -> Read | None:
-    """The widest operand that the stage reads against the order of memory; None without one."""
+    """The read against the order of memory with the widest elements; None without one."""
     op = state.stages[stage_id].op
     if not isinstance(op, ComputeOp) or op.reduce_axis or not queries.is_output(state, stage_id):
         return None

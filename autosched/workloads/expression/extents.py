@@ -26,10 +26,10 @@ from autosched.workloads.expression.statement import (
 class _Use:
     """A read of an axis of length `size`.
 
-    `index`: the index expression.
-    `linear`: its coefficients by index name, the constant under ""; None when it is not linear.
-    `longer`: the axis may be longer than the reader needs: it is one of a helper, in which the
-        index is shifted or scaled.
+    - `index`: the index expression.
+    - `linear`: its coefficients by index name, the constant under ""; None when it is not linear.
+    - `longer`: the axis may be longer than the reader needs: it is one of a helper, in which the
+      index is shifted or scaled.
     """
 
     load: ast.Subscript

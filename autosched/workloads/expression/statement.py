@@ -17,12 +17,12 @@ PLACES = ("argmax", "argmin")
 class Statement:
     """`name[indices] = reducer(reduce_indices, body)`; `reducer` is "" without a reduction.
 
-    `text`: the user's statement from which it comes.
-    `outer`: for a helper, which computes a reduction inside of a value: the statement of that
-        value.
-    `table`: the numbers of a table; `body` then has no meaning.
-    `extents`: the length of every index, once `infer_extents` has run.
-    `whole`: the indices that run over a whole axis.
+    - `text`: the user's statement from which it comes.
+    - `outer`: for a helper, which computes a reduction inside of a value: the statement of that
+      value.
+    - `table`: the numbers of a table; `body` then has no meaning.
+    - `extents`: the length of every index, once `infer_extents` has run.
+    - `whole`: the indices that run over a whole axis.
     """
 
     text: str

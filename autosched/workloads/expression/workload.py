@@ -51,9 +51,9 @@ class Program:
 class ExpressionWorkload:
     """The computation `expr` on inputs of `shapes`.
 
-    `dtype`: the type of all tensors, or (tensor, type) pairs. The pairs must have every input; a
-        result without a pair has the type of its value.
-    `layout_free`: the inputs that may be stored in another order where a task asks for it.
+    - `dtype`: the type of all tensors, or (tensor, type) pairs. The pairs must have every input; a
+      result without a pair has the type of its value.
+    - `layout_free`: the inputs that may be stored in another order where a task asks for it.
     """
 
     expr: str
