@@ -74,6 +74,11 @@ CHOSEN: list[tuple[str, Callable[[Tensor, Tensor, Tensor], Tensor]]] = [
     ("mul+le+masked_fill", lambda x, y, b: (x * 2).masked_fill(-b.to(torch.int8) <= -1, 3)),
     ("ne+where+add", lambda x, y, b: torch.where(x != x, y, x) + 1),
     ("eq+where+add", lambda x, y, b: torch.where(x == -math.inf, 1.0, x) + 1),
+    ("isnan+where+add", lambda x, y, b: torch.where(torch.isnan(x), y, x) + 1),
+    ("add+isinf+or+masked_fill+add", lambda x, y, b: (x + 0).masked_fill(x.isinf() | b, 2) + 1),
+    ("add+isfinite+bitwise_not+masked_fill", lambda x, y, b: (x + 1).masked_fill(~x.isfinite(), 0)),
+    ("mul+nan_to_num+add", lambda x, y, b: (x * 2).nan_to_num() + y),
+    ("nan_to_num+add", lambda x, y, b: torch.nan_to_num(x, 0.5, math.inf, -1) + y),
     ("masked_fill+mul", lambda x, y, b: x[0, :1].masked_fill(b, 2) * 3),  # it broadcasts
     (
         "exp+masked_fill+mul",
@@ -143,6 +148,20 @@ def test_narrow_types(dtype: Any) -> None:
         "mul+gt+where+mul+eq+masked_fill+add",
         "linear",
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_that_are_none_in_narrow_types(dtype: Any) -> None:
+    x = torch.tensor([math.nan, math.inf, -math.inf, 1, 6e4]).to(dtype)
+    model = Calls(lambda x: (x.nan_to_num() + 1, x.masked_fill(~x.isfinite(), 1) + 1)).eval()
+    if dtype == torch.bfloat16:
+        report = agree(model, x, tolerance=0.02).report
+        kinds = ["nan_to_num+add", "isfinite+bitwise_not+masked_fill+add"]
+        assert [r.kind for r in report.replaced] == kinds
+    else:  # 12e4 is infinite for PyTorch, and none in a kernel
+        assert {"isfinite", "nan_to_num"} <= {
+            each.operation for each in autosched.torch.tasks_of(model, x).left_out
+        }
 
 
 def test_a_mask_that_changes() -> None:

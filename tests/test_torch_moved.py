@@ -24,6 +24,10 @@ def into(channels: int, window: int = 3, **more: Any) -> Any:
     return nn.Conv2d(channels, 4, window, **more)
 
 
+def shuffled(conv: Any, x: Tensor, y: Tensor) -> Tensor:
+    return conv(F.channel_shuffle(torch.cat((x, y[:, :2]), 1), 2))
+
+
 BEFORE: list[tuple[str, Any, Callable[[Any, Tensor, Tensor], Tensor]]] = [
     ("pad+conv2d+relu", into(4), lambda c, x, y: c(F.pad(x, (1, 2, 0, 1))).relu()),
     ("pad+conv2d", into(4, padding=1, stride=2), lambda c, x, y: c(F.pad(x, (1, 2), value=2.5))),
@@ -53,6 +57,18 @@ BEFORE: list[tuple[str, Any, Callable[[Any, Tensor, Tensor], Tensor]]] = [
         None,
         lambda c, x, y: F.max_pool2d(F.pad(x, (0, 1, 1, 0), value=-math.inf), 3, 2),
     ),
+    ("flip+conv2d+relu", into(4, padding=1), lambda c, x, y: c(x.flip(2, -1)).relu()),
+    ("roll+conv2d", into(4), lambda c, x, y: c(torch.roll(x, (1, -2, 9), (1, 2, 3)))),
+    ("repeat+conv2d", into(8, padding=1, groups=2), lambda c, x, y: c(x.repeat(1, 2, 1, 3))),
+    ("repeat+conv2d", into(4, padding=1), lambda c, x, y: c(x[:, :1].repeat(1, 4, 1, 1))),
+    (
+        "pixel_unshuffle+conv2d",
+        into(16, 1),
+        lambda c, x, y: c(F.pixel_unshuffle(x[..., :4, :6], 2)),
+    ),
+    ("pixel_shuffle+conv2d", into(1, padding=1), lambda c, x, y: c(F.pixel_shuffle(x, 2))),
+    ("cat+channel_shuffle+conv2d", into(6, padding=1), shuffled),
+    ("flip+max_pool2d", None, lambda c, x, y: F.max_pool2d(x.flip(3), 2)),
     ("pad+avg_pool2d", None, lambda c, x, y: F.avg_pool2d(F.pad(x[0], (0, 1, 1, 2)), 2, padding=1)),
 ]
 
@@ -79,6 +95,7 @@ def test_one_and_three_dimensions() -> None:
     "function",
     [
         lambda c, x: c(F.pad(x, (1, 1, 1, 1), mode="reflect")),
+        lambda c, x: c(torch.roll(x, 3)),
         lambda c, x: c(up(x, scale_factor=1.5)),
         lambda c, x: c(up(x, scale_factor=2, mode="bilinear")),
         lambda c, x: c(up(x[:, :, :4, :4], scale_factor=2.25)),  # 9 of 4
@@ -132,6 +149,13 @@ CHAINS: list[tuple[str, Callable[[Tensor, Tensor, Tensor], Tensor]]] = [
     ),
     ("pad+exp X[2, 3, 6, 8]", lambda x, c, s: F.pad(x, (1, 2, -1, 0), value=-math.inf).exp()),
     ("mul+cat+relu X[6, 8] R[6, 8]", lambda x, c, s: torch.cat((c, s, c * 2)).relu()),
+    ("flip+mul+add X[2, 3, 6, 8] R[6, 8]", lambda x, c, s: x.flip(0, -1) * c + 1),
+    ("roll+roll+mul+add X[2, 3, 6, 8] R[6, 8]", lambda x, c, s: (x.roll(1, 1).roll(9, 3)) * c + c),
+    ("neg+repeat+exp X[6, 8]", lambda x, c, s: (-c).repeat(2, 3, 2, 1).exp()),
+    (
+        "pixel_shuffle+relu+add X[2, 12, 3, 4]",
+        lambda x, c, s: F.pixel_shuffle(x.view(2, 12, 3, 4), 2).relu() + 1,
+    ),
     ("glu X[2, 3, 6, 8]", lambda x, c, s: F.glu(x)),
     ("glu+add X[2, 3, 6, 8]", lambda x, c, s: F.glu(x, -2) + 1),
     ("silu+mul X[2, 3, 6, 8]", lambda x, c, s: (lambda a, b: F.silu(a) * b)(*x.chunk(2, -1))),

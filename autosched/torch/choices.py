@@ -42,7 +42,17 @@ _JOINED = {
 
 _TURNED = (_aten.bitwise_not.default, _aten.logical_not.default)
 
-TRUTHS = {*_COMPARED, *_JOINED, *_TURNED}
+_MOST = "3.4028234663852886e38"
+"""The largest finite float32."""
+
+_TESTED = {
+    _aten.isnan.default: "{0} != {0}",
+    _aten.isinf.default: f"abs({{0}}) > {_MOST}",
+    _aten.isfinite.default: f"abs({{0}}) <= {_MOST}",
+}
+"""What is asked of a number. One of float16 may be infinite for PyTorch and none in a kernel."""
+
+TRUTHS = {*_COMPARED, *_JOINED, *_TURNED, *_TESTED}
 """What makes truth values."""
 
 _VALUES = {
@@ -111,6 +121,8 @@ def condition(
         texts.append(found.text)
     if node.target in _TURNED:
         return Reading(computation, f"not ({texts[0]})")
+    if node.target in _TESTED:
+        return Reading(computation, _TESTED[node.target].format(texts[0]))
     if node.target in _JOINED:
         return Reading(computation, f"({texts[0]}) {_JOINED[node.target]} ({texts[1]})")
     return Reading(computation, f"{texts[0]} {_COMPARED[node.target]} {texts[1]}")
@@ -142,6 +154,8 @@ def _is_inlined(node: Any, constants: Container[Any]) -> bool:
     if only_user(node) is None:
         return False
     values = [value_of(each) for each in node.all_input_nodes]
+    if node.target in _TESTED:
+        return all(is_float(value) and value.dtype != torch.float16 for value in values)
     if node.target not in _COMPARED:
         return all(value is not None and value.dtype == torch.bool for value in values)
     types = {value.dtype for value in values if value is not None}

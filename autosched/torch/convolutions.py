@@ -1,17 +1,29 @@
-"""Convolutions as PyTorch lays them out: channels first, weights (CO, CI/groups, KH, KW)."""
+"""Convolutions as PyTorch lays them out: channels first, weights (CO, CI/groups, KH, KW).
+
+    Y[n, o, h, w] = sum(c, r < 3, s < 3, X[n, c, h + r, w + s] * W[o, c, r, s])
+
+Where the result is channels last, the kernel has all in the order of that memory, and weights
+(KH, KW, CI/groups, CO), of which vectors of output channels are read:
+
+    Y[n, h, w, o] = sum(r < 3, s < 3, c, X[n, h + r, w + s, c] * W[r, s, c, o])
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from autosched.torch.computation import Computation, NoRuleError, Shape, whole
 from autosched.torch.model_graph import arguments_of, shape_of
 from autosched.torch.moved import kind_of, moved_input
+from autosched.torch.operands import has_channels_last, storage_order, stored, unless_usual
 from autosched.torch.windows import (
+    T,
     Window,
     axes_of,
-    padded,
+    bordered,
+    in_order,
     positions_of,
     ranges_of,
     spread,
@@ -42,45 +54,46 @@ def convolution(node: Any) -> Computation:
     channels = _channels(inputs, outputs, given["groups"])
     depthwise = not channels.summed
     inner = () if depthwise else channels.input_sizes[-1:]
-    axes = axes_of(windows)
     moved = moved_input(x)
+    text, source = stored("X", x, [(batch,), channels.input_sizes, *((s,) for s in sizes)])
 
-    def element(indices: Sequence[str]) -> str:
-        """Of the node's channels, which are two indices where there are groups."""
-        assert moved is not None
-        n, *several = indices[: -len(kernel)]
-        places = [f"({each})" if " " in each else each for each in indices[-len(kernel) :]]
-        several = several if len(several) == 1 else [f"({several[0]}*{inner[0]} + {several[1]})"]
-        return moved.text(x, [n, *several, *places])
+    def element(places: Sequence[str]) -> str:
+        if moved is None:
+            return text([("n",), channels.inputs, *((each,) for each in places)])
+        several = channels.inputs  # of the node's channels, which are two where there are groups
+        channel = several[0] if len(several) == 1 else f"({several[0]}*{inner[0]} + {several[1]})"
+        return moved.text(x, ["n", channel, *(f"({p})" if " " in p else p for p in places)])
 
-    name, statements, shapes = padded(
-        ("n", *channels.inputs),
-        (batch, *channels.input_sizes),
-        tuple(sizes),
-        windows,
-        "0",
-        None if moved is None else element,
-    )
-    read = f"{name}[n, {', '.join((*channels.inputs, *positions_of(windows)))}]"
-    weight_axes = (*channels.outputs, *channels.summed, *steps_of(windows))
-    term = f"{read} * W[{', '.join(weight_axes)}]"
-    summed = ", ".join((*channels.summed, ranges_of(windows)))
-    result_axes = ("n", *channels.outputs, *axes)
-    source = whole(x, (batch, *channels.input_sizes, *sizes))
+    order = storage_order(node)
+    lead = {"n": batch}, dict(zip(channels.inputs, channels.input_sizes, strict=True))
+    image = bordered(lead, tuple(sizes), windows, order, "0", element, copied=moved is not None)
+    steps, ranges = steps_of(windows), ranges_of(windows)
+    weights = whole(weight, (*channels.output_sizes, *inner, *kernel))
+    weight_axes = (*channels.outputs, *channels.summed, *steps)
+    summed = ", ".join((*channels.summed, ranges))
+    if has_channels_last(node):
+        weights = replace(
+            weights,
+            shape=(*kernel, *inner, *channels.output_sizes),
+            order=(*range(2, len(order)), 1, 0),
+        )
+        weight_axes = (*steps, *channels.summed, *channels.outputs)
+        summed = ", ".join((ranges, *channels.summed))
+    term = f"{image.read(positions_of(windows))} * W[{', '.join(weight_axes)}]"
+    axes = in_order([("n",), channels.outputs, *((each,) for each in axes_of(windows))], order)
+    lengths = [(batch,), channels.output_sizes, *((each,) for each in shape_of(node)[2:])]
     result = Computation(
         kind=f"{kind_of(moved)}{'depthwise_' if depthwise else ''}conv{len(kernel)}d",
-        statements=(*statements, f"Y[{', '.join(result_axes)}] = sum({summed}, {term})"),
-        operands={
-            **({"X": source} if moved is None else moved.operands),
-            "W": whole(weight, (*channels.output_sizes, *inner, *kernel)),
-        },
+        statements=(*image.statements, f"Y[{', '.join(axes)}] = sum({summed}, {term})"),
+        operands={**({"X": source} if moved is None else moved.operands), "W": weights},
         result="Y",
-        axes=result_axes,
-        shape=(batch, *channels.output_sizes, *shape_of(node)[2:]),
+        axes=axes,
+        shape=in_order(lengths, order),
         channels=channels.outputs,
-        shapes=shapes,
+        shapes=image.shapes,
         weights=("W",),
         copies={"P": source.dtype},
+        order=unless_usual(order),
         within=() if moved is None else tuple(moved.nodes),
     )
     return with_bias(result, given["bias"])
@@ -111,31 +124,47 @@ def transposed(node: Any) -> Computation:
         conditions += [f"{place} % {stride} == 0"] if stride > 1 else []
         places.append(f"{place} // {stride}" if stride > 1 else place)
         lengths.append(out[i] + w.dilation * (w.size - 1))
-    lead = ", ".join(("n", *channels.inputs))
+    text, source = stored("X", x, [(batch,), channels.input_sizes, *((s,) for s in sizes)])
+    order = storage_order(node)
+
+    def of_all(channel: Sequence[T], several: Iterable[T], first: T) -> tuple[T, ...]:
+        return in_order([(first,), channel, *((each,) for each in several)], order)
+
     turned = [f"{w.size - 1} - {step}" for step, w in zip(steps, windows, strict=True)]
+    weights = whole(weight, (*channels.input_sizes, per_group, *kernel))
     weight_axes = (*channels.inputs, channels.outputs[-1], *turned)
-    result_axes = ("n", *channels.outputs, *axes)
-    source = whole(x, (batch, *channels.input_sizes, *sizes))
+    summed = ", ".join((*channels.summed, ranges_of(windows)))
+    if has_channels_last(node):
+        weights = replace(
+            weights,
+            shape=(*kernel, *channels.input_sizes, per_group),
+            order=(*range(2, len(order)), 0, 1),
+        )
+        weight_axes = (*turned, *channels.inputs, channels.outputs[-1])
+        summed = ", ".join((ranges_of(windows), *channels.summed))
+    spread_out, result_axes = (
+        of_all(channels.inputs, axes, "n"),
+        of_all(channels.outputs, axes, "n"),
+    )
+    read = of_all(channels.inputs, positions_of(windows), "n")
     result = Computation(
         kind=f"conv_transpose{count}d",
         statements=(
-            f"D[{lead}, {', '.join(axes)}] = X[{lead}, {', '.join(places)}] "
+            f"D[{', '.join(spread_out)}] = "
+            f"{text([('n',), channels.inputs, *((each,) for each in places)])} "
             f"if {' and '.join(conditions)} else 0",
-            f"Y[{', '.join(result_axes)}] = sum({', '.join(channels.summed)}, "
-            f"{ranges_of(windows)}, D[{lead}, {', '.join(positions_of(windows))}] "
-            f"* W[{', '.join(weight_axes)}])",
+            f"Y[{', '.join(result_axes)}] = sum({summed}, "
+            f"D[{', '.join(read)}] * W[{', '.join(weight_axes)}])",
         ),
-        operands={
-            "X": source,
-            "W": whole(weight, (*channels.input_sizes, per_group, *kernel)),
-        },
+        operands={"X": source, "W": weights},
         result="Y",
         axes=result_axes,
-        shape=(batch, *channels.output_sizes, *out),
+        shape=of_all(channels.output_sizes, out, batch),
         channels=channels.outputs,
-        shapes={"D": (batch, *channels.input_sizes, *lengths)},
+        shapes={"D": of_all(channels.input_sizes, lengths, batch)},
         weights=("W",),
         copies={"D": source.dtype},
+        order=unless_usual(order),
     )
     return with_bias(result, given["bias"])
 

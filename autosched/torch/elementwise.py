@@ -38,24 +38,34 @@ def extended(
     A node follows where it alone reads the result, is not `taken`, and its own result has the same
     elements' places.
     """
-    if computation.order:  # dimensions are in another order than the node's
-        return computation, []
     followers: list[Any] = []
     between: list[Any] = []
     while (user := only_user(node)) is not None and user not in taken:
-        if user.op != "call_function" or not alike(user, computation.shape):
+        if user.op != "call_function" or not _fits(user, node, computation):
             break
         if user.target in SAME_ELEMENTS:
             between.append(user)
             node = user
             continue
         extension = followed_by(computation, node, user, constants)
-        if extension is None:
+        if extension is None or not _fits(extension[1][-1], node, computation):
             break
         computation, nodes = extension
         followers += [*between, *nodes]
         between, node = [], nodes[-1]
     return computation, followers
+
+
+def _fits(node: Any, before: Any, computation: Computation) -> bool:
+    """Whether the node's result is stored as that of the computation, which `before` stands for.
+
+    If the computation stores its dimensions in another order, the node has the same dimensions.
+    """
+    value = value_of(node)
+    if value is None or not computation.order:
+        return alike(node, computation.shape)
+    same = is_float(value) and shape_of(node) == shape_of(before)
+    return same and bool(value.permute(computation.order).is_contiguous())
 
 
 def alike(node: Any, shape: Shape) -> bool:
@@ -173,7 +183,7 @@ def _batch_norm(
     statistics = [given[key] for key in ("weight", "bias", "running_mean", "running_var")]
     last = _result_of(node)
     channels = _channels(computation, shape_of(before))
-    if last is None or not channels or not alike(last, computation.shape):
+    if last is None or not channels:
         return None
     if given.get("training", False) or None in statistics[2:]:
         return None
@@ -225,8 +235,8 @@ def _channels(computation: Computation, shape: Shape) -> Shape:
         return ()
     start = computation.axes.index(computation.channels[0])
     lengths = computation.shape[start : start + len(computation.channels)]
-    fits = shape[:2] == (math.prod(computation.shape[:start]), math.prod(lengths))
-    return lengths if fits else ()
+    before = shape[:1] if computation.order else (math.prod(computation.shape[:start]),)
+    return lengths if shape[:2] == (*before, math.prod(lengths)) else ()
 
 
 def _clip(value: str, low: Any, high: Any) -> str | None:
@@ -291,6 +301,24 @@ def _power(value: str, given: dict[str, Any]) -> str | None:
     return None if form is None else form.format(value)
 
 
+def _finite(value: str, given: dict[str, Any]) -> str | None:
+    """In float16 a number between two operations may be infinite for PyTorch and none here."""
+    dtype = value_of(given["self"]).dtype
+    most = torch.finfo(dtype).max
+    texts = []
+    for key, usual in (("nan", 0.0), ("posinf", most), ("neginf", -most)):
+        number = usual if given[key] is None else float(given[key])
+        if math.isnan(number):
+            return None
+        texts.append(number_text(number))
+    if dtype == torch.float16:
+        return None
+    nan, high, low = texts
+    limit = torch.finfo(torch.float32).max
+    finite = f"({low} if {value} < {-limit!r} else {value})"
+    return f"{nan} if {value} != {value} else ({high} if {value} > {limit!r} else {finite})"
+
+
 def _called(function: str) -> Rule:
     return lambda value, given: f"{function}({value})"
 
@@ -315,6 +343,7 @@ _UNARY: dict[Any, Rule] = {
     _aten.abs.default: _called("abs"),
     _aten.sqrt.default: _called("sqrt"),
     _aten.neg.default: lambda value, given: f"-{value}",
+    _aten.nan_to_num.default: _finite,
     _aten.square.default: lambda value, given: f"{value} * {value}",
     _aten.reciprocal.default: lambda value, given: f"1.0 / {value}",
     _aten.rsub.Scalar: _from_number,

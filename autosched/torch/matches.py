@@ -35,6 +35,7 @@ from autosched.torch.normalisation import (
     rms_norm,
     softmax,
 )
+from autosched.torch.operands import has_channels_last, is_dense, stored_otherwise
 from autosched.torch.parts import VIEWS
 from autosched.torch.pooling import adaptive_avg_pool, avg_pool, max_pool
 from autosched.torch.products import addmm, baddbmm, einsum, linear, matmul
@@ -89,8 +90,19 @@ _TYPES = " or ".join(map(name_of, FLOATS))
 _TRUTH = {_aten.scaled_dot_product_attention.default}
 """What may take truth values, a mask."""
 
-_ORDERED = _TRUTH | {_aten.einsum.default}
-"""What may store its result in an order of its own."""
+_ORDERED = {attention, einsum, mean, total}
+"""What may store the dimensions of its result in any order."""
+
+_IMAGES = {
+    convolution,
+    transposed,
+    max_pool,
+    avg_pool,
+    adaptive_avg_pool,
+    group_norm,
+    instance_norm,
+}
+"""What stores its result with channels second or last (`torch.channels_last`)."""
 
 _FAST_PATHS = {
     _aten._transformer_encoder_layer_fwd.default,
@@ -207,9 +219,9 @@ def _from(node: Any, taken: set[Any], constants: Constants) -> tuple[Computation
         raise NoRuleError("there is no rule for it here")
     for tensor in (*node.all_input_nodes, node):
         _check(tensor, truth=node.target in _TRUTH)
-    if not is_contiguous(node) and node.target not in _ORDERED:
-        strides = tuple(value_of(node).stride())
-        raise NoRuleError(f"its result is stored in another order: strides {strides}")
+    in_images = rule in _IMAGES and has_channels_last(node)
+    if not (is_contiguous(node) or in_images or (rule in _ORDERED and is_dense(node))):
+        raise NoRuleError(stored_otherwise(node))
     found = root_mean_square(node, taken)
     computation, nodes = found or ((alone := rule(node)), (*alone.within, node))
     computation, followers = extended(computation, nodes[-1], taken, constants)

@@ -20,6 +20,7 @@ from torch import fx
 from autosched.arguments import found
 from autosched.errors import ConfigError
 from autosched.torch.call_arguments import check_examples, parameters_of
+from autosched.torch.strides import settle_strides
 
 Node = Any
 Tensor = Any
@@ -86,6 +87,7 @@ def traced(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         # Checks of the inputs and of what is converted, made by export.
         if not node.users and (node.op == "call_module" or node.target is _CHECK):
             module.graph.erase_node(node)
+    settle_strides(module.graph)
     return fx.GraphModule(module, module.graph)  # a plain one: export's refuses eval()
 
 

@@ -75,7 +75,7 @@ def tasks_of(
 
     Args:
         model: a torch.nn.Module in inference (`model.eval()`) that `torch.export` can trace.
-        example_inputs: its arguments. Tasks are for their shapes.
+        example_inputs: its arguments. Tasks are for their shapes and memory formats.
         named_inputs: those of its arguments that are given by name. One that is called as a
             parameter of this function is given by position.
         target: a CPU target.

@@ -1,4 +1,4 @@
-"""What only moves elements, read in the kernel that wants them: pads, joins, nearest upsampling.
+"""What only moves elements, read in the kernel that wants them: pads, joins, upsampling, shuffles.
 
     conv2d(F.pad(F.interpolate(x, scale_factor=2), (1, 1, 1, 1)), w)
         ->  P[n, c, h, w] = X[n, c, (h - 1) // 2, (w - 1) // 2] if 1 <= h and ... else 0.0
@@ -29,6 +29,7 @@ from autosched.torch.model_graph import (
     value_of,
 )
 from autosched.torch.operands import groups_of, is_dense, permutation_of, storage_order
+from autosched.torch.reordered import REORDERED, place_in_input
 
 _aten = torch.ops.aten
 
@@ -42,7 +43,7 @@ _UPSAMPLED = {
     _aten._upsample_nearest_exact2d.vec,
     _aten._upsample_nearest_exact3d.vec,
 }
-MOVES = PADS | _JOINS | _UPSAMPLED
+MOVES = PADS | _JOINS | _UPSAMPLED | REORDERED
 """What copies elements to other places, whatever they are."""
 
 _SPLITS = {
@@ -300,6 +301,11 @@ def _upsampled(elements: Elements, node: Any, indices: Sequence[str]) -> str | N
     return elements.text(source, [*indices[:2], *places])
 
 
+def _reordered(elements: Elements, node: Any, indices: Sequence[str]) -> str | None:
+    found = None if 0 in shape_of(node) else place_in_input(node, indices)
+    return None if found is None else elements.text(node.args[0], found)
+
+
 def _computed(elements: Elements, node: Any, indices: Sequence[str]) -> str | None:
     given = arguments_of(node)
     if given.get("alpha", 1) != 1:
@@ -334,4 +340,5 @@ _RULES: Mapping[Any, Rule] = {
     **dict.fromkeys(PADS, _padded),
     **dict.fromkeys(_JOINS, _joined),
     **dict.fromkeys(_UPSAMPLED, _upsampled),
+    **dict.fromkeys(REORDERED, _reordered),
 }

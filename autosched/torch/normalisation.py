@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from autosched.torch.computation import Computation, NoRuleError, Shape, whole
+from autosched.torch.computation import Computation, NoRuleError, Operand, Shape, whole
 from autosched.torch.model_graph import arguments_of, shape_of
+from autosched.torch.operands import (
+    has_channels_last,
+    ordered,
+    storage_order,
+    stored,
+    unless_usual,
+)
+from autosched.torch.windows import in_order
+
+_APART = "abcdefgh"
 
 
 def softmax(node: Any) -> Computation:
@@ -19,7 +29,7 @@ def softmax(node: Any) -> Computation:
 
 def log_softmax(node: Any) -> Computation:
     """`aten.log_softmax` over any dimension: differences first, logarithms of sums alone."""
-    return _softmax(node, "log_softmax", "X{at} - m{row} - log(t{row})")
+    return _softmax(node, "log_softmax", "{x} - m{row} - log(t{row})")
 
 
 def _softmax(node: Any, kind: str, value: str) -> Computation:
@@ -29,23 +39,42 @@ def _softmax(node: Any, kind: str, value: str) -> Computation:
     if not shape:
         raise NoRuleError("its input is a number, at least one dimension is expected")
     dim = given["dim"] % len(shape)
-    before, columns, after = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
-    last = ("l",) if after > 1 else ()
-    end = "".join(f", {axis}" for axis in last)
-    row, at, terms = f"[i{end}]", f"[i, j{end}]", f"[i, k{end}]"
+    axes, lengths, element, operand = _around(x, dim)
+    inner = axes.index("j")
+    end = ", ".join(axis for axis in axes if axis != "j")
+    row, at = f"[{end}]", f"[{', '.join(axes)}]"
+    terms = f"[{', '.join((*axes[:inner], 'k', *axes[inner + 1 :]))}]"
     return Computation(
         kind=kind,
         statements=(
-            f"m{row} = max(k, X{terms})",
-            f"E{at} = exp(X{at} - m{row})",
+            f"m{row} = max(k, {element('k')})",
+            f"E{at} = exp({element('j')} - m{row})",
             f"t{row} = sum(k, E{terms})",
-            f"Y{at} = {value.format(at=at, row=row)}",
+            f"Y{at} = {value.format(x=element('j'), at=at, row=row)}",
         ),
-        operands={"X": whole(x, (before, columns, after)[: 2 + len(last)])},
+        operands={"X": operand},
         result="Y",
-        axes=("i", "j", *last),
-        shape=(before, columns, after)[: 2 + len(last)],
+        axes=axes,
+        shape=lengths,
     )
+
+
+def _around(x: Any, dim: int) -> tuple[tuple[str, ...], Shape, Callable[[str], str], Operand]:
+    """The axes of a softmax, their lengths, the element of the input at an index in place of the
+    axis `j`, and the input.
+
+    The dimensions before `dim`, and those behind it, are one axis each. Where the input is stored
+    in another order, all are apart:  X[i, j, l];  X[a, c, d, j] of channels last
+    """
+    shape = shape_of(x)
+    read, operand = stored("X", x, [(size,) for size in shape])
+    if operand.order and len(shape) <= len(_APART):
+        names = tuple("j" if d == dim else _APART[d] for d in range(len(shape)))
+        return names, shape, lambda j: read([(name.replace("j", j),) for name in names]), operand
+    before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    count = 3 if after > 1 else 2
+    axes, lengths = ("i", "j", "l")[:count], (before, shape[dim], after)[:count]
+    return axes, lengths, lambda j: f"X[{', '.join(axes).replace('j', j)}]", whole(x, lengths)
 
 
 def layer_norm(node: Any) -> Computation:
@@ -73,7 +102,10 @@ def rms_norm(node: Any) -> Computation:
 
 
 def group_norm(node: Any) -> Computation:
-    """`aten.group_norm`: each group of the channels of each image is normalised."""
+    """`aten.group_norm`: each group of the channels of each image is normalised.
+
+    m[n, p] = mean(c, s, X[n, p, c, s]); of channels last  m[n, p] = mean(s, c, X[n, s, p, c])
+    """
     given = arguments_of(node)
     return _of_groups(node, "group_norm", given["num_groups"])
 
@@ -91,9 +123,14 @@ def _of_groups(node: Any, kind: str, groups: int) -> Computation:
     x = given["input"]
     images, channels, *sizes = shape_of(x)
     each, size = channels // groups, math.prod(sizes)
-    within, reduced = (("c", "s"), "c, s") if each > 1 else (("s",), "s")
-    shape = (images, groups, *[each] * (each > 1), size)
-    at = f"[n, p, {', '.join(within)}]"
+    channels_of = {"p": groups, **({"c": each} if each > 1 else {})}
+    lengths = [{"n": images}, channels_of, {"s": size}]
+    order = storage_order(node)
+    places = (0, 2, 1) if has_channels_last(node) else (0, 1, 2)
+    axes = in_order(lengths, places)
+    shape = in_order([(*each.values(),) for each in lengths], places)
+    reduced = ", ".join(i for i in axes if i in "cs")
+    at = f"[{', '.join(axes)}]"
     result = Computation(
         kind=kind,
         statements=(
@@ -102,13 +139,14 @@ def _of_groups(node: Any, kind: str, groups: int) -> Computation:
             f"v[n, p] = mean({reduced}, D{at} * D{at})",
             f"Y{at} = D{at} * rsqrt(v[n, p] + {given['eps']!r})",
         ),
-        operands={"X": whole(x, shape)},
+        operands={"X": ordered(x, shape, order)},
         result="Y",
-        axes=("n", "p", *within),
+        axes=axes,
         shape=shape,
-        channels=("p", "c")[: len(shape) - 2],
+        channels=(*channels_of,),
+        order=unless_usual(order),
     )
-    return _scaled(result, given, result.channels, shape[1:-1])
+    return _scaled(result, given, result.channels, (*channels_of.values(),))
 
 
 def _normalised(node: Any, kind: str, *statements: str) -> Computation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from autosched.torch.parts import part_of
 
 _aten = torch.ops.aten
 _expand = _aten.expand.default
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""Formats of memory with channels last, by the number of dimensions."""
 
 
 def read(
@@ -35,21 +37,87 @@ def read(
     order = storage_order(node)
     indices = [axis for dimension in order for axis in axes[dimension]]
     shape = tuple(lengths[axis] for axis in indices)
-    permuted = () if order == tuple(range(len(order))) else order
-    return f"{name}[{', '.join(indices) or '0'}]", Operand((node,), shape or (1,), order=permuted)
+    found = Operand((node,), shape or (1,), order=unless_usual(order))
+    return f"{name}[{', '.join(indices) or '0'}]", found
+
+
+def stored(
+    name: str, node: Any, lengths: Sequence[Shape]
+) -> tuple[Callable[[Sequence[Sequence[str]]], str], Operand]:
+    """A function that writes an element of the node in a statement, and the kernel's input.
+
+    Both have the dimensions in the order of the node's memory. A dimension may be several indices,
+    as groups and their channels are: `lengths` has how far those of each dimension run, and the
+    function takes them. For a node that is channels last it makes `X[n, h - 1, w, g, c]` of
+    `[["n"], ["g", "c"], ["h - 1"], ["w"]]`.
+    """
+    source = before_widening(node)
+    order = storage_order(source)
+
+    def text(indices: Sequence[Sequence[str]]) -> str:
+        return f"{name}[{', '.join(index for d in order for index in indices[d])}]"
+
+    shape = tuple(length for d in order for length in lengths[d])
+    return text, Operand((source,), shape, order=unless_usual(order))
+
+
+def ordered(node: Any, shape: Shape, order: tuple[int, ...]) -> Operand:
+    """The node with its dimensions permuted to `order`, as an input of `shape`."""
+    return Operand((before_widening(node),), shape, order=unless_usual(order))
 
 
 def storage_order(node: Any) -> tuple[int, ...]:
     """The dimensions of a node by their strides, the widest first.
 
-    As they are where elements are read several times, as those of `expand` are.
+    Their usual order for elements that are read several times, as those of `expand` are. Where
+    sizes of 1 allow several orders, the one of a memory format of PyTorch's: channels last if all
+    strides are those of that format, else the usual order if possible.
     """
     value = value_of(node)
-    strides = value.stride()
-    several = zip(strides, value.shape, strict=True)
-    if value.is_contiguous() or any(s == 0 and size > 1 for s, size in several):
-        return tuple(range(value.dim()))
-    return tuple(sorted(range(value.dim()), key=lambda d: -strides[d]))
+    shape, strides = shape_of(node), value.stride()
+    usual, last = tuple(range(value.dim())), channels_last(value.dim())
+    images = value.dim() in _FORMATS
+    several = zip(strides, shape, strict=True)
+    if strides == _strides(shape, usual) or any(s == 0 and size > 1 for s, size in several):
+        return usual
+    if images and strides == _strides(shape, last):
+        return last
+    if value.is_contiguous():
+        return usual
+    if images and value.is_contiguous(memory_format=_FORMATS[value.dim()]):
+        return last
+    return tuple(sorted(usual, key=lambda d: -strides[d]))
+
+
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The order of the dimensions of images whose channels, the second, are stored last."""
+    usual = range(rank)
+    return (*usual[:1], *usual[2:], *usual[1:2])
+
+
+def has_channels_last(node: Any) -> bool:
+    """Whether the node is stored with channels last, and not in the usual order."""
+    order = storage_order(node)
+    return order != tuple(range(len(order))) and order == channels_last(len(order))
+
+
+def stored_otherwise(node: Any) -> str:
+    """Why a node is left out whose elements do not lie as a kernel would store them."""
+    return f"its result is stored in another order: strides {tuple(value_of(node).stride())}"
+
+
+def _strides(shape: Shape, order: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose dimensions are stored in this order, without gaps."""
+    found, step = [0] * len(shape), 1
+    for d in reversed(order):
+        found[d] = step
+        step *= shape[d]
+    return tuple(found)
+
+
+def unless_usual(order: tuple[int, ...]) -> tuple[int, ...]:
+    """The order; empty for the usual one, as `Operand.order` and `Computation.order` have it."""
+    return () if order == tuple(range(len(order))) else order
 
 
 def is_dense(node: Any) -> bool:
@@ -104,30 +172,40 @@ def before_expanding(node: Any) -> Any:
 
 
 def broadcast(
-    name: str, node: Any, shape: Shape, axes: Sequence[str], sizes: Shape
+    name: str,
+    node: Any,
+    shape: Shape,
+    axes: Sequence[str],
+    sizes: Shape,
+    order: Sequence[int] = (),
 ) -> tuple[str, Operand] | None:
     """The node, which is broadcast to `shape`, along the axes of a kernel's result.
 
-    `sizes` are the lengths of `axes`, with as many elements as `shape` in the same order; None
-    where an index is of the node in part.
+    `sizes` are the lengths of `axes`, with as many elements as `shape` in the same order, or as
+    `shape` has them when its dimensions are permuted to `order`; None where an index is of the node
+    in part.
     """
     node = before_expanding(node)
-    own = shape_of(node)
-    own = (1,) * (len(shape) - len(own)) + own
+    missing = len(shape) - len(shape_of(node))
+    own = (1,) * missing + shape_of(node)
     lengths = dict(zip(axes, sizes, strict=True))
-    together: list[tuple[str, ...]] = []
+    stored_as = tuple(order) or tuple(range(len(shape)))
+    together: list[tuple[str, ...]] = [()] * len(shape)
+    indices: list[str] = []
     apart = True
-    for dimensions, several in groups_of(shape, sizes):
-        indices = tuple(axes[i] for i in several)
+    for places, several in groups_of(tuple(shape[d] for d in stored_as), sizes):
+        dimensions = [stored_as[i] for i in places]
         whole = all(own[d] == shape[d] for d in dimensions)
         if not whole and any(own[d] != 1 for d in dimensions):
             return None
         apart &= len(dimensions) == 1
-        together += [indices if whole else ()] + [()] * (len(dimensions) - 1)
-    if apart and len(together) == len(shape):
-        return read(name, node, together[len(shape) - len(shape_of(node)) :], lengths)
-    indices = tuple(axis for each in together for axis in each)
-    found = Operand((node,), tuple(lengths[axis] for axis in indices) or (1,))
+        for d in dimensions[:1]:
+            together[d] = tuple(axes[i] for i in several) if whole else ()
+        indices += [axes[i] for i in several] if whole else []
+    if apart:
+        return read(name, node, together[missing:], lengths)
+    permuted = unless_usual(tuple(d - missing for d in stored_as if d >= missing))
+    found = Operand((node,), tuple(lengths[axis] for axis in indices) or (1,), order=permuted)
     return f"{name}[{', '.join(indices) or '0'}]", found
 
 
@@ -167,8 +245,8 @@ def reading(
 ) -> Reading | None:
     """The computation that reads the node, broadcast to `shape`, beside its result's elements.
 
-    `truth`: also what is no float, truth values as bytes. None for a type that kernels do not take,
-    and where the node has no axes of the result.
+    With `truth` the node may also be of integers or of truth values, which are read as bytes. None
+    for other types, and where the node's dimensions are not those of the result.
     """
     dtype = None if value_of(node) is None else value_of(node).dtype
     if dtype not in FLOATS and not (truth and (dtype == torch.bool or dtype in INTEGERS)):
@@ -176,7 +254,9 @@ def reading(
     several = [name for name in computation.operands if name not in computation.weights]
     fresh = computation.fresh("R" if computation.operands else "X")
     for name in (*several, fresh):
-        placed = broadcast(name, node, shape, computation.axes, computation.shape)
+        placed = broadcast(
+            name, node, shape, computation.axes, computation.shape, computation.order
+        )
         if placed is None:
             return None
         text, operand = placed

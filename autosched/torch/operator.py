@@ -35,7 +35,7 @@ class Variant(NamedTuple):
 class Operator:
     """What PyTorch calls under one name.
 
-    `copy`: inputs that are not contiguous are copied; otherwise they are refused. `title` says
+    - `copy`: inputs that are not contiguous are copied; otherwise they are refused. `title` says
     which computation it is.
     """
 

@@ -1,15 +1,30 @@
-"""Pooling over windows, channels first."""
+"""Pooling over windows, in the memory format of its result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from autosched.torch.computation import Computation, NoRuleError, whole
-from autosched.torch.model_graph import arguments_of, shape_of
+from autosched.torch.computation import Computation, NoRuleError, Operand, whole
+from autosched.torch.model_graph import arguments_of, is_contiguous, shape_of
 from autosched.torch.moved import kind_of, moved_input
-from autosched.torch.windows import Window, axes_of, padded, positions_of, ranges_of, spread
+from autosched.torch.operands import (
+    has_channels_last,
+    storage_order,
+    stored,
+    stored_otherwise,
+    unless_usual,
+)
+from autosched.torch.windows import (
+    Window,
+    axes_of,
+    bordered,
+    in_order,
+    positions_of,
+    ranges_of,
+    spread,
+)
 
 _LEAST = "-3.4028234663852886e38"
 """The least finite float32, where a maximum over indices begins as well."""
@@ -65,36 +80,75 @@ def _pool(
 def _over(
     node: Any, x: Any, windows: Sequence[Window], kind: str, reducer: str, border: str
 ) -> Computation:
-    """The reduction of windows; batch and channels are one axis."""
-    rows = math.prod(shape_of(x)[: -len(windows)])
-    sizes, out = shape_of(x)[-len(windows) :], shape_of(node)[-len(windows) :]
+    """The reduction of windows; batch and channels are one axis, but for channels last."""
+    image = _image(node, x, len(windows))
     moved = moved_input(x)
 
-    def element(indices: Sequence[str]) -> str:
-        """Of the node, whose batch and channels are apart."""
-        assert moved is not None
-        n, *places = indices
-        lead, after = list[str](), rows
-        for size in shape_of(x)[: -len(windows)]:
-            after //= size
-            lead.append(f"({n} // {after} % {size})")
-        return moved.text(x, [*lead, *(f"({each})" if " " in each else each for each in places)])
+    def element(places: Sequence[str]) -> str:
+        if moved is None:
+            return image.text(places)
+        return moved.text(x, [*image.outer, *(f"({p})" if " " in p else p for p in places)])
 
-    name, statements, shapes = padded(
-        ("n",), (rows,), sizes, windows, border, None if moved is None else element
+    sizes, out = shape_of(x)[-len(windows) :], shape_of(node)[-len(windows) :]
+    source = bordered(
+        image.lead, sizes, windows, image.order, border, element, copied=moved is not None
     )
-    read = f"{name}[n, {', '.join(positions_of(windows))}]"
-    axes = ("n", *axes_of(windows))
-    value = f"{reducer}({ranges_of(windows)}, {read})"
+    axes = in_order([*image.lead, *((each,) for each in axes_of(windows))], image.order)
+    lengths = [*(each.values() for each in image.lead), *((each,) for each in out)]
+    value = f"{reducer}({ranges_of(windows)}, {source.read(positions_of(windows))})"
     return Computation(
         kind=f"{kind_of(moved)}{kind}{len(windows)}d",
-        statements=(*statements, f"Y[{', '.join(axes)}] = {value}"),
-        operands={"X": whole(x, (rows, *sizes))} if moved is None else moved.operands,
+        statements=(*source.statements, f"Y[{', '.join(axes)}] = {value}"),
+        operands={"X": image.operand} if moved is None else moved.operands,
         result="Y",
         axes=axes,
-        shape=(rows, *out),
-        shapes=shapes,
+        shape=in_order(lengths, image.order),
+        channels=("c",) if "c" in axes else (),
+        shapes=source.shapes,
+        order=unless_usual(image.order),
         within=() if moved is None else tuple(moved.nodes),
+    )
+
+
+class _Image(NamedTuple):
+    """How the input of a pooling is read at places of its windows.
+
+    `lead` are the lengths of the indices of each dimension before those of the windows, `outer`
+    the indices of the node's own dimensions there, `order` permutes the result's.
+    """
+
+    text: Callable[[Sequence[str]], str]
+    operand: Operand
+    lead: tuple[Mapping[str, int], ...]
+    outer: tuple[str, ...]
+    order: tuple[int, ...]
+
+
+def _image(node: Any, x: Any, count: int) -> _Image:
+    """The input of `node`, whose windows have `count` axes."""
+    several, sizes = shape_of(x)[:-count], shape_of(x)[-count:]
+    if has_channels_last(node) and len(several) == 2:
+        read, operand = stored("X", x, [(size,) for size in shape_of(x)])
+        return _Image(
+            lambda places: read([*"nc", *((each,) for each in places)]),
+            operand,
+            ({"n": several[0]}, {"c": several[1]}),
+            ("n", "c"),
+            storage_order(node),
+        )
+    if not is_contiguous(node):
+        raise NoRuleError(stored_otherwise(node))
+    rows = after = math.prod(several)
+    outer: list[str] = []
+    for size in several:
+        after //= size
+        outer.append(f"(n // {after} % {size})")
+    return _Image(
+        lambda places: f"X[n, {', '.join(places)}]",
+        whole(x, (rows, *sizes)),
+        ({"n": rows},),
+        tuple(outer),
+        tuple(range(count + 1)),
     )
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
-from autosched.torch.computation import Computation, NoRuleError, whole
+from autosched.torch.computation import Computation, NoRuleError, Operand, whole
+from autosched.torch.element_types import before_widening
 from autosched.torch.elementwise import alike
 from autosched.torch.model_graph import arguments_of, only_user, shape_of, value_of
+from autosched.torch.operands import storage_order, unless_usual
 
 _aten = torch.ops.aten
 
@@ -29,33 +31,39 @@ def total(node: Any) -> Computation:
 
 
 def _reduced(node: Any, reducer: str) -> Computation:
-    """Neighbouring dimensions that are kept, or reduced, are one index.
+    """Dimensions whose elements lie one after the other, kept or reduced ones, are one index.
 
-    mean(x, (2, 3))  ->  Y[a] = mean(k, X[a, k])
+    mean(x, (2, 3))  ->  Y[a] = mean(k, X[a, k]); of channels last  Y[a, b] = mean(k, X[a, k, b])
     """
-    x = node.args[0]
-    shape = shape_of(x)
+    source, given = before_widening(node.args[0]), arguments_of(node)
+    shape = shape_of(source)
     dims = _dims(node, len(shape))
+    order, result_order = storage_order(source), storage_order(node)
+    numbers = [d for d in range(len(shape)) if given.get("keepdim") or d not in dims]
+    wanted = [numbers[i] for i in result_order if numbers[i] not in dims]
     kept, reduced = iter(_KEPT), iter(_REDUCED)
-    indices: list[str] = []
-    lengths: list[int] = []
-    for along, several in itertools.groupby(range(len(shape)), key=lambda d: d in dims):
-        indices.append(next(reduced if along else kept))
-        lengths.append(math.prod(shape[d] for d in several))
-    axes = tuple(each for each in indices if each in _KEPT)
+    indices: dict[str, list[int]] = {}
+    for along, neighbours in itertools.groupby(order, key=lambda d: d in dims):
+        several = [*neighbours]
+        start = wanted.index(several[0]) if not along else 0
+        together = along or wanted[start : start + len(several)] == several
+        for each in [several] if together else [[d] for d in several]:
+            indices[next(reduced if along else kept)] = each
+    axes = tuple(sorted(indices.keys() & {*_KEPT}, key=lambda i: wanted.index(indices[i][0])))
     ranges = ", ".join(each for each in indices if each in _REDUCED)
     if not ranges:
         raise NoRuleError("it is along no dimension")
     if not axes:
-        axes, indices, lengths = ("a",), ["a", *indices], [1, *lengths]
-    sizes = dict(zip(indices, lengths, strict=True))
+        axes, indices = ("a",), {"a": [], **indices}
+    sizes = {each: math.prod(shape[d] for d in several) for each, several in indices.items()}
     return Computation(
         kind=reducer,
         statements=(f"Y[{', '.join(axes)}] = {reducer}({ranges}, X[{', '.join(indices)}])",),
-        operands={"X": whole(x, tuple(lengths))},
+        operands={"X": Operand((source,), tuple(sizes.values()), order=unless_usual(order))},
         result="Y",
         axes=axes,
         shape=tuple(sizes[axis] for axis in axes),
+        order=unless_usual(result_order),
     )
 
 

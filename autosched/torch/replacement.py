@@ -22,13 +22,14 @@ from autosched.torch.registry import operator_of, prepare
 
 _reshape = torch.ops.aten.reshape.default
 _permute = torch.ops.aten.permute.default
+_as_strided = torch.ops.aten.as_strided.default
 _view_as = torch.ops.aten.view.dtype
 
 
 class Replacement:
     """Puts operators in the place of matches of one graph; `module` is changed.
 
-    `shared`: constant inputs that are stored as a kernel wants them stay in their own memory.
+    - `shared`: constant inputs that are stored as a kernel wants them stay in their own memory.
     """
 
     def __init__(self, module: Any, constants: Constants, *, shared: bool = False) -> None:
@@ -65,17 +66,26 @@ class Replacement:
                     inputs.append(views[operand])
             result = graph.call_function(operator_of(name), tuple(inputs))
             result.meta["val"] = torch.empty(computation.shape, device="meta")
-            wanted, order = shape_of(match.last), computation.order
-            stored_as = tuple(wanted[d] for d in order) if order else wanted
+            wanted, order = value_of(match.last), computation.order
+            shape = shape_of(match.last)
+            stored_as = tuple(shape[d] for d in order) if order else shape
             if stored_as != computation.shape:
-                result = graph.call_function(_reshape, (result, list(stored_as)))
+                result = self._call(_reshape, result, list(stored_as))
             if order:
                 back = [order.index(dimension) for dimension in range(len(order))]
-                result = graph.call_function(_permute, (result, back))
-            result.meta["val"] = value_of(match.last)
+                result = self._call(_permute, result, back)
+            if result.meta["val"].stride() != wanted.stride():  # those of sizes of 1
+                result = self._call(_as_strided, result, list(shape), list(wanted.stride()))
+            result.meta["val"] = wanted
         match.last.replace_all_uses_with(result)
         self._new[match.last] = result
         self._replaced.update(match.nodes)
+
+    def _call(self, target: Any, x: Any, *arguments: Any) -> Any:
+        """A node that calls `target`, with its shape and strides."""
+        result = self._module.graph.call_function(target, (x, *arguments))
+        result.meta["val"] = target(x.meta["val"], *arguments)
+        return result
 
     @property
     def results(self) -> Any:
@@ -193,7 +203,9 @@ def _unviewed(node: Any) -> Any:
     """
     while node.op == "call_function" and is_contiguous(node):
         (before, *_) = node.all_input_nodes or [node]
-        if node.target in SAME_ELEMENTS and is_contiguous(before):
+        restrided = node.target is _as_strided and len(node.args) == 3  # no offset
+        same = node.target in SAME_ELEMENTS or (restrided and shape_of(node) == shape_of(before))
+        if same and is_contiguous(before):
             node = before
         elif _undone(before, tuple(permutation_of(node) or ())):
             node = before.args[0]

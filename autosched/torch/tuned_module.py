@@ -183,6 +183,9 @@ def _stored(value: Any, strides: Any) -> Any:
     """The tensor stored as the example was, so that views of it are what they were."""
     if strides is None or value.stride() == strides:
         return value
+    pairs = zip(value.stride(), strides, value.shape, strict=True)
+    if all(found == wanted or size == 1 for found, wanted, size in pairs):
+        return value.as_strided(value.shape, strides)
     return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from autosched.torch.computation import Shape, times
+
+T = TypeVar("T")
 
 _AXES, _STEPS = ("d", "h", "w"), ("q", "r", "s")
 
@@ -47,31 +49,61 @@ def positions_of(windows: Sequence[Window]) -> list[str]:
     return [f"{times(w.stride, axis)} + {times(w.dilation, step)}" for axis, step, w in together]
 
 
-def padded(
-    leading: Sequence[str],
-    lengths: Sequence[int],
+def in_order(dimensions: Sequence[Iterable[T]], order: Sequence[int]) -> tuple[T, ...]:
+    """The indices (or lengths) of all dimensions, with the dimensions in this order."""
+    return tuple(each for d in order for each in dimensions[d])
+
+
+class Bordered(NamedTuple):
+    """A function that writes an element of an input with its border, at places of the windows, and
+    the statements that compute `P`, the copy with a border, with its shape.
+    """
+
+    read: Callable[[Sequence[str]], str]
+    statements: tuple[str, ...] = ()
+    shapes: Mapping[str, Shape] = {}
+
+
+def bordered(
+    lead: Sequence[Mapping[str, int]],
     sizes: Shape,
     windows: Sequence[Window],
+    order: Sequence[int],
     value: str,
-    element: Callable[[Sequence[str]], str] | None = None,
-) -> tuple[str, tuple[str, ...], dict[str, Shape]]:
-    """The input `X` with its border: name, statements, shapes.
+    element: Callable[[Sequence[str]], str],
+    *,
+    copied: bool,
+) -> Bordered:
+    """The input with the border that the windows reach into.
 
-    `X` itself where no window has a border. `leading` are the indices before those of the windows,
-    `lengths` how far these run, `sizes` the lengths of the axes of the windows. `element` is what
-    is read at such indices, where it is not `X`.
+    P[n, c, h, w] = X[n, c, h - 1, w - 1] if 1 <= h and h < 8 and 1 <= w and w < 8 else 0
+
+    Without any border there is no `P`, and elements are read where they lie, unless they must be
+    `copied`.
+
+    Args:
+        lead: the dimensions before those of the windows, each with its indices and their lengths.
+        sizes: the lengths of the windows' dimensions, without border.
+        windows: one for each of these.
+        order: of all dimensions in the memory of `P`.
+        value: the elements of the border.
+        element: writes an element of the input at indices of the windows' dimensions.
+        copied: whether `P` is needed also without a border.
     """
-    if element is None and not any(w.before or w.after for w in windows):
-        return "X", (), {}
+    if not copied and not any(w.before or w.after for w in windows):
+        return Bordered(element)
     inside, source = [], []
     for axis, size, w in zip(axes_of(windows), sizes, windows, strict=True):
         inside += [f"{w.before} <= {axis}"] if w.before else []
         inside += [f"{axis} < {w.before + size}"] if w.after else []
         source.append(f"{axis} - {w.before}" if w.before else axis)
-    lead = ", ".join(leading)
-    read = element((*leading, *source)) if element else f"X[{lead}, {', '.join(source)}]"
-    text = f"P[{lead}, {', '.join(axes_of(windows))}] = {read}"
+
+    def read(places: Sequence[str]) -> str:
+        return f"P[{', '.join(in_order([*lead, *((each,) for each in places)], order))}]"
+
+    text = f"{read(axes_of(windows))} = {element(source)}"
     text += f" if {' and '.join(inside)} else {value}" if inside else ""
     together = zip(sizes, windows, strict=True)
-    shape = (*lengths, *(size + w.before + w.after for size, w in together))
-    return "P", (text,), {"P": shape}
+    lengths = ((size + w.before + w.after,) for size, w in together)
+    shape = in_order([*(tuple(each.values()) for each in lead), *lengths], order)
+    return Bordered(read, (text,), {"P": shape})

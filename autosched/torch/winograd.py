@@ -1,8 +1,8 @@
-"""Convolutions of 3 x 3 windows by Winograd's algorithm, channels first.
+"""Convolutions of 3 x 3 windows by Winograd's algorithm, channels first or last.
 
 What is multiplied, and the matrices, are those of `autosched.workloads.winograd`. The border is a
-copy with channels last, and the way back ends with channels first: both are part of the kernel, so
-that it takes and returns what PyTorch's convolution does. Weights are transformed once.
+copy with channels last, and the way back ends in the memory format of PyTorch's convolution: both
+are part of the kernel. Weights are transformed once.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from autosched.torch.computation import Computation, Operand, whole
+from autosched.torch.computation import Computation, Operand
 from autosched.torch.convolutions import batched, borders_of, with_bias
 from autosched.torch.model_graph import arguments_of, shape_of, value_of
 from autosched.torch.moved import kind_of, moved_input
-from autosched.torch.windows import spread
+from autosched.torch.operands import storage_order, stored, unless_usual
+from autosched.torch.windows import in_order, spread
 from autosched.workloads.winograd import WINDOW, Matrix, matrices, winograd_weights
 
 _aten = torch.ops.aten
@@ -51,11 +52,14 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
     (top, _), (left, _) = borders_of(given["padding"], kernel, (1, 1))
     rows, columns = shape_of(node)[2:]
     down, right = -(-rows // tile), -(-columns // tile)
-    shape = batch, outputs, rows, columns
+    order = storage_order(node)
+    axes = in_order("nohw", order)
+    shape = tuple(shape_of(node)[d] for d in order)
     side = tile + WINDOW - 1
     back, _, forth = matrices(tile)
     moved = moved_input(x)
-    element = f"X[n, c, y - {top}, x - {left}]"
+    text, source = stored("X", x, [(each,) for each in shape_of(x)])
+    element = text([*"nc", (f"y - {top}",), (f"x - {left}",)])
     if moved is not None:
         element = moved.text(x, ["n", "c", f"(y - {top})", f"(x - {left})"])
     result = Computation(
@@ -70,14 +74,14 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
             f"A[i, r] = {_table(back)}",
             "S[i, f, n, p, q, o] = sum(r, M[r, f, n, p, q, o] * A[i, r])",
             "T[i, j, n, p, q, o] = sum(s, S[i, s, n, p, q, o] * A[j, s])",
-            f"Y[n, o, h, w] = T[h % {tile}, w % {tile}, n, h // {tile}, w // {tile}, o]",
+            f"Y[{', '.join(axes)}] = T[h % {tile}, w % {tile}, n, h // {tile}, w // {tile}, o]",
         ),
         operands={
-            **(moved.operands if moved else {"X": whole(x, (batch, inputs, height, width))}),
+            **(moved.operands if moved else {"X": source}),
             "U": Operand((weight,), (side, side, inputs, outputs), Transformed(tile)),
         },
         result="Y",
-        axes=("n", "o", "h", "w"),
+        axes=axes,
         shape=shape,
         channels=("o",),
         shapes={
@@ -85,6 +89,7 @@ def winograd(node: Any, tile: int, constants: Container[Any]) -> Computation | N
             "D": (side, batch, down, side, right, inputs),
             "Y": shape,
         },
+        order=unless_usual(order),
         within=() if moved is None else tuple(moved.nodes),
     )
     return with_bias(result, given["bias"])

@@ -37,7 +37,8 @@ def with_kernels(
     Args:
         model: a torch.nn.Module in inference; it stays as it is.
         records: what `register` takes.
-        example_inputs: the model's arguments. Kernels are for their shapes.
+        example_inputs: the model's arguments. Kernels are for their shapes, and read them in the
+            memory formats of these.
         named_inputs: those of its arguments that are given by name.
 
     Raises ConfigError where a record is for CUDA, none is of this model, or the model cannot be

@@ -1,0 +1,130 @@
+"""Strides of a traced graph's tensors, where PyTorch's trace and its operations differ.
+
+    x of (8, 3, 1, 1), channels last: strides (3, 1, 3, 3);  x.relu() as it is traced: (3, 1, 3, 3)
+                                                             as it is computed: (3, 1, 1, 1)
+
+Both are contiguous and channels last at once, but by such strides PyTorch chooses the format of
+what comes after: a map that is upsampled from these 1x1 elements is channels first.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+_aten = torch.ops.aten
+
+_TRACED_WELL = {
+    _aten.conv2d.default,
+    _aten.conv2d.padding,
+    _aten.conv_transpose2d.input,
+    _aten.max_pool2d.default,
+    _aten.avg_pool2d.default,
+    _aten.adaptive_avg_pool2d.default,
+    _aten._native_batch_norm_legit_no_training.default,
+    _aten.batch_norm.default,
+    _aten.cat.default,
+}
+"""What takes time, and is traced as it is computed where sizes of 1 leave nothing open."""
+
+_TRACED_AS_CONTIGUOUS = {_aten.roll.default, _aten.channel_shuffle.default}
+"""What PyTorch stores as its input is stored, which its trace does not tell."""
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def settle_strides(graph: Any) -> None:
+    """Give the nodes the strides that PyTorch's operations give their results when they run.
+
+    An operation is computed once, of zeros, where its trace may be wrong, where its result may have
+    the strides of either format, and where something that it reads was traced wrongly.
+    """
+    changed: set[Any] = set()
+    for node in graph.nodes:
+        values, nested = tree_flatten(node.meta.get("val"))
+        if not _can_be_tried(node) or not (
+            any(map(_is_open, values))
+            or any(n in changed or _may_mislead(n, node) for n in node.all_input_nodes)
+        ):
+            continue
+        found = [*map(_settled, values, tree_leaves(_computed(node)))]
+        if any(new is not old for new, old in zip(found, values, strict=False)):
+            changed.add(node)
+            node.meta["val"] = tree_unflatten(found, nested)
+
+
+def _can_be_tried(node: Any) -> bool:
+    """Whether the node calls an operation of PyTorch's own that draws no random numbers."""
+    own = getattr(node.target, "namespace", "") == "aten" or node.target is operator.getitem
+    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return node.op == "call_function" and own and not draws
+
+
+def _is_open(value: Any) -> bool:
+    """Whether it is contiguous and channels last at once, and has the strides of channels last."""
+    kinds = _formats(value)
+    return bool(kinds) and value.stride() == kinds[1] != kinds[0] and bool(value.is_contiguous())
+
+
+def _may_mislead(node: Any, user: Any) -> bool:
+    """Whether the trace of `user`, which reads the node, may be wrong as the node is stored.
+
+    PyTorch traces `roll`, convolutions of solids, and what reads strides that neither format gives
+    to sizes of 1 (`image.permute(2, 0, 1)[None]`) otherwise than it computes them.
+    """
+    value = node.meta.get("val")
+    if user.target in _TRACED_AS_CONTIGUOUS:
+        return isinstance(value, torch.Tensor) and not value.is_contiguous()
+    kinds = _formats(value)
+    if not kinds or value.stride() == kinds[0]:
+        return False
+    if not value.is_contiguous(memory_format=_FORMATS[value.dim()]):
+        return False
+    told = user.target in _TRACED_WELL or torch.Tag.pointwise in getattr(user.target, "tags", ())
+    return not told or bool(value.stride() != kinds[1])
+
+
+def _formats(value: Any) -> list[tuple[int, ...]]:
+    """The strides that both formats give its shape; nothing for what has no such formats."""
+    if not isinstance(value, torch.Tensor) or value.dim() not in _FORMATS:
+        return []
+    formats = torch.contiguous_format, _FORMATS[value.dim()]
+    made = (torch.empty(value.shape, device="meta", memory_format=each) for each in formats)
+    return [each.stride() for each in made]
+
+
+def _computed(node: Any) -> Any:
+    """What the operation computes of zeros; what was traced if it reads other types than floats."""
+    values = [leaf for each in node.all_input_nodes for leaf in tree_leaves(each.meta.get("val"))]
+    if not all(map(_is_float, values)):
+        return node.meta["val"]
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: tree_map(_zeros, n.meta["val"]))
+    try:
+        with torch.no_grad():
+            return node.target(*args, **kwargs)
+    except RuntimeError:  # a view that such strides do not allow: it stays as it was traced
+        return node.meta["val"]
+
+
+def _is_float(value: Any) -> bool:
+    if value is None:
+        return True
+    tensor = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return tensor and value.is_floating_point() and value.device.type == "cpu"
+
+
+def _zeros(value: Any) -> Any:
+    if value is None:
+        return None
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
+
+
+def _settled(traced: Any, computed: Any) -> Any:
+    """The traced tensor with the strides of the one that was computed; itself if it has these."""
+    if not isinstance(traced, torch.Tensor) or traced.stride() == computed.stride():
+        return traced
+    return traced.new_empty_strided(traced.shape, computed.stride())
